@@ -1,0 +1,38 @@
+//! The only reader of the clocks.
+
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+pub use crate::credential::Now;
+
+/// Tells the time. Tests step it.
+pub trait Clock: Send + Sync + 'static {
+    /// Both clocks, read together.
+    fn now(&self) -> Now;
+}
+
+/// The kernel's clocks: the wall clock, and `CLOCK_BOOTTIME`, which counts suspend and no step.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Now {
+        #[expect(clippy::disallowed_methods, reason = "the one reader of the wall clock")]
+        let wall = SystemTime::now();
+        let boot = clock_gettime(ClockId::Boottime);
+        let boot = Duration::try_from(boot).unwrap_or_default(); // never negative
+        Now { wall, boot }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_time_moves_forward() {
+        let (first, second) = (SystemClock.now(), SystemClock.now());
+        assert!(first.boot > Duration::ZERO && second.boot >= first.boot);
+    }
+}

@@ -1,0 +1,65 @@
+//! What authenticates: a token, a certificate with its key, or both.
+
+use std::{fmt, time::SystemTime};
+
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
+
+/// What a plugin returned. A key never travels without its certificate.
+#[derive(Debug, Default)]
+pub struct Material {
+    /// Bearer token.
+    pub token: Option<Token>,
+    /// Client certificate and key.
+    pub pair: Option<ClientPair>,
+}
+
+impl Material {
+    /// Whether both authenticate as the same thing: the same token, and the same certificate chain (which the key
+    /// belongs to). PEM text may differ; that is not a rotation.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        let token =
+            |material: &Self| material.token.as_ref().map(|token| token.secret.expose_secret().to_owned());
+        let chain = |material: &Self| material.pair.as_ref().map(|pair| pair.fingerprint);
+        token(self) == token(other) && chain(self) == chain(other)
+    }
+}
+
+/// A bearer token.
+#[derive(Debug)]
+pub struct Token {
+    /// Its text, without control characters.
+    pub secret: SecretString,
+    /// The `exp` claim when it is a JWT. Unverified: it may only shorten a lifetime.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// A client certificate chain and its private key, byte for byte as the plugin printed them.
+#[derive(Debug)]
+pub struct ClientPair {
+    /// PEM, leaf first.
+    pub chain_pem: SecretSlice<u8>,
+    /// PEM; belongs to the leaf.
+    pub key_pem: SecretSlice<u8>,
+    /// Changes if and only if the TLS identity does.
+    pub fingerprint: Fingerprint,
+    /// NotBefore of the leaf.
+    pub not_before: SystemTime,
+    /// NotAfter of the leaf.
+    pub not_after: SystemTime,
+}
+
+/// SHA-256 over the DER certificates of a chain. The key is not in it: it is the one that belongs to the leaf.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}

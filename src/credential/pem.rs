@@ -1,0 +1,1 @@
+//! PEM blocks of a certificate chain and its key.

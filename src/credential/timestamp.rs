@@ -1,0 +1,1 @@
+//! RFC 3339 timestamps as metav1.Time reads them.

@@ -1,0 +1,115 @@
+//! Why a run gave no credential.
+
+use std::{io, sync::Arc, time::Duration};
+
+use crate::credential::{DecodeError, ExecInfoError};
+
+/// Why one plugin run gave no credential. Never holds stdout: it may be a token.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It printed something that is not accepted.
+    #[error("plugin `{command}` printed no acceptable ExecCredential")]
+    Decode {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// It cannot be told about its cluster.
+    #[error("plugin `{command}` cannot be told about its cluster")]
+    ExecInfo {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// Why.
+        source: ExecInfoError,
+    },
+    /// It exited with another code than 0.
+    #[error("plugin `{command}` failed with exit code {code}{}", tail(.stderr))]
+    Exit {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// Its exit code.
+        code: i32,
+        /// The end of its stderr, sanitised.
+        stderr: Arc<str>,
+    },
+    /// Its executable went away.
+    #[error("plugin `{command}` is not installed{}", hint(.install_hint))]
+    NotFound {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// `installHint` of the stanza, sanitised.
+        install_hint: Option<String>,
+    },
+    /// It printed more than the limit and was ended.
+    #[error("plugin `{command}` printed more than {limit} bytes on stdout and was ended")]
+    OutputTooLarge {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// No run slot came free.
+    #[error(
+        "plugin `{command}` did not start within {waited:?}: all run slots are taken (`limits.pluginRuns`, `limits.pluginRunsPerProvider`)"
+    )]
+    Overloaded {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// How long the run waited for a slot.
+        waited: Duration,
+    },
+    /// It ended without a result, by a fault of the broker.
+    #[error(
+        "the run of plugin `{command}` ended without a result; this is a fault of the broker, please report it"
+    )]
+    Panicked {
+        /// The plugin's executable.
+        command: Arc<str>,
+    },
+    /// It asked the broker for the credential that it was to provide.
+    #[error(
+        "plugin `{command}` leads back to credbroker-exec: it reads a kubeconfig whose user is the shim; give the provider a kubeconfig of its own (`env: [{{name: KUBECONFIG, value: …}}]`)"
+    )]
+    Recursion {
+        /// The plugin's executable.
+        command: Arc<str>,
+    },
+    /// It was ended by a signal that the broker did not send.
+    #[error("plugin `{command}` was ended by signal {signal}{}", tail(.stderr))]
+    Signal {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// The signal's number.
+        signal: i32,
+        /// The end of its stderr, sanitised.
+        stderr: Arc<str>,
+    },
+    /// It could not be started.
+    #[error("plugin `{command}` cannot be started; is it executable, and its interpreter installed?")]
+    Spawn {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// What the kernel said.
+        source: Arc<io::Error>,
+    },
+    /// It ran too long; it and everything in its process group was ended.
+    #[error("plugin `{command}` ran longer than {limit:?} (the provider's `timeout`) and was ended{}", tail(.stderr))]
+    Timeout {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// The provider's limit.
+        limit: Duration,
+        /// The end of its stderr, sanitised.
+        stderr: Arc<str>,
+    },
+}
+
+fn tail(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
+}
+
+fn hint(install_hint: &Option<String>) -> String {
+    install_hint.as_ref().map(|hint| format!(". {hint}")).unwrap_or_default()
+}

@@ -1,0 +1,17 @@
+//! Running plugins.
+
+mod error;
+
+use std::{future::Future, sync::Arc};
+
+use crate::{credential::Decoded, plugin::PluginSpec};
+
+pub use error::RunError;
+
+/// Runs one plugin once. The cache decides when; tests give it one that runs nothing.
+pub trait PluginRunner: Send + Sync + 'static {
+    /// Starts the plugin, waits for it, and reads what it printed.
+    ///
+    /// Dropping the future ends the plugin and everything it started.
+    fn run(&self, spec: Arc<PluginSpec>) -> impl Future<Output = Result<Decoded, RunError>> + Send;
+}

@@ -1,0 +1,11 @@
+//! credbroker: a local credential broker for Kubernetes.
+//!
+//! One daemon runs every exec credential plugin once, keeps what it returned fresh, and hands it to every process that
+//! may have it, over gRPC on a Unix socket. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
+//! way: `main → app → server → cache → {plugin, exec, clock} → credential`.
+
+pub mod clock;
+pub mod credential;
+pub mod document;
+pub mod exec;
+pub mod plugin;

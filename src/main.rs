@@ -1,0 +1,3 @@
+//! The daemon and admin CLI.
+
+fn main() {}

@@ -1,0 +1,49 @@
+//! A configured plugin: everything about it that no request changes.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use super::{Environment, Globs};
+use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
+
+/// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
+#[derive(Debug)]
+pub struct Provider {
+    /// The name callers ask for.
+    pub name: Arc<str>,
+    /// What to start.
+    pub command: Command,
+    /// Its arguments, verbatim: no shell, no expansion.
+    pub args: Vec<String>,
+    /// The stanza's `env`, in order; a later entry wins. Wins over everything else.
+    pub env: Vec<(String, String)>,
+    /// What the plugin gets of the broker's own environment: the standing list and `passEnv`, less whatever
+    /// `callerEnv` names.
+    pub inherited: Environment,
+    /// Which of the caller's variables reach the plugin.
+    pub caller_env: Globs,
+    /// The version the plugin speaks.
+    pub api_version: ApiVersion,
+    /// Whether the plugin is told its cluster.
+    pub provide_cluster_info: bool,
+    /// `interactiveMode: Always`: it must read from a terminal, which a broker has not.
+    pub needs_terminal: bool,
+    /// What to tell a person when the plugin is not installed; sanitised.
+    pub install_hint: Option<String>,
+    /// A run that takes longer is ended.
+    pub timeout: Duration,
+    /// The same for a login that a person attends.
+    pub interactive_timeout: Duration,
+    /// Bounds on any lifetime.
+    pub lifetime: LifetimeLimits,
+    /// The clusters of the kubeconfig contexts that use this user, for callers that send none.
+    pub clusters: Vec<Cluster>,
+}
+
+/// How a plugin's executable is named.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Command {
+    /// A bare name, looked up in the `PATH` of the plugin's inherited environment.
+    Name(String),
+    /// An absolute path.
+    Path(PathBuf),
+}

@@ -1,0 +1,42 @@
+//! One invocation, fully resolved.
+
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::SystemTime};
+
+use super::{PluginKey, Provider};
+use crate::credential::Cluster;
+
+/// Everything a run needs, resolved for one request into a fresh value. Equal keys mean equal runs.
+#[derive(Debug)]
+pub struct PluginSpec {
+    /// Names this invocation: everything that can change the answer, and nothing else.
+    pub key: PluginKey,
+    /// The configured plugin.
+    pub provider: Arc<Provider>,
+    /// The file that runs.
+    pub executable: Executable,
+    /// What the plugin is told about its cluster: `None` unless the provider wants it.
+    pub cluster: Option<Cluster>,
+    /// The caller's variables that the provider's `callerEnv` names.
+    pub caller_env: BTreeMap<String, String>,
+}
+
+/// A file to run, and what changes when it is replaced.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Executable {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Inode number.
+    pub inode: u64,
+    /// Time of the last change to its contents.
+    pub modified: SystemTime,
+}
+
+impl PluginSpec {
+    /// The plugin's whole environment but for `KUBERNETES_EXEC_INFO`: inherited, then the caller's, then the stanza's.
+    pub fn environment(&self) -> BTreeMap<OsString, OsString> {
+        let mut env = self.provider.inherited.0.clone();
+        env.extend(self.caller_env.iter().map(|(name, value)| (name.into(), value.into())));
+        env.extend(self.provider.env.iter().map(|(name, value)| (name.into(), value.into())));
+        env
+    }
+}
