@@ -5,6 +5,7 @@
 //! way: `main → app → server → cache → {plugin, exec, clock} → credential`.
 
 pub mod clock;
+pub mod config;
 pub mod credential;
 pub mod document;
 pub mod exec;
