@@ -10,3 +10,4 @@ pub mod credential;
 pub mod document;
 pub mod exec;
 pub mod plugin;
+pub mod server;
