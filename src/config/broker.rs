@@ -1,7 +1,7 @@
 //! Our own config: `kind: BrokerConfig`.
 
 use std::{
-    num::NonZeroU32,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
@@ -37,20 +37,20 @@ impl Default for Listen {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// Connections in total; one more is closed at once.
-    pub connections: NonZeroU32,
+    pub connections: NonZeroUsize,
     /// Watches on one connection; one more is refused.
-    pub watches_per_connection: NonZeroU32,
+    pub watches_per_connection: NonZeroUsize,
     /// Plugin processes at a time, all providers together.
-    pub plugin_runs: NonZeroU32,
+    pub plugin_runs: NonZeroUsize,
     /// Plugin processes at a time of one provider.
-    pub plugin_runs_per_provider: NonZeroU32,
+    pub plugin_runs_per_provider: NonZeroUsize,
     /// Credentials held; the one unused for longest goes first.
-    pub entries: NonZeroU32,
+    pub entries: NonZeroUsize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        let count = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        let count = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
         Self {
             connections: count(4096),
             watches_per_connection: count(1000),

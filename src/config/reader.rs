@@ -1,6 +1,10 @@
 //! Reads typed values from a document, and goes on after what is wrong: a person sees all of it at once.
 
-use std::{num::NonZeroU32, path::Path, time::Duration};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::Path,
+    time::Duration,
+};
 
 use super::problem::{Place, Report};
 use crate::{
@@ -131,8 +135,9 @@ impl<'a> Cursor<'a> {
         duration
     }
 
-    pub(super) fn count(&self, report: &mut Report) -> Option<NonZeroU32> {
-        let count = self.node.as_number().and_then(|number| number.parse().ok());
+    pub(super) fn count(&self, report: &mut Report) -> Option<NonZeroUsize> {
+        let count = self.node.as_number().and_then(|number| number.parse::<NonZeroU32>().ok());
+        let count = count.and_then(|count| NonZeroUsize::try_from(count).ok());
         if count.is_none() {
             self.problem(report, "must be a whole number above 0");
         }
