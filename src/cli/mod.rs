@@ -1,6 +1,8 @@
 //! The command line: one file per subcommand.
 
+pub mod kubeconfig;
 mod serve;
+pub mod validate;
 
 use std::{io::Write, process::ExitCode};
 

@@ -101,7 +101,9 @@ fn run_reason(error: &RunError) -> Reason {
         RunError::NotFound { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
         RunError::Overloaded { .. } => Reason::Overloaded,
-        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => Reason::SpawnFailed,
+        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => {
+            Reason::SpawnFailed
+        }
         RunError::Recursion { .. } => Reason::Recursion,
         RunError::Signal { .. } => Reason::PluginSignal,
         RunError::Timeout { .. } => Reason::PluginTimeout,
