@@ -6,16 +6,18 @@
     clippy::expect_used,
     clippy::panic,
     clippy::disallowed_methods,
+    clippy::missing_panics_doc,
+    clippy::print_stdout,
     reason = "set-up that fails ends its test where it failed; tests start processes, read PATH and have no Clock"
 )]
 
 mod api_server;
-//mod broker;
-//mod fake_plugin;
-//mod kubeconfig;
-//mod yaml;
+mod broker;
+mod fake_plugin;
+mod kubeconfig;
+mod yaml;
 
 pub use api_server::{Accepts, ApiServer, SeenRequest};
-//pub use broker::{Broker, BrokerBuilder};
-//pub use fake_plugin::{FakePlugin, FakePluginBuilder};
-//pub use kubeconfig::Kubeconfig;
+pub use broker::{Broker, BrokerBuilder};
+pub use fake_plugin::{FakePlugin, FakePluginBuilder};
+pub use kubeconfig::Kubeconfig;
