@@ -10,7 +10,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::yaml;
 
 /// Generous: a loaded machine may be slow, and a broker that exits is noticed at once.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -109,6 +112,14 @@ impl BrokerBuilder {
     pub fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
+    }
+
+    /// A config of these `providers` alone: a list of `{"name": …, "execConfig": …}`.
+    #[must_use]
+    pub fn providers(self, providers: &Value) -> Self {
+        let config =
+            json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+        self.config(&yaml::document(&config))
     }
 
     /// Sets one variable.
