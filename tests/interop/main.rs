@@ -3,12 +3,11 @@
 //! They need programs that `cargo test` does not build or find by itself, so the target runs only by name:
 //! `cargo build --workspace && cargo test --test interop`. The variable `SHIM` names another shim to test, such as the
 //! static artefact.
-#![allow(
+#![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
-    clippy::panic,
+    clippy::indexing_slicing,
     clippy::unwrap_used,
-    clippy::allow_attributes,
     reason = "tests start processes, read their environment, and stop where something is missing"
 )]
 
