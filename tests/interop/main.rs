@@ -7,9 +7,11 @@
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "tests start processes, read their environment, and stop where something is missing"
 )]
 
 mod kubectl;
 mod programs;
+mod systemd;
