@@ -1,0 +1,152 @@
+//! Why there is no credential, by what the caller can do about it.
+
+use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
+
+use credbroker_proto::{DOMAIN, Reason};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::{Distrust, Socket, transport::ConnectionLost};
+
+/// Why there is no credential. `Display` is one layer; what lies below is its `source()`.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(
+    clippy::error_impl_error,
+    reason = "the one error of this crate; users write credbroker_client::Error"
+)]
+pub enum Error {
+    /// The broker answered: no. Whether asking again helps is in `retry_after`.
+    #[error("{message}")]
+    Failed {
+        /// The gRPC status code.
+        code: Code,
+        /// Which of the stable reasons, if the broker gave one that this release knows.
+        reason: Option<Reason>,
+        /// What failed and what to do about it, in the broker's words.
+        message: String,
+        /// When asking again may help; `None`: not before somebody changes something.
+        retry_after: Option<Duration>,
+    },
+    /// The time that the caller allowed is over. Its plugin run, if there is one, goes on: ask again later.
+    #[error("no answer within {limit:?}")]
+    Timeout {
+        /// What the caller allowed.
+        limit: Duration,
+    },
+    /// No broker is there, or it went away before it answered. Start one.
+    #[error("no broker answers on {socket}")]
+    Unreachable {
+        /// Where it was looked for.
+        socket: Socket,
+        /// What the last attempt met.
+        source: Arc<dyn StdError + Send + Sync>,
+    },
+    /// Whoever listens there may be an impostor; nothing was sent. A person has to look at it.
+    #[error("the socket {} is not trusted: {distrust}", path.display())]
+    Untrusted {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong and how to mend it.
+        distrust: Distrust,
+    },
+}
+
+impl Error {
+    /// The exit code that credbroker's own commands end with: 1 the broker answered with a failure, 69 unreachable,
+    /// 75 out of time, 77 denied (by the broker, or the broker by us).
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed { reason: Some(reason), .. } => reason.exit_code(),
+            Self::Failed { code: Code::PermissionDenied, .. } | Self::Untrusted { .. } => 77,
+            Self::Failed { .. } => 1,
+            Self::Unreachable { .. } => 69,
+            Self::Timeout { .. } => 75,
+        }
+    }
+
+    /// No broker now, but one may be starting: nothing listens yet, its queue is full, or its predecessor is leaving.
+    pub(crate) fn may_be_starting(&self) -> bool {
+        match self {
+            Self::Failed { reason, .. } => *reason == Some(Reason::Draining),
+            Self::Unreachable { source, .. } => source.downcast_ref::<std::io::Error>().is_none_or(|error| {
+                use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
+                matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | WouldBlock)
+            }),
+            Self::Timeout { .. } | Self::Untrusted { .. } => false,
+        }
+    }
+
+    /// UNAVAILABLE that our `ErrorInfo` does not explain comes from no broker of ours: it counts as none.
+    pub(crate) fn from_status(socket: &Socket, status: &Status) -> Self {
+        let unreachable = |source| Self::Unreachable { socket: socket.clone(), source };
+        if let Some(lost) = status.source().and_then(|source| source.downcast_ref::<ConnectionLost>()) {
+            return unreachable(Arc::new(lost.clone()));
+        }
+        let info = status.get_details_error_info().filter(|info| info.domain == DOMAIN);
+        if info.is_none() && status.code() == Code::Unavailable {
+            return unreachable(Arc::new(ConnectionLost::new(status.message())));
+        }
+        Self::Failed {
+            code: status.code(),
+            reason: info.and_then(|info| Reason::from_name(&info.reason)),
+            message: status.message().to_owned(),
+            retry_after: status.get_details_retry_info().and_then(|info| info.retry_delay),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    fn converted(code: Code, domain: &str, reason: &str) -> Error {
+        let mut details = ErrorDetails::with_error_info(reason, domain, HashMap::new());
+        details.set_retry_info(Some(Duration::from_secs(7)));
+        let status = Status::with_error_details(code, "the plugin failed", details);
+        Error::from_status(&Socket::at("/s"), &status)
+    }
+
+    #[test]
+    fn a_status_with_our_reason_keeps_it_and_its_exit_code() {
+        for reason in Reason::all() {
+            let error = converted(reason.code(), DOMAIN, reason.name());
+            assert!(
+                matches!(&error, Error::Failed { reason: Some(found), retry_after: Some(after), .. }
+                    if *found == reason && after.as_secs() == 7),
+                "{error:?}"
+            );
+            assert_eq!(error.exit_code(), reason.exit_code());
+            assert_eq!(error.to_string(), "the plugin failed");
+        }
+    }
+
+    #[test]
+    fn unavailable_from_somebody_else_is_unreachable() {
+        let foreign = converted(Code::Unavailable, "example.com", "PLUGIN_EXIT");
+        assert_eq!(foreign.exit_code(), 69, "{foreign:?}");
+        let bare = Error::from_status(&Socket::at("/s"), &Status::unavailable("no"));
+        assert!(matches!(bare, Error::Unreachable { .. }), "{bare:?}");
+        let unknown = converted(Code::Unavailable, DOMAIN, "A_LATER_REASON");
+        assert_eq!(unknown.exit_code(), 1, "{unknown:?}");
+        let denied = Error::from_status(&Socket::at("/s"), &Status::permission_denied("no"));
+        assert_eq!(denied.exit_code(), 77);
+    }
+
+    #[test]
+    fn only_what_may_be_a_starting_broker_is_tried_again() {
+        let met = |kind: std::io::ErrorKind| Error::Unreachable {
+            socket: Socket::at("/s"),
+            source: Arc::new(std::io::Error::from(kind)),
+        };
+        assert!(met(std::io::ErrorKind::NotFound).may_be_starting());
+        assert!(met(std::io::ErrorKind::ConnectionRefused).may_be_starting());
+        assert!(!met(std::io::ErrorKind::PermissionDenied).may_be_starting());
+        assert!(converted(Code::Unavailable, DOMAIN, "DRAINING").may_be_starting());
+        assert!(!converted(Code::Unavailable, DOMAIN, "PLUGIN_EXIT").may_be_starting());
+    }
+}
