@@ -36,8 +36,13 @@ XDG_RUNTIME_DIR=$work/run verify \
     systemd-analyze --user verify --man=no --recursive-errors=no "$work"/user/credbroker.{socket,service}
 
 echo "-- the service's exposure is at most $((threshold / 10)).$((threshold % 10))"
-systemd-analyze security --offline=true --no-pager --threshold="$threshold" "$work/system/credbroker.service" |
-    grep 'Overall exposure'
+systemd-analyze security --offline=true --no-pager --threshold="$threshold" \
+    "$work/system/credbroker.service" >"$work/exposure" || {
+    cat "$work/exposure"
+    echo "the service is more exposed than the threshold" >&2
+    exit 1
+}
+grep 'Overall exposure' "$work/exposure"
 
 echo "-- a shim that comes before the broker has started waits and is served"
 socket=$work/run/credbroker.sock

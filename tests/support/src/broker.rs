@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -143,6 +144,9 @@ impl BrokerBuilder {
         if let Some(text) = &self.config {
             let file = dir.path().join("config.yaml");
             std::fs::write(&file, text).expect("a config file");
+            // Whatever the umask: the broker refuses a config that others can write.
+            let private = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&file, private).expect("a private config file");
             command.arg("--config").arg(file);
         }
         command.env_clear().env("HOME", dir.path()).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
