@@ -96,12 +96,12 @@ fn cache_reason(error: &CacheError) -> Reason {
 fn run_reason(error: &RunError) -> Reason {
     match error {
         RunError::Decode { source, .. } => decode_reason(source),
-        RunError::ExecInfo { .. } => Reason::ExecInfoTooLarge,
+        RunError::ArgumentsTooLong { .. } | RunError::ExecInfo { .. } => Reason::ExecInfoTooLarge,
         RunError::Exit { .. } => Reason::PluginExit,
         RunError::NotFound { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
         RunError::Overloaded { .. } => Reason::Overloaded,
-        RunError::Panicked { .. } | RunError::Spawn { .. } => Reason::SpawnFailed,
+        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => Reason::SpawnFailed,
         RunError::Recursion { .. } => Reason::Recursion,
         RunError::Signal { .. } => Reason::PluginSignal,
         RunError::Timeout { .. } => Reason::PluginTimeout,

@@ -1,1 +1,26 @@
-//! To be written.
+//! `credbroker-exec`, the shim: an exec credential plugin that asks the broker instead of knowing any cloud.
+//!
+//! [`run`] is the whole program. Its steps are here by themselves too, for commands that ask the same question and say
+//! the answer in another way: [`request()`] builds the question, [`document()`] the `ExecCredential`, [`Failure`] knows
+//! exit codes and remedies. They are pure; [`Edges`] is where the process begins.
+//!
+//! It starts with every API client that starts, so it does as little as it can: one thread, one connection, one write.
+
+mod arguments;
+mod document;
+mod edges;
+mod exec_info;
+mod expiry;
+mod failure;
+mod forward;
+mod request;
+mod run;
+
+pub use arguments::UsageError;
+pub use document::{AnswerError, ApiVersion, document};
+pub use edges::Edges;
+pub use exec_info::ExecInfoError;
+pub use failure::Failure;
+pub use forward::ForwardError;
+pub use request::{Environment, request, socket};
+pub use run::{ask_patiently, run};

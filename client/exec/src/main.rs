@@ -1,3 +1,9 @@
-//! To be written.
+//! `credbroker-exec`: see the library.
 
-fn main() {}
+use std::{env::args_os, process::ExitCode};
+
+use credbroker_exec::{Edges, run};
+
+fn main() -> ExitCode {
+    run(args_os().skip(1), Edges::of_this_process()).into()
+}

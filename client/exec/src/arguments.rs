@@ -1,0 +1,209 @@
+//! The command line.
+
+use std::{
+    ffi::{OsStr, OsString},
+    time::Duration,
+};
+
+use credbroker_proto::v1::{ClusterProfileRef, credential_ref::Source};
+
+use crate::ApiVersion;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Prints a credential from credbroker as an ExecCredential: an exec credential plugin for kubectl, helm and every other
+Kubernetes client. In a kubeconfig:
+
+  users:
+  - name: gke
+    user:
+      exec:
+        apiVersion: client.authentication.k8s.io/v1
+        command: credbroker-exec
+        args: [--provider=gke]
+        interactiveMode: Never
+        provideClusterInfo: true
+
+Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [options]
+
+  --provider NAME                   a provider of the broker's config or kubeconfig [env: CREDBROKER_PROVIDER]
+  --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker watches
+  --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
+                                    [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
+                                    else /run/credbroker/credbroker.sock]
+  --timeout SECONDS                 give up after so long [default: 45]
+  --api-version v1|v1beta1          what to print when the client does not say (KUBERNETES_EXEC_INFO) [default: v1]
+  --help, --version
+
+CREDBROKER_CALLER_ENV lists more variables to send to the broker, as comma-separated globs, besides those by which
+common plugins choose an identity (AWS_*, AZURE_*, GOOGLE_*, KUBECONFIG, ...). The broker uses what the provider's
+callerEnv names and drops the rest. Their values must be UTF-8.
+
+Exit codes: 0 done; 1 the broker has no credential, and says why; 2 wrong usage; 69 no broker; 75 out of time;
+77 denied, or the socket is not to be trusted; 78 a variable has a value that cannot be used.
+";
+
+/// A command line, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    Ask(Arguments),
+    Help,
+    Version,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Arguments {
+    pub(crate) source: Source,
+    pub(crate) socket: Option<OsString>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) api_version: Option<ApiVersion>,
+}
+
+/// A command line that cannot be followed. One sentence; the remedy is `--help`.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UsageError {
+    /// Neither flag nor variable says whose credential.
+    #[error(
+        "--provider NAME or --cluster-profile NAMESPACE/NAME is missing, and CREDBROKER_PROVIDER is not set"
+    )]
+    NoSource,
+    /// A flag twice, or two flags that say the same.
+    #[error("{0} is given twice")]
+    Repeated(&'static str),
+    /// Two sources.
+    #[error("--provider and --cluster-profile exclude each other")]
+    TwoSources,
+    /// No such flag; nothing but flags is taken.
+    #[error("{0:?} is not an argument of this command")]
+    Unknown(String),
+    /// A flag with a value that it does not take.
+    #[error("{flag} {value:?}: expected {expected}")]
+    Value {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// A flag at the end of the line.
+    #[error("{0} needs a value")]
+    ValueMissing(&'static str),
+}
+
+const PROVIDER: &str = "--provider";
+const CLUSTER_PROFILE: &str = "--cluster-profile";
+const SOCKET: &str = "--socket";
+const TIMEOUT: &str = "--timeout";
+const API_VERSION: &str = "--api-version";
+const FLAGS: [&str; 5] = [PROVIDER, CLUSTER_PROFILE, SOCKET, TIMEOUT, API_VERSION];
+
+/// `args` without the program's name; `provider` is the value of `CREDBROKER_PROVIDER`.
+pub(crate) fn parse(
+    mut args: impl Iterator<Item = OsString>,
+    provider: Option<&OsStr>,
+) -> Result<Command, UsageError> {
+    let mut given = Given::default();
+    while let Some(argument) = args.next() {
+        let text = argument.to_string_lossy();
+        let (name, attached) = match text.split_once('=') {
+            Some((name, _)) => (name, Some(after_equals(&argument))),
+            None => (text.as_ref(), None),
+        };
+        match (name, &attached) {
+            ("--help" | "-h", None) => return Ok(Command::Help),
+            ("--version" | "-V", None) => return Ok(Command::Version),
+            _ => {}
+        }
+        let Some(flag) = FLAGS.into_iter().find(|flag| *flag == name) else {
+            return Err(UsageError::Unknown(text.into_owned()));
+        };
+        let value = attached.or_else(|| args.next()).ok_or(UsageError::ValueMissing(flag))?;
+        given.take(flag, value)?;
+    }
+    given.checked(provider).map(Command::Ask)
+}
+
+#[derive(Default)]
+struct Given {
+    provider: Option<String>,
+    cluster_profile: Option<ClusterProfileRef>,
+    socket: Option<OsString>,
+    timeout: Option<Duration>,
+    api_version: Option<ApiVersion>,
+}
+
+impl Given {
+    fn take(&mut self, flag: &'static str, value: OsString) -> Result<(), UsageError> {
+        match flag {
+            PROVIDER => once(flag, &mut self.provider, provider_name(flag, &value)?),
+            CLUSTER_PROFILE => once(flag, &mut self.cluster_profile, cluster_profile(&value)?),
+            TIMEOUT => once(flag, &mut self.timeout, seconds(&value)?),
+            API_VERSION => once(flag, &mut self.api_version, api_version(&value)?),
+            _ => once(flag, &mut self.socket, value),
+        }
+    }
+
+    fn checked(self, variable: Option<&OsStr>) -> Result<Arguments, UsageError> {
+        let source = match (self.provider, self.cluster_profile) {
+            (Some(_), Some(_)) => return Err(UsageError::TwoSources),
+            (Some(provider), None) => Source::Provider(provider),
+            (None, Some(profile)) => Source::ClusterProfile(profile),
+            (None, None) => {
+                let variable = variable.filter(|value| !value.is_empty()).ok_or(UsageError::NoSource)?;
+                Source::Provider(provider_name("CREDBROKER_PROVIDER", variable)?)
+            }
+        };
+        let Self { socket, timeout, api_version, .. } = self;
+        Ok(Arguments { source, socket, timeout, api_version })
+    }
+}
+
+fn once<T>(flag: &'static str, place: &mut Option<T>, value: T) -> Result<(), UsageError> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(UsageError::Repeated(flag)),
+    }
+}
+
+fn after_equals(argument: &OsStr) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let value = argument.as_bytes().iter().skip_while(|byte| **byte != b'=').skip(1).copied();
+    OsString::from_vec(value.collect())
+}
+
+fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
+    let name = value.to_str().filter(|name| !name.is_empty() && !name.chars().any(char::is_control));
+    name.map(str::to_owned).ok_or_else(|| refused(flag, value, "the name of a provider"))
+}
+
+fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {
+    let parts = value.to_str().and_then(|text| text.split_once('/'));
+    parts
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
+        .map(|(namespace, name)| ClusterProfileRef { namespace: namespace.to_owned(), name: name.to_owned() })
+        .ok_or_else(|| refused(CLUSTER_PROFILE, value, "NAMESPACE/NAME"))
+}
+
+fn seconds(value: &OsStr) -> Result<Duration, UsageError> {
+    let seconds = value.to_str().and_then(|text| text.parse().ok());
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|timeout| !timeout.is_zero() && *timeout <= Duration::from_secs(86_400))
+        .ok_or_else(|| refused(TIMEOUT, value, "seconds, more than 0 and at most 86400"))
+}
+
+fn api_version(value: &OsStr) -> Result<ApiVersion, UsageError> {
+    value
+        .to_str()
+        .and_then(ApiVersion::from_short_name)
+        .ok_or_else(|| refused(API_VERSION, value, "v1 or v1beta1"))
+}
+
+fn refused(flag: &'static str, value: &OsStr, expected: &'static str) -> UsageError {
+    UsageError::Value { flag, value: value.to_string_lossy().into_owned(), expected }
+}
+
+#[cfg(test)]
+mod tests;

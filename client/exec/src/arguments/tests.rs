@@ -1,0 +1,86 @@
+use super::*;
+
+fn parsed(line: &str, variable: Option<&str>) -> Result<Command, UsageError> {
+    parse(line.split_whitespace().map(OsString::from), variable.map(OsStr::new))
+}
+
+fn arguments(source: Source) -> Arguments {
+    Arguments { source, socket: None, timeout: None, api_version: None }
+}
+
+fn provider(name: &str) -> Arguments {
+    arguments(Source::Provider(name.to_owned()))
+}
+
+#[test]
+fn every_flag_takes_its_value_behind_a_space_or_an_equals_sign() {
+    let full = Arguments {
+        socket: Some("/s=1".into()),
+        timeout: Some(Duration::from_millis(1500)),
+        api_version: Some(ApiVersion::V1Beta1),
+        ..provider("gke")
+    };
+    for line in [
+        "--provider gke --socket /s=1 --timeout 1.5 --api-version v1beta1",
+        "--provider=gke --socket=/s=1 --timeout=1.5 --api-version=v1beta1",
+    ] {
+        assert_eq!(parsed(line, None), Ok(Command::Ask(full.clone())), "{line}");
+    }
+}
+
+#[test]
+fn the_source_is_a_provider_or_a_cluster_profile_and_a_flag_wins_over_the_variable() {
+    let profile = ClusterProfileRef { namespace: "fleet".into(), name: "eu-1".into() };
+    let profile = arguments(Source::ClusterProfile(profile));
+    for (line, variable, expected) in [
+        ("--provider a", None, Ok(provider("a"))),
+        ("--provider a", Some("b"), Ok(provider("a"))),
+        ("", Some("b"), Ok(provider("b"))),
+        ("--cluster-profile fleet/eu-1", Some("b"), Ok(profile)),
+        ("", None, Err(UsageError::NoSource)),
+        ("", Some(""), Err(UsageError::NoSource)),
+        ("--provider a --cluster-profile b/c", None, Err(UsageError::TwoSources)),
+    ] {
+        assert_eq!(parsed(line, variable), expected.map(Command::Ask), "{line} {variable:?}");
+    }
+}
+
+#[test]
+fn help_and_version_win_over_what_is_missing() {
+    assert_eq!(parsed("--help", None), Ok(Command::Help));
+    assert_eq!(parsed("--provider a -h", None), Ok(Command::Help));
+    assert_eq!(parsed("--version", None), Ok(Command::Version));
+}
+
+#[test]
+fn a_wrong_line_is_refused_with_the_words_that_are_wrong() {
+    for (line, needle) in [
+        ("gke", r#""gke" is not an argument"#),
+        ("--provider a extra", r#""extra" is not an argument"#),
+        ("--providr a", r#""--providr" is not"#),
+        ("--help=1", r#""--help=1" is not"#),
+        ("-- ls", r#""--" is not"#),
+        ("--provider", "--provider needs a value"),
+        ("--provider=", r#"--provider "": expected the name"#),
+        ("--provider a --provider b", "--provider is given twice"),
+        ("--provider a --timeout 0", "--timeout \"0\": expected seconds"),
+        ("--provider a --timeout -1", "expected seconds"),
+        ("--provider a --timeout NaN", "expected seconds"),
+        ("--provider a --timeout 1e9", "expected seconds"),
+        ("--provider a --timeout 5s", "expected seconds"),
+        ("--provider a --api-version v1alpha1", "expected v1 or v1beta1"),
+        ("--cluster-profile eu", "expected NAMESPACE/NAME"),
+        ("--cluster-profile a/b/c", "expected NAMESPACE/NAME"),
+        ("--cluster-profile /b", "expected NAMESPACE/NAME"),
+    ] {
+        let message = parsed(line, None).map_or_else(|error| error.to_string(), |found| format!("{found:?}"));
+        assert!(message.contains(needle), "{line}: {message}");
+    }
+}
+
+#[test]
+fn the_help_names_every_flag() {
+    for flag in FLAGS {
+        assert!(HELP.contains(flag), "{flag}");
+    }
+}

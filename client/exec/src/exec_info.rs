@@ -1,0 +1,167 @@
+//! `KUBERNETES_EXEC_INFO`: what the client says about itself and its cluster.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use credbroker_proto::v1::Cluster;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::ApiVersion;
+
+/// What a client said.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ExecInfo {
+    pub(crate) version: ApiVersion,
+    pub(crate) cluster: Option<Cluster>,
+}
+
+/// The variable is set, but not to what a client puts there. Nothing of its value is shown: it may carry secrets.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecInfoError {
+    /// The certificate authorities are not base64.
+    #[error("KUBERNETES_EXEC_INFO: certificate-authority-data is not base64")]
+    Authorities,
+    /// Another kind of document.
+    #[error("KUBERNETES_EXEC_INFO is not of kind ExecCredential")]
+    Kind,
+    /// Not JSON, or a field has another type.
+    #[error("KUBERNETES_EXEC_INFO is not a JSON ExecCredential (line {line}, column {column})")]
+    Syntax {
+        /// Where it stops making sense.
+        line: usize,
+        /// Where it stops making sense.
+        column: usize,
+    },
+    /// A version that this release cannot answer in.
+    #[error(
+        "KUBERNETES_EXEC_INFO has apiVersion {0:?}; client.authentication.k8s.io/v1 and /v1beta1 are supported"
+    )]
+    Version(String),
+}
+
+#[derive(Deserialize)]
+struct Document<'a> {
+    #[serde(rename = "apiVersion", default)]
+    api_version: String,
+    kind: Option<String>,
+    #[serde(borrow)]
+    spec: Option<Spec<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Spec<'a> {
+    #[serde(borrow)]
+    cluster: Option<ClusterDocument<'a>>,
+}
+
+/// Null counts as absent in every field, as in Go.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct ClusterDocument<'a> {
+    server: Option<String>,
+    tls_server_name: Option<String>,
+    insecure_skip_tls_verify: Option<bool>,
+    certificate_authority_data: Option<String>,
+    proxy_url: Option<String>,
+    disable_compression: Option<bool>,
+    #[serde(borrow)]
+    config: Option<&'a RawValue>,
+}
+
+/// Blanks around the document pass: client-go ends it with a newline.
+pub(crate) fn parse(text: &str) -> Result<ExecInfo, ExecInfoError> {
+    let text = text.trim();
+    if !text.starts_with('{') {
+        return Err(ExecInfoError::Syntax { line: 1, column: 1 });
+    }
+    let document: Document<'_> = serde_json::from_str(text)
+        .map_err(|error| ExecInfoError::Syntax { line: error.line(), column: error.column() })?;
+    if document.kind.is_some_and(|kind| kind != "ExecCredential") {
+        return Err(ExecInfoError::Kind);
+    }
+    let version =
+        ApiVersion::from_name(&document.api_version).ok_or(ExecInfoError::Version(document.api_version))?;
+    let cluster = document.spec.and_then(|spec| spec.cluster).map(cluster).transpose()?;
+    Ok(ExecInfo { version, cluster })
+}
+
+fn cluster(document: ClusterDocument<'_>) -> Result<Cluster, ExecInfoError> {
+    let authorities = document.certificate_authority_data.unwrap_or_default();
+    let authorities = STANDARD.decode(authorities).ok().ok_or(ExecInfoError::Authorities)?;
+    Ok(Cluster {
+        server: document.server.unwrap_or_default(),
+        tls_server_name: document.tls_server_name.unwrap_or_default(),
+        insecure_skip_tls_verify: document.insecure_skip_tls_verify.unwrap_or_default(),
+        certificate_authority_data: authorities.into(),
+        proxy_url: document.proxy_url.unwrap_or_default(),
+        disable_compression: document.disable_compression.unwrap_or_default(),
+        config: document.config.map(|config| config.get().to_owned().into()).unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<ExecInfo, ExecInfoError> {
+        parse(text)
+    }
+
+    #[test]
+    fn what_client_go_writes_is_taken_field_by_field() {
+        let text = concat!(
+            r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":{"cluster":{"#,
+            r#""server":"https://a\u003cb","tls-server-name":"n","insecure-skip-tls-verify":true,"#,
+            r#""certificate-authority-data":"Q0E=","proxy-url":"http://p","disable-compression":true,"#,
+            r#""config":{ "x": 1.0, "y":"\u003c" },"extensions":[1]},"interactive":false}}"#,
+            "\n"
+        );
+        let expected = Cluster {
+            server: "https://a<b".into(),
+            tls_server_name: "n".into(),
+            insecure_skip_tls_verify: true,
+            certificate_authority_data: "CA".into(),
+            proxy_url: "http://p".into(),
+            disable_compression: true,
+            config: r#"{ "x": 1.0, "y":"\u003c" }"#.into(),
+        };
+        assert_eq!(parsed(text), Ok(ExecInfo { version: ApiVersion::V1Beta1, cluster: Some(expected) }));
+    }
+
+    #[test]
+    fn a_missing_or_null_cluster_or_config_is_none() {
+        let version = r#""apiVersion":"client.authentication.k8s.io/v1""#;
+        for spec in ["", r#","spec":null"#, r#","spec":{}"#, r#","spec":{"cluster":null}"#] {
+            let info = parsed(&format!("{{{version}{spec}}}"));
+            assert_eq!(info, Ok(ExecInfo { version: ApiVersion::V1, cluster: None }), "{spec}");
+        }
+        let empty = parsed(&format!(r#"{{{version},"spec":{{"cluster":{{"config":null,"server":null}}}}}}"#));
+        assert_eq!(empty.unwrap().cluster, Some(Cluster::default()));
+    }
+
+    #[test]
+    fn what_no_client_writes_is_refused_without_showing_it() {
+        let version = r#""apiVersion":"client.authentication.k8s.io/v1""#;
+        for (text, needle) in [
+            ("c4n4ry".to_owned(), "is not a JSON ExecCredential (line 1, column 1)"),
+            (r#"["c4n4ry"]"#.to_owned(), "is not a JSON ExecCredential"),
+            ("{\"c4n4ry\":\n".to_owned(), "(line 1, column 10)"),
+            (format!(r#"{{{version},"spec":{{"cluster":"c4n4ry"}}}}"#), "is not a JSON ExecCredential"),
+            (format!(r#"{{{version}}} c4n4ry"#), "is not a JSON ExecCredential"),
+            (format!(r#"{{{version},"kind":"c4n4ry"}}"#), "kind ExecCredential"),
+            (r#"{"apiVersion":"client.authentication.k8s.io/v1alpha1"}"#.to_owned(), "v1alpha1"),
+            ("{}".to_owned(), r#"apiVersion """#),
+            (
+                format!(r#"{{{version},"spec":{{"cluster":{{"certificate-authority-data":"c4n4ry!"}}}}}}"#),
+                "not base64",
+            ),
+        ] {
+            let message = parsed(&text).unwrap_err().to_string();
+            assert!(
+                message.contains("KUBERNETES_EXEC_INFO") && message.contains(needle),
+                "{text}: {message}"
+            );
+            assert!(!message.contains("c4n4ry"), "{message}");
+        }
+    }
+}

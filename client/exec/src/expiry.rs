@@ -1,0 +1,115 @@
+//! Until when a credential may be used, as clients are told.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prost_types::{Duration, Timestamp};
+
+/// All in nanoseconds since 1970: neither the year 9999 nor a margin before it overflows.
+type Nanos = i128;
+
+const SECOND: Nanos = 1_000_000_000;
+const LONGEST_MARGIN: Nanos = 30 * SECOND;
+const SHORTEST_USE: Nanos = 10 * SECOND;
+/// 9999-12-31T23:59:59Z: what RFC 3339 can say.
+const LAST: Nanos = 253_402_300_799;
+
+/// What `expirationTimestamp` says of a credential that the broker serves until `expiration` and that had `lifetime`
+/// when the broker got it (absent: what is left).
+///
+/// A margin before the end, so that no request starts with a credential that ends on the way; but ten seconds of use
+/// as long as the credential has them. Whole seconds, never in the past: client-go would run the plugin for every
+/// request. A credential past its end that the broker still serves, clocks differ, says ten seconds.
+pub(crate) fn told(
+    expiration: Option<Timestamp>,
+    lifetime: Option<Duration>,
+    now: SystemTime,
+) -> Option<Timestamp> {
+    let expiration = expiration?;
+    let expiration = nanos(expiration.seconds, expiration.nanos);
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
+    let lifetime = lifetime.map_or(expiration - now, |lifetime| nanos(lifetime.seconds, lifetime.nanos));
+
+    let margin = (lifetime / 10).clamp(0, LONGEST_MARGIN);
+    let soonest = now + SHORTEST_USE;
+    let told = if expiration <= now { soonest } else { (expiration - margin).max(expiration.min(soonest)) };
+    let after_now = now.div_euclid(SECOND) + 1;
+    let seconds = told.div_euclid(SECOND).max(after_now).min(LAST);
+    Some(Timestamp { seconds: i64::try_from(seconds).ok()?, nanos: 0 })
+}
+
+fn nanos(seconds: i64, nanos: i32) -> Nanos {
+    Nanos::from(seconds) * SECOND + Nanos::from(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn at(millis: i64) -> SystemTime {
+        UNIX_EPOCH + std::time::Duration::from_millis(millis.cast_unsigned())
+    }
+
+    fn timestamp(millis: i64) -> Timestamp {
+        let nanos = i32::try_from(millis.rem_euclid(1000) * 1_000_000).unwrap();
+        Timestamp { seconds: millis.div_euclid(1000), nanos }
+    }
+
+    /// Seconds from NOW that are told, for an expiry in `left` and a lifetime, both in milliseconds.
+    fn told_seconds(left: i64, lifetime: Option<i64>) -> i64 {
+        let lifetime = lifetime.map(|millis| Duration { seconds: millis / 1000, nanos: 0 });
+        told(Some(timestamp(NOW * 1000 + left)), lifetime, at(NOW * 1000)).unwrap().seconds - NOW
+    }
+
+    #[test]
+    fn the_margin_is_a_tenth_of_the_lifetime_and_at_most_thirty_seconds() {
+        for (left, lifetime, expected) in [
+            (3_600_000, Some(3_600_000), 3570), // an hour: 30 s
+            (840_000, Some(840_000), 810),      // EKS
+            (60_000, Some(60_000), 54),         // a minute: 6 s
+            (20_000, Some(20_000), 18),
+            (60_000, None, 54),              // without a lifetime, of what is left
+            (300_000, Some(3_600_000), 270), // late in its life the margin stays
+            (35_000, Some(3_600_000), 10),   // ten seconds of use are left to it
+            (10_000, Some(3_600_000), 10),
+            (5_000, Some(3_600_000), 5), // but never more than it has
+            (5_900, Some(3_600_000), 5), // whole seconds, down
+            (900, Some(3_600_000), 1),   // never in the past
+            (0, Some(3_600_000), 10),    // past its end: ten seconds
+            (-60_000, Some(3_600_000), 10),
+            (3_600_000, Some(0), 3600),
+            (3_600_000, Some(-5_000), 3600),
+        ] {
+            assert_eq!(told_seconds(left, lifetime), expected, "{left} {lifetime:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_expiry_stays_unknown_and_a_far_one_is_the_last_that_can_be_written() {
+        assert_eq!(told(None, None, at(0)), None);
+        let far = Timestamp { seconds: i64::MAX, nanos: 999_999_999 };
+        let told = told(Some(far), None, at(NOW * 1000)).unwrap();
+        assert_eq!(told.to_string(), "9999-12-31T23:59:59Z");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_told_is_after_now_and_never_more_than_a_second_past_the_end(
+            now in 0..NOW * 2000,
+            left in -400_000_i64..100_000_000,
+            lifetime in proptest::option::of(0_i64..100_000),
+        ) {
+            let lifetime = lifetime.map(|seconds| Duration { seconds, nanos: 0 });
+            let told = told(Some(timestamp(now + left)), lifetime, at(now)).unwrap();
+            prop_assert_eq!(told.nanos, 0);
+            let from_now = told.seconds * 1000 - now;
+            prop_assert!(from_now > 0, "{} ms from now", from_now);
+            let bound = if left <= 0 { 10_000 } else { left.max(1000) };
+            prop_assert!(from_now <= bound, "{} ms from now, {} left", from_now, left);
+            prop_assert!(from_now > left.min(9_000) - 30_000 - 1000);
+        }
+    }
+}

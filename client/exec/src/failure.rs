@@ -1,0 +1,156 @@
+//! Why there is no credential, as one line for a person and a number for a program.
+
+use std::{error::Error, fmt, io, sync::Arc};
+
+use credbroker_client::SocketError;
+use credbroker_proto::v1::credential_ref::Source;
+
+use crate::{AnswerError, ExecInfoError, ForwardError, UsageError};
+
+/// Everything that can go wrong between the command line and the printed credential.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The broker's answer is of no use.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// No answer, or one that says no.
+    #[error(transparent)]
+    Broker(#[from] credbroker_client::Error),
+    /// `KUBERNETES_EXEC_INFO` is wrong.
+    #[error(transparent)]
+    ExecInfo(#[from] ExecInfoError),
+    /// A variable cannot be sent.
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
+    /// The credential could not be printed.
+    #[error("cannot write to standard output")]
+    Output(#[source] Arc<io::Error>),
+    /// A plugin that the broker runs asked the broker.
+    #[error(
+        "RECURSION: a plugin that the broker runs asked the broker for its credential; give the plugin a kubeconfig whose user is not credbroker-exec"
+    )]
+    Recursion,
+    /// The system gave no event queue.
+    #[error("cannot start")]
+    Runtime(#[source] Arc<io::Error>),
+    /// The flag or the variable for the socket is wrong.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The command line is wrong.
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+}
+
+impl Failure {
+    /// The exit code that stands for it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Answer(_) | Self::Output(_) | Self::Recursion | Self::Runtime(_) => 1,
+            Self::Broker(error) => error.exit_code(),
+            Self::ExecInfo(_) | Self::Usage(_) => 2,
+            Self::Socket(error) if error.origin.starts_with('-') => 2,
+            Self::Forward(_) | Self::Socket(_) => 78,
+        }
+    }
+
+    /// Source, cause and remedy in one line without a newline, safe to show on a terminal.
+    pub fn line(&self, source: Option<&Source>) -> String {
+        let mut text = source.map_or_else(String::new, |source| format!("{}: ", Named(source)));
+        text.push_str(&self.to_string());
+        let mut below = self.source();
+        while let Some(error) = below {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            below = error.source();
+        }
+        text.push_str(&self.addition());
+        on_one_line(&text)
+    }
+
+    /// What the error itself does not say.
+    fn addition(&self) -> String {
+        use credbroker_client::Error::{Failed, Timeout, Unreachable};
+        match self {
+            Self::Usage(_) => "; see credbroker-exec --help".into(),
+            Self::Broker(Unreachable { .. }) => "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET".into(),
+            Self::Broker(Timeout { .. }) => "; ask again later, or allow more with --timeout SECONDS".into(),
+            Self::Broker(Failed { reason, retry_after, .. }) => {
+                let reason = reason.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
+                let retry = retry_after.map(|after| format!("; try again in {} s", after.as_secs().max(1)));
+                reason + &retry.unwrap_or_default()
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// A source as people name it.
+pub(crate) struct Named<'a>(pub(crate) &'a Source);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Source::Provider(name) => write!(f, "provider {name}"),
+            Source::ClusterProfile(profile) => {
+                write!(f, "ClusterProfile {}/{}", profile.namespace, profile.name)
+            }
+        }
+    }
+}
+
+/// A message may quote a plugin's stderr: lines and terminal sequences in it become blanks.
+fn on_one_line(text: &str) -> String {
+    let blank = |character: char| character.is_control() || matches!(character, '\u{2028}' | '\u{2029}');
+    text.split(blank).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use credbroker_client::{Error as ClientError, Socket};
+    use credbroker_proto::Reason;
+
+    use super::*;
+
+    fn gke() -> Source {
+        Source::Provider("gke".into())
+    }
+
+    #[test]
+    fn a_failed_plugin_is_one_line_with_provider_cause_reason_and_when_to_try_again() {
+        let failure = Failure::from(ClientError::Failed {
+            code: Reason::PluginExit.code(),
+            reason: Some(Reason::PluginExit),
+            message: "plugin `gke` failed (exit code 3):\n  \x1b[31mno session\x1b[0m\r\n".into(),
+            retry_after: Some(Duration::from_secs(4)),
+        });
+        assert_eq!(
+            failure.line(Some(&gke())),
+            "provider gke: plugin `gke` failed (exit code 3): [31mno session [0m (PLUGIN_EXIT); try again in 4 s"
+        );
+        assert_eq!(failure.exit_code(), 1);
+    }
+
+    #[test]
+    fn no_broker_says_where_it_was_looked_for_and_how_to_start_it() {
+        let failure = Failure::from(ClientError::Unreachable {
+            socket: Socket::at("/run/x.sock"),
+            source: Arc::new(io::Error::from(io::ErrorKind::NotFound)),
+        });
+        let line = failure.line(Some(&gke()));
+        assert!(
+            line.starts_with("provider gke: no broker answers on /run/x.sock: entity not found; start"),
+            "{line}"
+        );
+        assert!(line.contains("credbroker serve") && line.contains("systemctl") && line.contains("--socket"));
+        assert_eq!(failure.exit_code(), 69);
+    }
+
+    #[test]
+    fn a_wrong_socket_is_usage_from_a_flag_and_configuration_from_a_variable() {
+        let from = |origin| Failure::from(SocketError { origin, value: "x".into() }).exit_code();
+        assert_eq!((from("--socket"), from("CREDBROKER_SOCKET")), (2, 78));
+    }
+}

@@ -1,0 +1,135 @@
+//! Which of the caller's variables the broker is told.
+
+use std::{collections::BTreeMap, ffi::OsStr};
+
+use crate::request::Environment;
+
+/// The variables by which common plugins choose an identity. What the broker does not need, it drops.
+const IDENTITY: [&str; 19] = [
+    "AWS_*",
+    "AZURE_*",
+    "AAD_*",
+    "ARM_*",
+    "GOOGLE_*",
+    "CLOUDSDK_*",
+    "OIDC_*",
+    "VAULT_*",
+    "TSH_*",
+    "TELEPORT_*",
+    "KUBELOGIN_*",
+    "OCI_*",
+    "OS_*",
+    "IBMCLOUD_*",
+    "DIGITALOCEAN_*",
+    "ALIBABA_CLOUD_*",
+    "TANZU_*",
+    "KRB5CCNAME",
+    "KUBECONFIG",
+];
+
+const MORE: &str = "CREDBROKER_CALLER_ENV";
+
+/// A variable that is to be sent but cannot be. To leave it out could mean another identity than the caller chose, so
+/// it is an error.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the value of {name} is not UTF-8, so the broker cannot be told; unset it or give it in UTF-8")]
+pub struct ForwardError {
+    /// Its name; its value stays here.
+    pub name: String,
+}
+
+/// What matches the identity list or a glob of `CREDBROKER_CALLER_ENV`.
+pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, String>, ForwardError> {
+    let refused = |name: &str| ForwardError { name: name.to_owned() };
+    let more = match environment.get(OsStr::new(MORE)) {
+        Some(globs) => globs.to_str().ok_or_else(|| refused(MORE))?,
+        None => "",
+    };
+    let globs = || IDENTITY.into_iter().chain(more.split(',').map(str::trim));
+    environment
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_str()?, value)))
+        .filter(|(name, _)| globs().any(|glob| matches(glob.as_bytes(), name.as_bytes())))
+        .map(|(name, value)| Ok((name.to_owned(), value.to_str().ok_or_else(|| refused(name))?.to_owned())))
+        .collect()
+}
+
+/// `*` stands for any text. Linear for one `*`; a pattern with more goes back to its last one only.
+fn matches(glob: &[u8], name: &[u8]) -> bool {
+    let (mut glob, mut name) = (glob, name);
+    let mut last_star: Option<(&[u8], &[u8])> = None;
+    loop {
+        match (glob, name) {
+            ([], []) => return true,
+            ([b'*', rest @ ..], _) => {
+                last_star = Some((rest, name));
+                glob = rest;
+            }
+            ([expected, glob_rest @ ..], [found, name_rest @ ..]) if expected == found => {
+                (glob, name) = (glob_rest, name_rest);
+            }
+            _ => match last_star {
+                Some((after, [_, rest @ ..])) => {
+                    last_star = Some((after, rest));
+                    (glob, name) = (after, rest);
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (glob, name, expected) in [
+            ("AWS_*", "AWS_PROFILE", true),
+            ("AWS_*", "AWS_", true),
+            ("AWS_*", "MY_AWS_PROFILE", false),
+            ("KUBECONFIG", "KUBECONFIG", true),
+            ("KUBECONFIG", "KUBECONFIG2", false),
+            ("*_TOKEN", "A_TOKEN_TOKEN", true),
+            ("*_TOKEN", "A_TOKENS", false),
+            ("A*B*C", "AxxByyBzzC", true),
+            ("A*B*C", "AxxCyyB", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "A", false),
+        ] {
+            assert_eq!(matches(glob.as_bytes(), name.as_bytes()), expected, "{glob} {name}");
+        }
+    }
+
+    fn environment(pairs: &[(&str, &[u8])]) -> Environment {
+        pairs.iter().map(|(name, value)| (OsString::from(name), OsString::from_vec(value.to_vec()))).collect()
+    }
+
+    #[test]
+    fn the_identity_list_and_the_callers_globs_are_sent_and_nothing_else() {
+        let all = environment(&[
+            ("AWS_PROFILE", b"dev"),
+            ("KUBECONFIG", b"/k"),
+            ("HOME", b"/home/me"),
+            ("MY_TENANT", b"t"),
+            ("YOURS", b""),
+            ("CREDBROKER_CALLER_ENV", b" MY_* ,,YOURS"),
+            ("SECRET", b"\xff"),
+        ]);
+        let sent = forwarded(&all).unwrap();
+        let names: Vec<_> = sent.keys().map(String::as_str).collect();
+        assert_eq!(names, ["AWS_PROFILE", "KUBECONFIG", "MY_TENANT", "YOURS"]);
+        assert_eq!(sent["AWS_PROFILE"], "dev");
+    }
+
+    #[test]
+    fn an_identity_that_cannot_be_sent_is_an_error_that_names_it() {
+        let error = forwarded(&environment(&[("AWS_PROFILE", b"c4n4ry\xff")])).unwrap_err();
+        assert!(error.to_string().contains("AWS_PROFILE") && !error.to_string().contains("c4n4ry"));
+        assert!(forwarded(&environment(&[(MORE, b"\xff")])).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! The question, from what the caller's environment says.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+};
+
+use credbroker_client::{Locations, Socket, SocketError};
+use credbroker_proto::v1::{Cluster, CredentialRef, GetCredentialRequest, credential_ref::Source};
+
+use crate::forward::{ForwardError, forwarded};
+
+/// Variables by name.
+pub type Environment = BTreeMap<OsString, OsString>;
+
+/// Asks for the credential of `source`, with what of `environment` chooses an identity: the list of common variables
+/// and the globs of `CREDBROKER_CALLER_ENV`.
+///
+/// # Errors
+///
+/// Such a variable is not UTF-8.
+pub fn request(
+    source: Source,
+    cluster: Option<Cluster>,
+    environment: &Environment,
+) -> Result<GetCredentialRequest, ForwardError> {
+    let credential = CredentialRef { cluster, env: forwarded(environment)?, source: Some(source) };
+    // No caller: nothing that this process knows is sure to name the process that uses the credential.
+    Ok(GetCredentialRequest { credential: Some(credential), caller: String::new() })
+}
+
+/// Where to ask: `flag`, else `CREDBROKER_SOCKET`, else where brokers are.
+///
+/// # Errors
+///
+/// Flag or variable is no socket address.
+pub fn socket(flag: Option<&OsStr>, environment: &Environment, is_root: bool) -> Result<Socket, SocketError> {
+    let variable = |name: &str| environment.get(OsStr::new(name)).map(OsString::as_os_str);
+    Socket::locate(&Locations {
+        flag,
+        variable: variable("CREDBROKER_SOCKET"),
+        runtime_directory: variable("XDG_RUNTIME_DIR"),
+        is_root,
+    })
+}

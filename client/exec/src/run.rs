@@ -1,0 +1,135 @@
+//! The program, from its arguments to its exit code.
+
+use std::{
+    ffi::OsString,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use credbroker_client::{Socket, Waits, ask};
+use credbroker_proto::{
+    RECURSION_VARIABLE,
+    v1::{Credential, GetCredentialRequest, credential_ref::Source},
+};
+use tokio::{runtime, time::timeout};
+
+use crate::{
+    AnswerError, ApiVersion, Edges, Failure,
+    arguments::{Arguments, Command, HELP, parse},
+    document::document,
+    exec_info::{self, ExecInfo, ExecInfoError},
+    failure::Named,
+    request::{request, socket},
+};
+
+/// Longer than a plugin may run, so that its error arrives.
+const IN_ALL: Duration = Duration::from_secs(45);
+/// A person would rather read that there is no broker; a controller would rather outlive a restart.
+const FOR_BROKER_AT_A_TERMINAL: Duration = Duration::from_secs(2);
+const FOR_BROKER: Duration = Duration::from_secs(5);
+const SILENCE_AT_A_TERMINAL: Duration = Duration::from_secs(1);
+
+/// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
+///
+/// It builds a runtime of its own, so it must not be called from within one.
+pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
+    if let Some(path) = edges.variable(RECURSION_VARIABLE) {
+        Edges::mark(path);
+        return fail(&mut edges, &Failure::Recursion, None);
+    }
+    let provider = edges.variable("CREDBROKER_PROVIDER");
+    let arguments = match parse(args, provider.map(OsString::as_os_str)) {
+        Ok(Command::Ask(arguments)) => arguments,
+        Ok(Command::Help) => return print(&mut edges, HELP, None),
+        Ok(Command::Version) => {
+            return print(&mut edges, concat!("credbroker-exec ", env!("CARGO_PKG_VERSION"), "\n"), None);
+        }
+        Err(error) => return fail(&mut edges, &error.into(), None),
+    };
+    let source = Some(&arguments.source);
+    match credential_line(&arguments, &mut edges) {
+        Ok(line) => print(&mut edges, &line, source),
+        Err(failure) => fail(&mut edges, &failure, source),
+    }
+}
+
+/// Asks with the shim's patience: 2 s for a broker to appear when a person waits, 5 s otherwise, and `in_all` (45 s
+/// when `None`) for everything.
+///
+/// # Errors
+///
+/// Those of [`ask`], and an answer without a credential.
+pub async fn ask_patiently(
+    socket: &Socket,
+    request: GetCredentialRequest,
+    in_all: Option<Duration>,
+    at_a_terminal: bool,
+) -> Result<Credential, Failure> {
+    let for_broker = if at_a_terminal { FOR_BROKER_AT_A_TERMINAL } else { FOR_BROKER };
+    let waits = Waits { for_broker, in_all: in_all.unwrap_or(IN_ALL) };
+    let answer = ask(socket, request, waits).await?;
+    Ok(answer.credential.ok_or(AnswerError::Empty)?)
+}
+
+fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, Failure> {
+    let info = exec_info(edges)?;
+    let version = info.as_ref().map(|info| info.version).or(arguments.api_version).unwrap_or_default();
+    let cluster = info.and_then(|info| info.cluster);
+    let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
+    let request = request(arguments.source.clone(), cluster, &edges.environment)?;
+
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Arc::new)
+        .map_err(Failure::Runtime)?;
+    let answer = ask_patiently(&socket, request, arguments.timeout, edges.terminal);
+    let credential = runtime.block_on(with_progress(edges, &arguments.source, answer))?;
+    Ok(said(version, &credential, edges.clock)?)
+}
+
+fn said(
+    version: ApiVersion,
+    credential: &Credential,
+    clock: fn() -> SystemTime,
+) -> Result<String, AnswerError> {
+    document(version, credential, clock())
+}
+
+/// `None`: the client does not speak of itself (JavaScript, Java).
+fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
+    let Some(value) = edges.variable("KUBERNETES_EXEC_INFO").filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok_or(ExecInfoError::Syntax { line: 1, column: 1 })?;
+    exec_info::parse(text).map(Some)
+}
+
+/// A person who waits for more than a second is told for what; the line is gone when the answer is there.
+async fn with_progress<T>(edges: &mut Edges, source: &Source, answer: impl Future<Output = T>) -> T {
+    if !edges.terminal {
+        return answer.await;
+    }
+    let mut answer = pin!(answer);
+    if let Ok(answer) = timeout(SILENCE_AT_A_TERMINAL, &mut answer).await {
+        return answer;
+    }
+    edges.complain(&format!("credbroker-exec: waiting for {} ...", Named(source)));
+    let answer = answer.await;
+    edges.complain("\r\x1b[K");
+    answer
+}
+
+fn print(edges: &mut Edges, text: &str, source: Option<&Source>) -> u8 {
+    match edges.print(text) {
+        Ok(()) => 0,
+        Err(error) => fail(edges, &Failure::Output(Arc::new(error)), source),
+    }
+}
+
+fn fail(edges: &mut Edges, failure: &Failure, source: Option<&Source>) -> u8 {
+    edges.complain(&format!("credbroker-exec: {}\n", failure.line(source)));
+    failure.exit_code()
+}

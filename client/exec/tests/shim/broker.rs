@@ -1,0 +1,122 @@
+//! A broker on a socket in a private directory, on a thread of its own.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+    thread,
+};
+
+use credbroker_proto::v1::{
+    Credential, GetCredentialRequest, GetCredentialResponse,
+    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+};
+use tempfile::TempDir;
+use tokio::{net, runtime, sync::oneshot};
+use tonic::{Request, Response, Status, codegen::tokio_stream::Stream, transport::Server};
+
+/// What the broker does with every request.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    Say(Result<Credential, Status>),
+    Never,
+}
+
+pub(crate) struct Broker {
+    pub(crate) directory: TempDir,
+    requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
+    _stop: Option<oneshot::Sender<()>>,
+}
+
+impl Broker {
+    /// A place for a broker; nothing listens yet.
+    pub(crate) fn absent() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), requests: Arc::default(), _stop: None }
+    }
+
+    pub(crate) fn answering(answer: Answer) -> Self {
+        let mut broker = Self::absent();
+        broker.start(answer);
+        broker
+    }
+
+    pub(crate) fn with_token(token: &str) -> Self {
+        Self::answering(Answer::Say(Ok(Credential { token: token.to_owned(), ..Credential::default() })))
+    }
+
+    pub(crate) fn failing(status: Status) -> Self {
+        Self::answering(Answer::Say(Err(status)))
+    }
+
+    /// Listens when it returns.
+    pub(crate) fn start(&mut self, answer: Answer) {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let listener = {
+            let _entered = runtime.enter();
+            net::UnixListener::bind(self.socket()).unwrap()
+        };
+        let service = Service { answer, requests: Arc::clone(&self.requests) };
+        let (stop, stopped) = oneshot::channel();
+        self._stop = Some(stop);
+        thread::spawn(move || {
+            let server = Server::builder().add_service(CredentialBrokerServer::new(service));
+            let serving = server.serve_with_incoming(Incoming(listener));
+            runtime.block_on(async {
+                tokio::select! { _ = serving => {}, _ = stopped => {} }
+            });
+        });
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("credbroker.sock")
+    }
+
+    pub(crate) fn requests(&self) -> Vec<GetCredentialRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// The only request so far.
+    pub(crate) fn request(&self) -> GetCredentialRequest {
+        let requests = self.requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        requests.into_iter().next().unwrap()
+    }
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+struct Service {
+    answer: Answer,
+    requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
+}
+
+#[tonic::async_trait]
+impl CredentialBroker for Service {
+    async fn get_credential(
+        &self,
+        request: Request<GetCredentialRequest>,
+    ) -> Result<Response<GetCredentialResponse>, Status> {
+        self.requests.lock().unwrap().push(request.into_inner());
+        match self.answer.clone() {
+            Answer::Say(said) => said.map(|credential| {
+                Response::new(GetCredentialResponse { credential: Some(credential), cluster: None })
+            }),
+            Answer::Never => std::future::pending().await,
+        }
+    }
+}
+
+struct Incoming(net::UnixListener);
+
+impl Stream for Incoming {
+    type Item = std::io::Result<net::UnixStream>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_accept(context).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+    }
+}

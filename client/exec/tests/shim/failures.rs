@@ -1,0 +1,114 @@
+//! What is said when there is no credential.
+
+use std::{collections::HashMap, fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use credbroker_proto::{DOMAIN, Reason, v1::Credential};
+use tonic::Status;
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::{
+    broker::{Answer, Broker, set_mode},
+    shim::{asking, bare, complaint},
+};
+
+fn status(reason: Reason, message: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason.name(), DOMAIN, HashMap::new());
+    details.set_retry_info(Some(Duration::from_secs(9)));
+    Status::with_error_details(reason.code(), message, details)
+}
+
+#[test]
+fn a_failure_is_one_line_with_provider_cause_and_reason() {
+    for (reason, code) in [
+        (Reason::PluginExit, 1),
+        (Reason::UnknownProvider, 1),
+        (Reason::PluginTimeout, 1),
+        (Reason::PeerDenied, 77),
+    ] {
+        let broker = Broker::failing(status(reason, "first line\nsecond\x1b[2J line"));
+        let line = complaint(&mut asking(&broker), code);
+        let expected =
+            format!("provider gke: first line second [2J line ({}); try again in 9 s", reason.name());
+        assert!(line.ends_with(&expected), "{line}");
+        assert_eq!(broker.requests().len(), 1, "an answer is not asked for twice");
+    }
+}
+
+#[test]
+fn unavailable_from_something_that_is_no_broker_of_ours_is_unreachable() {
+    let broker = Broker::failing(Status::unavailable("proxy says no"));
+    let line = complaint(&mut asking(&broker), 69);
+    assert!(line.contains("no broker answers") && line.contains("proxy says no"), "{line}");
+}
+
+#[test]
+fn an_answer_without_a_credential_is_not_printed() {
+    let broker = Broker::answering(Answer::Say(Ok(Credential::default())));
+    assert!(complaint(&mut asking(&broker), 1).contains("holds no credential"));
+}
+
+#[test]
+fn wrong_usage_names_the_words_and_the_help() {
+    for (args, needle) in [
+        (&[][..], "CREDBROKER_PROVIDER is not set"),
+        (&["--provider", "a", "kubectl"], r#""kubectl" is not an argument"#),
+        (&["--provider", "a", "--timeout", "soon"], "--timeout"),
+        (&["--provider", "a", "--socket", "tcp://x"], "--socket has"),
+    ] {
+        let line = complaint(&mut bare(args), 2);
+        assert!(line.contains(needle), "{line}");
+    }
+    assert!(complaint(&mut bare(&["-x"]), 2).contains("see credbroker-exec --help"));
+}
+
+#[test]
+fn a_variable_with_an_unusable_value_is_named() {
+    let broker = Broker::with_token("t");
+    let line = complaint(asking(&broker).env("KUBERNETES_EXEC_INFO", "{c4n4ry"), 2);
+    assert!(line.contains("KUBERNETES_EXEC_INFO is not a JSON ExecCredential") && !line.contains("c4n4ry"));
+    let alpha = r#"{"apiVersion":"client.authentication.k8s.io/v1alpha1"}"#;
+    let line = complaint(asking(&broker).env("KUBERNETES_EXEC_INFO", alpha), 2);
+    assert!(line.contains("v1alpha1") && line.contains("/v1beta1 are supported"), "{line}");
+    let line = complaint(bare(&["--provider=a"]).env("CREDBROKER_SOCKET", "unix://relative"), 78);
+    assert!(line.contains("CREDBROKER_SOCKET has"), "{line}");
+}
+
+#[test]
+fn a_socket_in_a_directory_that_others_can_write_to_is_not_trusted() {
+    let broker = Broker::with_token("t");
+    set_mode(broker.directory.path(), 0o777);
+    let line = complaint(&mut asking(&broker), 77);
+    assert!(
+        line.contains("is not trusted: its directory is writable by others (mode 0777); chmod"),
+        "{line}"
+    );
+    assert!(broker.requests().is_empty(), "nothing was sent");
+    set_mode(broker.directory.path(), 0o755);
+    assert!(asking(&broker).status().unwrap().success());
+}
+
+#[test]
+fn a_plugin_that_leads_back_to_the_shim_is_reported_through_the_brokers_file() {
+    let broker = Broker::with_token("t");
+    let marker = broker.directory.path().join("marker");
+    for args in [&["--provider", "gke"][..], &["--help"], &["nonsense"]] {
+        let line = complaint(bare(args).env("CREDBROKER_RECURSION", &marker), 1);
+        assert!(line.contains("RECURSION"), "{line}");
+        assert_eq!(fs::metadata(&marker).unwrap().permissions().mode() & 0o7777, 0o600);
+        fs::remove_file(&marker).unwrap();
+    }
+    assert!(broker.requests().is_empty());
+}
+
+#[test]
+fn the_recursion_marker_never_touches_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+    fs::write(&file, "mine").unwrap();
+    std::os::unix::fs::symlink(directory.path().join("elsewhere"), &link).unwrap();
+    for path in [&file, &link] {
+        complaint(bare(&["--provider=a"]).env("CREDBROKER_RECURSION", path), 1);
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    assert!(!directory.path().join("elsewhere").exists());
+}

@@ -1,0 +1,78 @@
+//! What the broker is asked.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use credbroker_proto::v1::{Cluster, ClusterProfileRef, credential_ref::Source};
+
+use crate::{
+    broker::Broker,
+    shim::{asking, bare, complaint, document, env_of},
+};
+
+#[test]
+fn the_cluster_is_passed_on_as_the_client_wrote_it() {
+    let broker = Broker::with_token("t");
+    let config = r#"{"audience" :"a\u003cb", "n": 1.50, "n2": 12345678901234567890123}"#;
+    let info = format!(
+        concat!(
+            r#"  {{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{{"cluster":{{"#,
+            r#""server":"https://c:6443","tls-server-name":"api","insecure-skip-tls-verify":true,"#,
+            r#""certificate-authority-data":"LS0tLS0=","proxy-url":"http://u:p@proxy","disable-compression":true,"#,
+            r#""config":{},"certificate-authority":"/ignored","extensions":[]}},"interactive":true}}}}"#,
+            "\n"
+        ),
+        config
+    );
+    document(asking(&broker).env("KUBERNETES_EXEC_INFO", info));
+    let request = broker.request();
+    assert_eq!(request.caller, "");
+    let reference = request.credential.unwrap();
+    assert_eq!(reference.source, Some(Source::Provider("gke".into())));
+    assert_eq!(
+        reference.cluster,
+        Some(Cluster {
+            server: "https://c:6443".into(),
+            tls_server_name: "api".into(),
+            insecure_skip_tls_verify: true,
+            certificate_authority_data: "-----".into(),
+            proxy_url: "http://u:p@proxy".into(),
+            disable_compression: true,
+            config: config.into(),
+        })
+    );
+}
+
+#[test]
+fn without_exec_info_there_is_no_cluster() {
+    let broker = Broker::with_token("t");
+    document(&mut asking(&broker));
+    assert_eq!(broker.request().credential.unwrap().cluster, None);
+}
+
+#[test]
+fn a_cluster_profile_is_asked_for_by_namespace_and_name() {
+    let broker = Broker::with_token("t");
+    document(bare(&["--cluster-profile", "fleet/eu-1"]).env("CREDBROKER_SOCKET", broker.socket()));
+    let profile = ClusterProfileRef { namespace: "fleet".into(), name: "eu-1".into() };
+    assert_eq!(broker.request().credential.unwrap().source, Some(Source::ClusterProfile(profile)));
+}
+
+#[test]
+fn only_what_chooses_an_identity_is_sent_of_the_environment() {
+    let broker = Broker::with_token("t");
+    let mut command = asking(&broker);
+    command.env("AWS_PROFILE", "dev").env("CLOUDSDK_CONFIG", "/c").env("KUBECONFIG", "/k").env("HOME", "/h");
+    command.env("MY_TENANT", "x").env("CREDBROKER_CALLER_ENV", "MY_*, OTHER");
+    document(&mut command);
+    let expected =
+        [("AWS_PROFILE", "dev"), ("CLOUDSDK_CONFIG", "/c"), ("KUBECONFIG", "/k"), ("MY_TENANT", "x")];
+    assert_eq!(env_of(&broker.request()), expected);
+}
+
+#[test]
+fn an_identity_that_is_not_utf8_is_refused_rather_than_left_out() {
+    let broker = Broker::with_token("t");
+    let line = complaint(asking(&broker).env("AWS_PROFILE", OsStr::from_bytes(b"c4n4ry\xff")), 78);
+    assert!(line.contains("provider gke: the value of AWS_PROFILE is not UTF-8"), "{line}");
+    assert!(!line.contains("c4n4ry") && broker.requests().is_empty());
+}

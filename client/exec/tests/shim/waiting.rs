@@ -1,0 +1,110 @@
+//! Brokers that are late, silent or not there.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+    process::Stdio,
+    sync::{Arc, Mutex},
+    thread,
+    time::SystemTime,
+};
+
+use credbroker_exec::{Edges, run};
+use credbroker_proto::v1::Credential;
+
+use crate::{
+    broker::{Answer, Broker},
+    shim::{asking, complaint, printed},
+};
+
+#[test]
+fn a_broker_that_starts_late_is_waited_for() {
+    let mut broker = Broker::absent();
+    let child = asking(&broker).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    broker.start(Answer::Say(Ok(Credential { token: "late".into(), ..Credential::default() })));
+    assert_eq!(printed(&child.wait_with_output().unwrap())["status"]["token"], "late");
+}
+
+#[test]
+fn no_broker_at_all_says_where_it_was_looked_for_and_how_to_start_one() {
+    let broker = Broker::absent();
+    let line = complaint(&mut asking(&broker), 69);
+    assert!(line.contains(&broker.socket().display().to_string()), "{line}");
+    assert!(line.contains("credbroker serve") && line.contains("systemctl"), "{line}");
+}
+
+#[test]
+fn a_listener_that_hangs_up_is_no_broker() {
+    let broker = Broker::absent();
+    let listener = std::os::unix::net::UnixListener::bind(broker.socket()).unwrap();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let line = complaint(&mut asking(&broker), 69);
+    assert!(line.contains("connection was lost"), "{line}");
+}
+
+#[test]
+fn a_broker_that_never_answers_is_left_after_the_time_allowed() {
+    let broker = Broker::answering(Answer::Never);
+    let line = complaint(asking(&broker).args(["--timeout", "0.2"]), 75);
+    assert!(line.contains("no answer within 200ms") && line.contains("--timeout"), "{line}");
+}
+
+/// In this process, as one that is not root: a person at a terminal.
+fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, String, String) {
+    let (stdout, stderr) = (Shared::default(), Shared::default());
+    let edges = Edges {
+        environment: environment.iter().map(|(name, path)| (name.into(), path.into())).collect(),
+        clock: SystemTime::now,
+        stdout: Box::new(stdout.clone()),
+        stderr: Box::new(stderr.clone()),
+        terminal: true,
+        is_root: false,
+    };
+    let code = run(args.iter().map(Into::into), edges);
+    (code, stdout.text(), stderr.text())
+}
+
+#[test]
+fn the_users_own_broker_is_found_below_the_runtime_directory() {
+    let runtime = tempfile::tempdir().unwrap();
+    let broker = Broker::with_token("t0ken");
+    let directory = runtime.path().join("credbroker");
+    fs::create_dir(&directory).unwrap();
+    fs::rename(broker.socket(), directory.join("credbroker.sock")).unwrap();
+    let (code, stdout, stderr) = run_at_a_terminal(&["--provider=p"], &[("XDG_RUNTIME_DIR", runtime.path())]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.contains("t0ken"), "{stdout}");
+}
+
+#[test]
+fn a_person_is_told_what_takes_long_and_the_line_is_erased() {
+    let broker = Broker::answering(Answer::Never);
+    let args = ["--provider", "gke", "--timeout", "1.2"];
+    let (code, stdout, stderr) = run_at_a_terminal(&args, &[("CREDBROKER_SOCKET", &broker.socket())]);
+    assert_eq!(code, 75);
+    assert_eq!(stdout, "");
+    let (waiting, complaint) = stderr.split_once("\r\x1b[K").unwrap();
+    assert_eq!(waiting, "credbroker-exec: waiting for provider gke ...");
+    assert!(complaint.starts_with("credbroker-exec: provider gke: no answer"), "{complaint}");
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
