@@ -2,6 +2,7 @@
 
 mod exec_credential;
 mod issued;
+mod jwt;
 mod lifetime;
 mod material;
 mod pem;
