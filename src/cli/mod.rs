@@ -54,7 +54,10 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
     let result = match cli.command {
         Command::Serve(args) => serve::run(&args, environment),
         Command::Demo(args) => demo::run(&args, environment, out),
-        Command::Shim { arguments } => Ok(credbroker_exec::run(arguments, credbroker_exec::Edges::of_this_process())),
+        Command::Shim { arguments } => {
+            let edges = credbroker_exec::Edges::of_this_process();
+            Ok(credbroker_exec::run(arguments.into_iter(), edges))
+        }
         Command::SamplePlugin(args) => demo::run_sample(&args, out),
     };
     match result {
