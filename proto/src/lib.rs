@@ -29,9 +29,5 @@ pub mod v1 {
     include!("generated/credbroker.v1.rs");
 }
 
-/// The variable that the broker sets for every plugin: a file that the shim creates when a plugin's own kubeconfig leads
-/// back to it, before it refuses.
-pub const RECURSION_VARIABLE: &str = "CREDBROKER_RECURSION";
-
 /// The encoded `FileDescriptorSet` of the package, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/credbroker.v1.bin");
