@@ -1,9 +1,9 @@
 //! The name that somebody probably meant.
 
-/// The one of `known` that `name` was most likely meant to be: at most a third of its letters are wrong.
+/// The one of `known` that `name` was most likely meant to be: about a third of its letters may be wrong.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
-    let limit = name.chars().count().max(3) / 3;
+    let limit = (name.chars().count() + 1) / 3;
     let distance = |known: &str| strsim::osa_distance(&lower, &known.to_lowercase());
     known
         .into_iter()

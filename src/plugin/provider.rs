@@ -57,8 +57,8 @@ pub(super) mod tests {
             needs_terminal: false,
             install_hint: None,
             timeout: Duration::from_secs(30),
-            interactive_timeout: Duration::from_mins(5),
-            lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_mins(10) },
+            interactive_timeout: Duration::from_secs(5 * 60),
+            lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
             clusters: Vec::new(),
         }
     }
