@@ -7,7 +7,8 @@ use credbroker::{app, cli};
 
 /// Wipes every block that is freed: buffers of sockets and codecs held secrets too.
 #[global_allocator]
-static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> = zeroizing_alloc::ZeroAlloc(std::alloc::System);
+static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
+    zeroizing_alloc::ZeroAlloc(std::alloc::System);
 
 fn main() -> ExitCode {
     cli::run(cli::Cli::parse(), &app::environment(), &mut std::io::stdout())

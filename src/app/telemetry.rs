@@ -24,7 +24,9 @@ pub fn start(format: LogFormat, environment: &Environment) -> Option<String> {
     let asked = environment.get("CREDBROKER_LOG").map(|value| value.to_string_lossy().into_owned());
     let (filter, problem) = match asked.filter(|asked| !asked.is_empty()).map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, None),
-        Some(Err(error)) => (EnvFilter::new("info"), Some(format!("CREDBROKER_LOG is not understood: {error}"))),
+        Some(Err(error)) => {
+            (EnvFilter::new("info"), Some(format!("CREDBROKER_LOG is not understood: {error}")))
+        }
         None => (EnvFilter::new("info"), None),
     };
     let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());

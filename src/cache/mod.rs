@@ -168,7 +168,10 @@ impl<R: PluginRunner> CredentialCache<R> {
                 .max_by_key(|(_, entry)| entry.idle(now))
                 .map(|(key, _)| *key);
             let Some(idlest) = idlest else {
-                return Err(Failed { error: CacheError::Full { limit }, retry_after: policy::EVICTABLE_AFTER });
+                return Err(Failed {
+                    error: CacheError::Full { limit },
+                    retry_after: policy::EVICTABLE_AFTER,
+                });
             };
             entries.remove(&idlest);
         }

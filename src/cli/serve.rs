@@ -55,7 +55,10 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
     info!(providers = loaded.config.providers.names().join(","), "configuration read from {}", loaded.source);
     let listening = match inherited {
         Some(listener) => Listening::Inherited(listener),
-        None => Listening::At(app::socket_options(&loaded.config.listen, &socket(args, &loaded.config, environment)?)?),
+        None => Listening::At(app::socket_options(
+            &loaded.config.listen,
+            &socket(args, &loaded.config, environment)?,
+        )?),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     let code = runtime.block_on(serve(loaded.config, listening, Edges::system(environment)));

@@ -53,9 +53,15 @@ impl Waiting {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for HandshakeDeadline<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let Some(waiting) = &mut this.waiting else { return Pin::new(&mut this.stream).poll_read(cx, buffer) };
+        let Some(waiting) = &mut this.waiting else {
+            return Pin::new(&mut this.stream).poll_read(cx, buffer);
+        };
         if waiting.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }

@@ -56,7 +56,10 @@ mod tests {
             assert_eq!(policy.allows(&Peer { uid, gid: 1000, pid: Some(1) }), allowed, "uid {uid}");
         }
         let policy = PeerPolicy { own_uid: 65_534 };
-        assert!(!policy.allows(&Peer { uid: 65_534, gid: 65_534, pid: None }), "every unmapped user has this uid");
+        assert!(
+            !policy.allows(&Peer { uid: 65_534, gid: 65_534, pid: None }),
+            "every unmapped user has this uid"
+        );
     }
 
     #[tokio::test]

@@ -22,8 +22,13 @@ pub struct BrokerService<R> {
 }
 
 /// The broker's routes: the service, gRPC health and server reflection.
-pub fn routes<R: PluginRunner>(cache: CredentialCache<R>, providers: Arc<Providers>, health: HealthReporter) -> Routes {
-    let service = CredentialBrokerServer::new(BrokerService { cache, providers }).max_decoding_message_size(REQUEST);
+pub fn routes<R: PluginRunner>(
+    cache: CredentialCache<R>,
+    providers: Arc<Providers>,
+    health: HealthReporter,
+) -> Routes {
+    let service =
+        CredentialBrokerServer::new(BrokerService { cache, providers }).max_decoding_message_size(REQUEST);
     let health = tonic_health::server::HealthService::from_health_reporter(health);
     let health = tonic_health::pb::health_server::HealthServer::new(health);
     let routes = Routes::new(service).add_service(health);

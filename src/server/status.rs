@@ -96,15 +96,16 @@ fn cache_reason(error: &CacheError) -> Reason {
 fn run_reason(error: &RunError) -> Reason {
     match error {
         RunError::Decode { source, .. } => decode_reason(source),
-        RunError::ArgumentsTooLong { .. } | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => {
-            Reason::ExecInfoTooLarge
-        }
+        RunError::ArgumentsTooLong { .. }
+        | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
         RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
         RunError::Exit { .. } => Reason::PluginExit,
         RunError::NotFound { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
         RunError::Overloaded { .. } => Reason::Overloaded,
-        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => Reason::SpawnFailed,
+        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => {
+            Reason::SpawnFailed
+        }
         RunError::Recursion { .. } => Reason::Recursion,
         RunError::Signal { .. } => Reason::PluginSignal,
         RunError::Timeout { .. } => Reason::PluginTimeout,
@@ -122,7 +123,9 @@ fn decode_reason(error: &DecodeError) -> Reason {
         | DecodeError::TokenNotAscii { .. }
         | DecodeError::WrongKind { .. }
         | DecodeError::WrongType { .. } => Reason::OutputInvalid,
-        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => Reason::NoCredential,
+        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+            Reason::NoCredential
+        }
         DecodeError::Pair(error) => pair_reason(error),
         DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
     }

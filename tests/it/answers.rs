@@ -48,7 +48,10 @@ async fn a_credential_names_its_expiry_lifetime_and_generation() {
     let lifetime = credential.lifetime.unwrap().seconds;
     assert!((3595..=3600).contains(&lifetime), "{lifetime}");
     let expiry = credential.expiration_timestamp.unwrap();
-    let left = std::time::SystemTime::try_from(expiry).unwrap().duration_since(std::time::SystemTime::now()).unwrap();
+    let left = std::time::SystemTime::try_from(expiry)
+        .unwrap()
+        .duration_since(std::time::SystemTime::now())
+        .unwrap();
     assert!(left > Duration::from_secs(3590) && left <= Duration::from_secs(3600), "{left:?}");
     assert!(credential.generation.ends_with("-1"), "{}", credential.generation);
     assert_eq!((credential.certificate_fingerprint.as_str(), credential.client_key_data.len()), ("", 0));
@@ -62,10 +65,15 @@ async fn callers_get_the_identity_that_their_own_environment_chooses() {
     cloud["passEnv"] = json!(["AWS_*", "OTHER"]);
     let broker =
         InProcess::with(json!({"providers": [cloud]}), &[("AWS_PROFILE", "prod"), ("OTHER", "the-brokers")]);
-    let get = async |variables: &[(&str, &str)]| broker.get_with("cloud", None, variables).await.unwrap().token;
+    let get =
+        async |variables: &[(&str, &str)]| broker.get_with("cloud", None, variables).await.unwrap().token;
     assert_eq!(get(&[]).await, "none/the-brokers", "the broker's own profile is nobody else's");
     assert_eq!(get(&[("AWS_PROFILE", "dev")]).await, "dev/the-brokers");
-    assert_eq!(get(&[("AWS_PROFILE", "dev"), ("OTHER", "mine")]).await, "dev/the-brokers", "not in callerEnv");
+    assert_eq!(
+        get(&[("AWS_PROFILE", "dev"), ("OTHER", "mine")]).await,
+        "dev/the-brokers",
+        "not in callerEnv"
+    );
     assert_eq!(get(&[("AWS_PROFILE", "test")]).await, "test/the-brokers");
     assert_eq!(plugin.runs(), 3, "one for each identity");
 }
@@ -86,7 +94,9 @@ async fn clusters_that_share_a_user_get_each_their_own() {
     assert_eq!(get(r#"{"audience":"b"}"#).await, "token-2");
     assert_eq!(get(r#"{"audience":"a"}"#).await, "token-1");
     let told = plugin.exec_infos();
-    assert!(told[0].contains(r#""config":{"audience":"a"}"#) && told[1].contains(r#""config":{"audience":"b"}"#));
+    assert!(
+        told[0].contains(r#""config":{"audience":"a"}"#) && told[1].contains(r#""config":{"audience":"b"}"#)
+    );
     let Err(Error::Failed { reason, .. }) = broker.get("cloud").await else { panic!("no cluster is known") };
     assert_eq!(reason, Some(Reason::InvalidRequest));
 }
@@ -107,22 +117,54 @@ async fn an_upgraded_plugin_is_asked_at_once() {
 async fn each_failure_has_its_reason_and_shows_nothing_of_the_output() {
     const CANARY: &str = "c4n4ry";
     let json = |rest: &str| {
-        format!(r#"printf '%s' '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",{rest}}}'"#)
+        format!(
+            r#"printf '%s' '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",{rest}}}'"#
+        )
     };
     let status = |status: &str| json(&format!(r#""status":{status}"#));
     let table = [
-        ("PLUGIN_EXIT", Code::Unavailable, format!("echo {CANARY}; echo 'log in first' >&2; exit 3"), "log in first"),
+        (
+            "PLUGIN_EXIT",
+            Code::Unavailable,
+            format!("echo {CANARY}; echo 'log in first' >&2; exit 3"),
+            "log in first",
+        ),
         ("PLUGIN_SIGNAL", Code::Unavailable, format!("echo {CANARY}; kill -9 $$"), "signal 9"),
         ("PLUGIN_TIMEOUT", Code::Unavailable, format!("echo {CANARY}; sleep 60"), "`timeout`"),
         ("OUTPUT_INVALID", Code::Unavailable, format!("echo '{CANARY}: ['"), "not one JSON or YAML document"),
         ("OUTPUT_INVALID", Code::Unavailable, String::new(), "printed nothing"),
         ("OUTPUT_TOO_LARGE", Code::Unavailable, format!("yes {CANARY}"), "1048576"),
-        ("VERSION_MISMATCH", Code::Unavailable, r#"echo '{"apiVersion":"client.authentication.k8s.io/v1beta1"}'"#.into(), "v1beta1"),
-        ("NO_CREDENTIAL", Code::Unavailable, status(&format!(r#"{{"clientCertificateData":"{CANARY}"}}"#)), "clientKeyData"),
+        (
+            "VERSION_MISMATCH",
+            Code::Unavailable,
+            r#"echo '{"apiVersion":"client.authentication.k8s.io/v1beta1"}'"#.into(),
+            "v1beta1",
+        ),
+        (
+            "NO_CREDENTIAL",
+            Code::Unavailable,
+            status(&format!(r#"{{"clientCertificateData":"{CANARY}"}}"#)),
+            "clientKeyData",
+        ),
         ("NO_CREDENTIAL", Code::Unavailable, status("{}"), "neither a token"),
-        ("BAD_TIMESTAMP", Code::Unavailable, status(&format!(r#"{{"token":"{CANARY}","expirationTimestamp":"{CANARY}"}}"#)), "RFC 3339"),
-        ("EXPIRED_OUTPUT", Code::Unavailable, status(&format!(r#"{{"token":"{CANARY}","expirationTimestamp":"2020-01-01T00:00:00Z"}}"#)), "expired"),
-        ("RECURSION", Code::FailedPrecondition, format!("echo {CANARY}; : > \"$CREDBROKER_RECURSION\"; sleep 60"), "leads back"),
+        (
+            "BAD_TIMESTAMP",
+            Code::Unavailable,
+            status(&format!(r#"{{"token":"{CANARY}","expirationTimestamp":"{CANARY}"}}"#)),
+            "RFC 3339",
+        ),
+        (
+            "EXPIRED_OUTPUT",
+            Code::Unavailable,
+            status(&format!(r#"{{"token":"{CANARY}","expirationTimestamp":"2020-01-01T00:00:00Z"}}"#)),
+            "expired",
+        ),
+        (
+            "RECURSION",
+            Code::FailedPrecondition,
+            format!("echo {CANARY}; : > \"$CREDBROKER_RECURSION\"; sleep 60"),
+            "leads back",
+        ),
     ];
     let plugins: Vec<_> = table.iter().map(|(.., script, _)| FakePlugin::script(script)).collect();
     let providers: Vec<_> = plugins
@@ -163,7 +205,8 @@ async fn a_request_that_leads_nowhere_says_why() {
         ("", "INVALID_REQUEST", Code::InvalidArgument, "empty"),
     ];
     for (name, reason, code, says) in table {
-        let Err(Error::Failed { reason: found, code: found_code, message, .. }) = broker.get(name).await else {
+        let Err(Error::Failed { reason: found, code: found_code, message, .. }) = broker.get(name).await
+        else {
             panic!("{name}: it must fail")
         };
         assert_eq!((found.map(Reason::name), found_code), (Some(reason), code), "{message}");

@@ -82,7 +82,8 @@ fn it_does_not_start_where_it_must_not() {
     let first = Broker::builder(PROGRAM).providers(&providers).start();
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("config.yaml");
-    let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+    let text =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
     std::fs::write(&config, text.to_string()).unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "precious").unwrap();
@@ -110,7 +111,10 @@ fn logs_are_text_or_json_with_a_span_for_each_run() {
     let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
     let _ = shim(&broker.socket()).wait_with_output().unwrap();
     let (_, log) = broker.stop();
-    assert!(log.contains("plugin_run") && log.contains("provider=cloud") && log.contains("exit code 1"), "{log}");
+    assert!(
+        log.contains("plugin_run") && log.contains("provider=cloud") && log.contains("exit code 1"),
+        "{log}"
+    );
     assert!(!log.contains('\x1b'), "no colours where there is no terminal");
 }
 

@@ -50,7 +50,8 @@ impl InProcess {
 
         let path = directory.path().join("run/credbroker.sock");
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
-        let edges = Edges { jitter: || 0.5, scratch: directory.path().to_owned(), ..Edges::system(&environment) };
+        let edges =
+            Edges { jitter: || 0.5, scratch: directory.path().to_owned(), ..Edges::system(&environment) };
         let bound = app::build(config, Listening::At(options), edges).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();

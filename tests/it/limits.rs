@@ -92,7 +92,9 @@ async fn one_connection_too_many_is_closed_and_the_others_are_served() {
     let mut first = broker.client().await;
     let second = broker.client().await;
     assert!(first.credential(request("cloud", None, &[])).await.is_ok());
-    let third = async { Client::connect(&Socket::at(broker.socket())).await?.credential(request("cloud", None, &[])).await };
+    let third = async {
+        Client::connect(&Socket::at(broker.socket())).await?.credential(request("cloud", None, &[])).await
+    };
     assert!(matches!(third.await, Err(Error::Unreachable { .. })));
     assert!(first.credential(request("cloud", None, &[])).await.is_ok());
     drop(second);
@@ -109,7 +111,8 @@ async fn a_request_that_is_too_large_is_refused() {
     let plugin = FakePlugin::builder().token("t").build();
     let broker = InProcess::start(json!([provider("cloud", &plugin)]));
     let large = "x".repeat(300 * 1024);
-    let Err(Error::Failed { code, .. }) = broker.get_with("cloud", None, &[("AWS_PROFILE", &large)]).await else {
+    let Err(Error::Failed { code, .. }) = broker.get_with("cloud", None, &[("AWS_PROFILE", &large)]).await
+    else {
         panic!("300 KiB are too much")
     };
     assert_eq!(code, tonic::Code::OutOfRange);

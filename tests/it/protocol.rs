@@ -29,7 +29,8 @@ async fn health_is_served_as_a_whole_and_for_the_service() {
     let broker = InProcess::start(json!([]));
     let mut health = HealthClient::new(channel(&broker).await);
     for service in ["", "credbroker.v1.CredentialBroker"] {
-        let answer = health.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
+        let answer =
+            health.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
     }
 }

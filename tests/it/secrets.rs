@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use credbroker_test_support::{ApiServer, Accepts, Broker, FakePlugin};
+use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin};
 use serde_json::json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
@@ -12,7 +12,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 fn no_log_at_any_level_shows_a_secret() {
     let server = ApiServer::start(Accepts::Either);
     let (certificate, key) = server.issue_client_certificate("someone", std::time::Duration::from_secs(3600));
-    let plugin = FakePlugin::builder().token("c4n4ry-token").pair(&certificate, &key).stderr("c4n4ry-stderr").build();
+    let plugin =
+        FakePlugin::builder().token("c4n4ry-token").pair(&certificate, &key).stderr("c4n4ry-stderr").build();
     let failing = FakePlugin::script("echo c4n4ry-stdout; exit 1");
     let provider = |name, plugin: &FakePlugin| {
         json!({
@@ -52,7 +53,8 @@ fn no_log_at_any_level_shows_a_secret() {
 #[test]
 fn the_process_is_not_dumpable() {
     let plugin = FakePlugin::builder().token("t").build();
-    let broker = Broker::builder(PROGRAM).providers(&json!([crate::harness::provider("cloud", &plugin)])).start();
+    let broker =
+        Broker::builder(PROGRAM).providers(&json!([crate::harness::provider("cloud", &plugin)])).start();
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", broker.pid())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");

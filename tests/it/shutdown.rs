@@ -28,7 +28,9 @@ async fn those_who_wait_for_a_run_are_sent_to_the_successor_and_the_plugin_is_en
         let client = broker.client().await; // an idle connection must not hold the drain up
         drop(ask);
         let mut client_waiting = client.clone();
-        let waits = tokio::spawn(async move { client_waiting.credential(crate::harness::request("slow", None, &[])).await });
+        let waits = tokio::spawn(async move {
+            client_waiting.credential(crate::harness::request("slow", None, &[])).await
+        });
         sleep(Duration::from_millis(50)).await; // its request is under way, or is refused all the same
         let started = Instant::now();
         let drained = broker.stop().await;

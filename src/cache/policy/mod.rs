@@ -109,7 +109,9 @@ pub(crate) fn replace(
     let lead = if lifetime.within_skew { Duration::ZERO } else { lead(left, u) };
     let due_in = left.saturating_sub(lead);
     let same = old.filter(|old| old.issued.material.is_same_as(&material));
-    if let Some(old) = same.filter(|old| old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now)) {
+    if let Some(old) =
+        same.filter(|old| old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now))
+    {
         return Replacement::Unchanged(Current::new(Arc::clone(&old.issued), unchanged_retry(left), now));
     }
     let issued = |generation, material| {

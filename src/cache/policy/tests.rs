@@ -82,13 +82,13 @@ fn an_ask_gets_what_the_table_says() {
 fn the_lead_suits_the_lifetime() {
     // Lifetime in seconds, u, seconds before expiry.
     let table = [
-        (20, 0.0, 8.4),          // a short one: 42 % of it
-        (20, 1.0, 10.4),         // … to 52 %
-        (840, 0.0, 352.8),       // EKS's 14 minutes: more than Python's five
+        (20, 0.0, 8.4),    // a short one: 42 % of it
+        (20, 1.0, 10.4),   // … to 52 %
+        (840, 0.0, 352.8), // EKS's 14 minutes: more than Python's five
         (840, 1.0, 436.8),
-        (3_600, 0.0, 720.0),     // an hour: a fifth
+        (3_600, 0.0, 720.0), // an hour: a fifth
         (3_600, 1.0, 1_080.0),
-        (1_200, 0.0, 360.0),     // six minutes
+        (1_200, 0.0, 360.0), // six minutes
         (1_200, 1.0, 450.0),
         (86_400, 0.5, 21_600.0), // a day: a quarter
     ];
@@ -113,7 +113,9 @@ fn what_replaces_what() {
     assert_eq!((&longer.issued.generation, longer.issued.lifetime), (&old.issued.generation, secs(124)));
     let Replacement::Rotated(new) = replaced("new", 100, 76) else { panic!("another token") };
     assert_ne!(new.issued.generation, old.issued.generation);
-    let Replacement::Extended(_) = replaced("old", 100, 100) else { panic!("the old one is not valid any more") };
+    let Replacement::Extended(_) = replaced("old", 100, 100) else {
+        panic!("the old one is not valid any more")
+    };
 }
 
 #[test]

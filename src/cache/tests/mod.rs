@@ -75,7 +75,8 @@ fn setup(script: &[Script]) -> Setup {
 }
 
 fn setup_with(entries: usize, script: &[Script]) -> Setup {
-    let clock = Arc::new(FakeClock { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) });
+    let clock =
+        Arc::new(FakeClock { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) });
     let runner = Arc::new(FakeRunner {
         script: Mutex::new(script.iter().copied().collect()),
         runs: AtomicUsize::new(0),

@@ -62,7 +62,11 @@ async fn the_same_credential_again_is_no_news_and_asked_for_in_growing_calm() {
     for minute in 1..58 {
         sleep(mins(1)).await;
         let now = setup.cache.get(spec("a")).await.unwrap();
-        assert_eq!((&now.generation, now.expires_at), (&first.generation, first.expires_at), "minute {minute}");
+        assert_eq!(
+            (&now.generation, now.expires_at),
+            (&first.generation, first.expires_at),
+            "minute {minute}"
+        );
         runs.push(setup.runs());
     }
     assert_eq!(runs[43], 1, "not before a quarter is left");

@@ -6,7 +6,10 @@ use std::{
     os::{
         fd::OwnedFd,
         unix::{
-            fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+            fs::{
+                DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+                PermissionsExt as _,
+            },
             net::UnixListener,
         },
     },
@@ -122,8 +125,9 @@ pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), S
         let path = at.to_owned();
         move |source: Errno| SocketError::Io { action, path, source: source.into() }
     };
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(io("open a socket for", path))?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(io("open a socket for", path))?;
     // The mode that bind gives the name is the descriptor's less the umask, so it is narrow from its first moment.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600)).map_err(io("restrict", &temporary))?;
     let address = SocketAddrUnix::new(&temporary).map_err(io("address", &temporary))?;
@@ -142,7 +146,8 @@ fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<
         let group = Some(Gid::from_raw(group));
         rustix::fs::chown(temporary, None, group).map_err(io_error).map_err(io("give its group to"))?;
     }
-    fs::set_permissions(temporary, fs::Permissions::from_mode(options.mode)).map_err(io("set the mode of"))?;
+    fs::set_permissions(temporary, fs::Permissions::from_mode(options.mode))
+        .map_err(io("set the mode of"))?;
     rustix::net::listen(socket, BACKLOG).map_err(io_error).map_err(io("listen on"))?;
     let inode = fs::symlink_metadata(temporary).map_err(io("look at"))?.ino();
     fs::rename(temporary, &options.path).map_err(io("publish"))?;
@@ -187,8 +192,14 @@ fn lock(directory: &Path, name: &std::ffi::OsStr, path: &Path) -> Result<File, S
     let io = |source| SocketError::Io { action: "open the lock", path: file.clone(), source };
     let nofollow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
     let mut options = OpenOptions::new();
-    let lock =
-        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nofollow).open(&file).map_err(io)?;
+    let lock = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(nofollow)
+        .open(&file)
+        .map_err(io)?;
     match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
         Err(Errno::WOULDBLOCK) => Err(SocketError::AlreadyRunning { path: path.to_owned() }),
@@ -202,7 +213,9 @@ fn refuse_what_is_not_ours(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io("look at")(error)),
-        Ok(found) if !found.file_type().is_socket() => Err(SocketError::ForeignFile { path: path.to_owned() }),
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(SocketError::ForeignFile { path: path.to_owned() })
+        }
         Ok(_) => match connect(path) {
             Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
             Ok(()) | Err(Errno::AGAIN) => Err(SocketError::AlreadyRunning { path: path.to_owned() }),

@@ -23,7 +23,8 @@ fn directory_and_socket_get_their_modes() {
     let root = directory();
     for (socket_mode, directory_mode) in [(0o600, 0o700), (0o660, 0o750)] {
         let path = root.path().join(format!("{socket_mode:o}/credbroker.sock"));
-        let (_listener, _published) = publish(&SocketOptions { mode: socket_mode, ..options(path.clone()) }).unwrap();
+        let (_listener, _published) =
+            publish(&SocketOptions { mode: socket_mode, ..options(path.clone()) }).unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (socket_mode, directory_mode));
         assert!(UnixStream::connect(&path).is_ok());
     }
