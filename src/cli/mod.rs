@@ -1,10 +1,13 @@
 //! The command line: one file per subcommand.
 
+mod demo;
 pub mod kubeconfig;
+mod progress;
 mod serve;
+mod table;
 pub mod validate;
 
-use std::{io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -36,13 +39,28 @@ Exit codes: 0 ok, 1 the broker answered with a failure, 2 usage, 69 no broker, 7
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Demo(demo::Args),
+    /// Be credbroker-exec
+    #[command(hide = true, disable_help_flag = true)]
+    Shim {
+        /// As credbroker-exec takes them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    #[command(hide = true)]
+    SamplePlugin(demo::SampleArgs),
 }
 
 /// Runs the command line `cli`; what it prints for programs and people goes to `out`.
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
-    let _ = &out;
     let result = match cli.command {
         Command::Serve(args) => serve::run(&args, environment),
+        Command::Demo(args) => demo::run(&args, environment, out),
+        Command::Shim { arguments } => {
+            let edges = credbroker_exec::Edges::of_this_process();
+            Ok(credbroker_exec::run(arguments.into_iter(), edges))
+        }
+        Command::SamplePlugin(args) => demo::run_sample(&args, out),
     };
     match result {
         Ok(code) => code.into(),

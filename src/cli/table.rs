@@ -3,7 +3,11 @@
 use std::io::{self, Write};
 
 /// Prints `rows` under `head`, left-aligned, two spaces between columns.
-pub(super) fn print<const N: usize>(out: &mut dyn Write, head: [&str; N], rows: &[[String; N]]) -> io::Result<()> {
+pub(super) fn print<const N: usize>(
+    out: &mut dyn Write,
+    head: [&str; N],
+    rows: &[[String; N]],
+) -> io::Result<()> {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain(head.get(column).map(|cell| cell.chars().count())).max().unwrap_or_default()

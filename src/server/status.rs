@@ -9,7 +9,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use super::Peer;
 use crate::{
     cache::{CacheError, Failed},
-    credential::{DecodeError, LifetimeError},
+    credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
     exec::RunError,
     plugin::ResolveError,
 };
@@ -96,7 +96,9 @@ fn cache_reason(error: &CacheError) -> Reason {
 fn run_reason(error: &RunError) -> Reason {
     match error {
         RunError::Decode { source, .. } => decode_reason(source),
-        RunError::ArgumentsTooLong { .. } | RunError::ExecInfo { .. } => Reason::ExecInfoTooLarge,
+        RunError::ArgumentsTooLong { .. }
+        | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
+        RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
         RunError::Exit { .. } => Reason::PluginExit,
         RunError::NotFound { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
@@ -111,8 +113,36 @@ fn run_reason(error: &RunError) -> Reason {
 }
 
 fn decode_reason(error: &DecodeError) -> Reason {
-    let _ = error;
-    Reason::OutputInvalid
+    match error {
+        DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
+        DecodeError::Document { .. }
+        | DecodeError::Empty
+        | DecodeError::NotAnObject { .. }
+        | DecodeError::TokenBlank { .. }
+        | DecodeError::TokenControl { .. }
+        | DecodeError::TokenNotAscii { .. }
+        | DecodeError::WrongKind { .. }
+        | DecodeError::WrongType { .. } => Reason::OutputInvalid,
+        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+            Reason::NoCredential
+        }
+        DecodeError::Pair(error) => pair_reason(error),
+        DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
+    }
+}
+
+fn pair_reason(error: &PairError) -> Reason {
+    match error {
+        PairError::KeyMismatch | PairError::LeafNotFirst { .. } => Reason::KeyMismatch,
+        PairError::Base64 { .. }
+        | PairError::CertificateMissing
+        | PairError::CertificateUnreadable { .. }
+        | PairError::EncryptedKey
+        | PairError::KeyMissing
+        | PairError::KeyUnreadable
+        | PairError::PemBroken { .. }
+        | PairError::Swapped => Reason::OutputInvalid,
+    }
 }
 
 /// An error and its causes in one sentence; no layer repeats another, and none holds plugin output.

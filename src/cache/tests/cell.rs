@@ -66,13 +66,13 @@ async fn a_failure_is_shared_and_held_until_its_back_off_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_resets_the_back_off() {
-    let setup = setup(&[Fail, Fail, Token(secs(5)), Fail]);
+    let setup = setup(&[Fail, Fail, Expired(secs(30)), Fail]);
     for held in [secs(1), secs(2)] {
         assert_eq!(setup.ask().await.unwrap_err().retry_after, held);
         sleep(held).await;
     }
     setup.ask().await.unwrap();
-    sleep(secs(6)).await; // expired
+    sleep(secs(10)).await; // what was lent is used up
     assert_eq!(setup.ask().await.unwrap_err().retry_after, secs(1));
 }
 

@@ -7,7 +7,6 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -50,7 +49,8 @@ struct Step {
 }
 
 pub(super) fn run(_: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let directory = tempfile::Builder::new().prefix("credbroker-demo-").tempdir().context("no private directory")?;
+    let directory =
+        tempfile::Builder::new().prefix("credbroker-demo-").tempdir().context("no private directory")?;
     let demo = Demo { shims: Shims::new(directory.path())?, directory: directory.path().to_owned() };
     let config = demo.config(environment)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
@@ -122,7 +122,8 @@ impl Demo {
             let (new, now) = (credential(&mut client).await?, SystemClock.now());
             let waited = now.boot.saturating_sub(started.boot);
             if new.generation != old.generation {
-                let left = expiry(&old).duration_since(now.wall).context("the old token had expired before")?;
+                let left =
+                    expiry(&old).duration_since(now.wall).context("the old token had expired before")?;
                 let remark = format!("{:.0} s before the old token's end; nobody waited", left.as_secs_f64());
                 let runs = self.runs() - before;
                 return Ok(Step { what: "refresh ahead of expiry", calls: 0, took: waited, runs, remark });
@@ -170,7 +171,13 @@ fn print(steps: &[Step], out: &mut dyn Write) -> anyhow::Result<()> {
     table::print(out, ["WHAT RAN", "CALLS", "TOOK", "PLUGIN RUNS", ""], &rows)?;
     let (calls, runs): (usize, usize) =
         (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
-    writeln!(out, "\n{calls} calls, {runs} plugin runs. Without a broker every call is a run of half a second.")?;
-    writeln!(out, "Next: `credbroker serve`, then `credbroker kubeconfig wrap -o FILE` and KUBECONFIG=FILE kubectl …")?;
+    writeln!(
+        out,
+        "\n{calls} calls, {runs} plugin runs. Without a broker every call is a run of half a second."
+    )?;
+    writeln!(
+        out,
+        "Next: `credbroker serve`, then `credbroker kubeconfig wrap -o FILE` and KUBECONFIG=FILE kubectl …"
+    )?;
     Ok(())
 }

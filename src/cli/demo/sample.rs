@@ -1,11 +1,6 @@
 //! The plugin of the demo: as slow as a cloud's, with a token that lives twenty seconds.
 
-use std::{
-    fs::OpenOptions,
-    io::Write,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fs::OpenOptions, io::Write, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use prost_types::Timestamp;
@@ -25,7 +20,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) const LIFETIME: Duration = Duration::from_secs(20);
 
 pub(in crate::cli) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let mut runs = OpenOptions::new().append(true).create(true).open(&args.runs).context("cannot count this run")?;
+    let mut runs =
+        OpenOptions::new().append(true).create(true).open(&args.runs).context("cannot count this run")?;
     writeln!(runs, "run")?;
     std::thread::sleep(PAUSE);
     let expires = Timestamp::from(SystemClock.now().wall + LIFETIME);

@@ -63,6 +63,10 @@ fn all(program: &Path, socket: &Path, provider: &str, count: usize) -> anyhow::R
         command.args(["shim", "--provider", provider, "--socket"]).arg(socket);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     };
-    let children = (0..count).map(start).collect::<Result<Vec<_>, _>>().context("a shim cannot be started")?;
-    children.into_iter().map(|child| child.wait_with_output().context("a shim cannot be waited for")).collect()
+    let children =
+        (0..count).map(start).collect::<Result<Vec<_>, _>>().context("a shim cannot be started")?;
+    children
+        .into_iter()
+        .map(|child| child.wait_with_output().context("a shim cannot be waited for"))
+        .collect()
 }
