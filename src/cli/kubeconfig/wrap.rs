@@ -24,10 +24,13 @@ use crate::{
 
 /// Write your kubeconfig anew with every exec user replaced by credbroker's shim
 ///
-/// Contexts, clusters and other users stay as they are; relative paths become absolute. The files that are read, all
-/// of KUBECONFIG or ~/.kube/config, are not touched. Each user asks the broker for the provider of its own name:
+/// Contexts, clusters and other users stay as they are; relative paths become absolute. The files
+/// that are read, all of KUBECONFIG or ~/.kube/config, are not touched. Each exec user becomes one
+/// that asks the broker for the provider of the user's name:
 ///
-///   credbroker kubeconfig wrap -o ~/.kube/broker && KUBECONFIG=~/.kube/broker kubectl get pods
+///   credbroker serve &
+///   credbroker kubeconfig wrap -o ~/.kube/broker
+///   KUBECONFIG=~/.kube/broker kubectl get pods
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
