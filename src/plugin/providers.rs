@@ -230,11 +230,8 @@ fn shown(name: &str) -> String {
 /// Not more than fits a gRPC status, which travels in a header.
 fn listed(known: &[String]) -> String {
     const MOST: usize = 20;
-    let mut list = known.iter().take(MOST).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
-    if known.len() > MOST {
-        list.push_str(&format!(" and {} more", known.len() - MOST));
-    }
-    list
+    let list = known.iter().take(MOST).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    if known.len() > MOST { format!("{list} and {} more", known.len() - MOST) } else { list }
 }
 
 fn did_you_mean(name: &str, known: &[String]) -> String {
