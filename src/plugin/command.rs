@@ -113,8 +113,17 @@ mod tests {
         fs::create_dir_all(one.join("plugin")).unwrap(); // a directory is no plugin
         file(&two.join("plugin"), 0o600);
         file(&three.join("plugin"), 0o700);
-        let found = find(&Lookup::default(), "plugin", &[Path::new("relative"), &one, &two, &three]);
-        assert_eq!(found, Some(three.join("plugin")));
+        assert_eq!(find(&Lookup::default(), "plugin", &[&one, &two, &three]), Some(three.join("plugin")));
+    }
+
+    #[test]
+    fn a_relative_directory_is_no_place_to_look() {
+        let dir = tempfile::tempdir().unwrap();
+        file(&dir.path().join("plugin"), 0o700);
+        let up = "../".repeat(std::env::current_dir().unwrap().components().count());
+        let relative = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
+        assert!(relative.join("plugin").exists());
+        assert_eq!(find(&Lookup::default(), "plugin", &[&relative, Path::new("")]), None);
     }
 
     #[test]

@@ -68,10 +68,35 @@ fn key(run: &Run) -> PluginKey {
     PluginKey::of(ProviderDigest::of(&provider), &executable, cluster.as_ref(), &caller_env)
 }
 
+/// Each sets one field to what it is in another run.
+const FIELDS: [fn(&mut Run, &Run); 14] = [
+    |run, other| run.name.clone_from(&other.name),
+    |run, other| run.args.clone_from(&other.args),
+    |run, other| run.inherited.clone_from(&other.inherited),
+    |run, other| run.path.clone_from(&other.path),
+    |run, other| run.inode = other.inode,
+    |run, other| run.modified = other.modified,
+    |run, other| run.caller_env.clone_from(&other.caller_env),
+    |run, _| run.cluster.get_or_insert_default().0.push('x'),
+    |run, _| run.cluster.get_or_insert_default().1.push('x'),
+    |run, _| run.cluster.get_or_insert_default().2 ^= true,
+    |run, _| run.cluster.get_or_insert_default().3.push(0),
+    |run, _| run.cluster.get_or_insert_default().4.push('x'),
+    |run, _| run.cluster.get_or_insert_default().5 ^= true,
+    |run, _| run.cluster.get_or_insert_default().6.push(0),
+];
+
 proptest! {
     #[test]
-    fn keys_are_equal_if_and_only_if_the_runs_are(one in run(), two in run()) {
-        prop_assert_eq!(key(&one) == key(&two), one == two);
+    fn keys_are_equal_if_and_only_if_the_runs_are(one in run(), other in run()) {
+        let mut two = one.clone();
+        for field in FIELDS {
+            field(&mut two, &other); // first one differs, at last all do
+            prop_assert_eq!(key(&one) == key(&two), one == two);
+            let mut alone = one.clone();
+            field(&mut alone, &other);
+            prop_assert_eq!(key(&one) == key(&alone), one == alone);
+        }
     }
 
     #[test]
@@ -105,6 +130,36 @@ fn text_that_moves_between_neighbours_is_another_run() {
     for other in others {
         assert_ne!(key(&base), key(&other), "{other:?}");
     }
+}
+
+#[test]
+fn text_that_moves_between_the_fields_of_a_cluster_is_another_run() {
+    let cluster = |fields: [&str; 5]| {
+        let [server, name, authorities, proxy, config] = fields.map(str::to_owned);
+        let cluster = Cluster {
+            server,
+            tls_server_name: name,
+            certificate_authority_data: authorities.into(),
+            proxy_url: proxy,
+            config: config.into(),
+            ..Cluster::default()
+        };
+        let digest = ProviderDigest::of(&provider("p", Command::Name("x".into())));
+        let executable = Executable { path: "/p".into(), inode: 1, modified: UNIX_EPOCH };
+        PluginKey::of(digest, &executable, Some(&cluster), &BTreeMap::new())
+    };
+    let shifted = [
+        ["ab", "", "", "", ""],
+        ["a", "b", "", "", ""],
+        ["", "ab", "", "", ""],
+        ["", "a", "b", "", ""],
+        ["", "", "ab", "", ""],
+        ["", "", "a", "b", ""],
+        ["", "", "", "ab", ""],
+        ["", "", "", "a", "b"],
+    ];
+    let keys: std::collections::HashSet<_> = shifted.into_iter().map(cluster).collect();
+    assert_eq!(keys.len(), shifted.len());
 }
 
 #[test]
