@@ -4,9 +4,10 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt,
+    sync::LazyLock,
 };
 
-use super::globs::{Globs, covers};
+use super::Globs;
 
 /// Reach every plugin from the broker: what a program needs to run at all, and to reach its issuer.
 const STANDING: [&str; 17] = [
@@ -86,7 +87,8 @@ impl Environment {
     /// hand prod to every caller that has no such variable.
     #[must_use]
     pub fn inherited(&self, pass_env: &Globs, caller_env: &Globs) -> Self {
-        let wanted = |name: &str| STANDING.iter().any(|glob| covers(glob, name)) || pass_env.matches(name);
+        let standing = Globs::new(STANDING);
+        let wanted = |name: &str| standing.matches(name) || pass_env.matches(name);
         let reaches = |name: &str| wanted(name) && !is_denied(name) && !caller_env.matches(name);
         let kept = self.0.iter().filter(|(name, _)| reaches(&name.to_string_lossy()));
         kept.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -107,7 +109,8 @@ impl fmt::Debug for Environment {
 
 /// Whether a variable of that name is kept from every plugin.
 pub fn is_denied(name: &str) -> bool {
-    DENIED.iter().any(|glob| covers(glob, name))
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED));
+    GLOBS.matches(name)
 }
 
 /// The variables by which common plugins choose an identity: `callerEnv` of a provider that comes from a kubeconfig.

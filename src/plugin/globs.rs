@@ -1,41 +1,51 @@
 //! Patterns over variable names.
 
-use std::fmt;
-
 /// Patterns over variable names, in which `*` stands for any text, also none. No other character is special.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Globs(Vec<String>);
+pub struct Globs(Vec<Glob>);
+
+/// One pattern, taken apart once: names are matched on every request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Glob {
+    /// Up to the first `*`.
+    first: String,
+    /// After it; `None` if there is no `*`.
+    rest: Option<String>,
+}
 
 impl Globs {
     /// Patterns in any order; a name matches if one of them does.
-    pub fn new(patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self(patterns.into_iter().map(Into::into).collect())
+    pub fn new(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        Self(patterns.into_iter().map(|pattern| Glob::new(pattern.as_ref())).collect())
     }
 
     /// Whether one of the patterns covers the whole of `name`.
     pub fn matches(&self, name: &str) -> bool {
-        self.0.iter().any(|pattern| covers(pattern, name))
+        self.0.iter().any(|glob| glob.covers(name))
     }
 }
 
-impl fmt::Display for Globs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(", "))
+impl Glob {
+    fn new(pattern: &str) -> Self {
+        match pattern.split_once('*') {
+            Some((first, rest)) => Self { first: first.to_owned(), rest: Some(rest.to_owned()) },
+            None => Self { first: pattern.to_owned(), rest: None },
+        }
     }
-}
 
-/// Whether `pattern` covers the whole of `name`. The leftmost place for each middle part is as good as any other, so
-/// nothing is tried twice: the time is linear whatever the pattern.
-pub(super) fn covers(pattern: &str, name: &str) -> bool {
-    let Some((first, others)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut parts = others.split('*');
-    let last = parts.next_back().unwrap_or_default();
-    for part in parts {
-        let Some((_, after)) = rest.split_once(part) else { return false };
-        rest = after;
+    /// Whether it covers the whole of `name`. The leftmost place for each middle part is as good as any other, so
+    /// nothing is tried twice: the time is linear whatever the pattern.
+    fn covers(&self, name: &str) -> bool {
+        let Some(others) = &self.rest else { return self.first == name };
+        let Some(mut rest) = name.strip_prefix(self.first.as_str()) else { return false };
+        let mut parts = others.split('*');
+        let last = parts.next_back().unwrap_or_default();
+        for part in parts {
+            let Some((_, after)) = rest.split_once(part) else { return false };
+            rest = after;
+        }
+        rest.ends_with(last)
     }
-    rest.ends_with(last)
 }
 
 #[cfg(test)]

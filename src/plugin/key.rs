@@ -39,7 +39,7 @@ impl ProviderDigest {
     pub(super) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let mut fields = Fields::new(b"credbroker provider 1");
+        let mut fields = Fields::new(b"credbroker provider 1", 0);
         fields.text(provider.name.as_bytes());
         fields.text(provider.api_version.as_str().as_bytes());
         fields.flag(provider.provide_cluster_info);
@@ -58,7 +58,8 @@ impl PluginKey {
         cluster: Option<&Cluster>,
         caller_env: &BTreeMap<String, String>,
     ) -> Self {
-        let mut fields = Fields::new(b"credbroker run 1");
+        let authorities = cluster.map_or(0, |cluster| cluster.certificate_authority_data.len());
+        let mut fields = Fields::new(b"credbroker run 1", authorities);
         fields.text(&provider.0);
         fields.text(executable.path.as_os_str().as_bytes());
         fields.number(executable.inode);
@@ -77,9 +78,10 @@ impl PluginKey {
 struct Fields(Vec<u8>);
 
 impl Fields {
-    /// `version` names the layout: a change of it is a change of every key.
-    fn new(version: &[u8]) -> Self {
-        let mut fields = Self(Vec::with_capacity(4096)); // room for a usual CA bundle
+    /// `version` names the layout: a change of it is a change of every key. `large` is the size of what may be large;
+    /// room for it is made at once, and no more than that, since every freed block is wiped.
+    fn new(version: &[u8], large: usize) -> Self {
+        let mut fields = Self(Vec::with_capacity(large + 1024));
         fields.text(version);
         fields
     }
