@@ -4,6 +4,7 @@
 //! may have it, over gRPC on a Unix socket. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
 //! way: `main → app → server → cache → {plugin, exec, clock} → credential`.
 
+pub mod cli;
 pub mod clock;
 pub mod credential;
 pub mod document;
