@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod demo;
+mod get;
 mod progress;
 mod serve;
 mod table;
@@ -37,6 +38,7 @@ Exit codes: 0 ok, 1 the broker answered with a failure, 2 usage, 69 no broker, 7
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Get(get::Args),
     Demo(demo::Args),
     /// Be credbroker-exec
     #[command(hide = true, disable_help_flag = true)]
@@ -53,6 +55,7 @@ enum Command {
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(&args, environment),
+        Command::Get(args) => get::run(&args, environment, out),
         Command::Demo(args) => demo::run(&args, environment, out),
         Command::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();

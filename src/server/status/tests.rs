@@ -17,7 +17,11 @@ fn run_errors() -> Vec<RunError> {
     let stderr = || Arc::<str>::from("try again");
     vec![
         RunError::ArgumentsTooLong { command: command(), size: 3_000_000 },
-        RunError::Directory { command: command(), base: Arc::from(std::path::Path::new("/tmp")), source: source() },
+        RunError::Directory {
+            command: command(),
+            base: Arc::from(std::path::Path::new("/tmp")),
+            source: source(),
+        },
         RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 2 } },
         RunError::ExecInfo {
             command: command(),
