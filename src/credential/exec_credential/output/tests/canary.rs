@@ -138,7 +138,7 @@ fn no_error_shows_any_of_the_output() {
 
 /// A new variant does not compile here: the test above must provoke it first.
 #[expect(dead_code, reason = "it only has to compile")]
-fn every_variant_is_provoked(error: DecodeError) {
+fn every_variant_is_provoked(error: &DecodeError) {
     match error {
         DecodeError::BadTimestamp { .. }
         | DecodeError::Document { .. }
