@@ -1,6 +1,7 @@
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::{
+    digest::digest,
     encoding::{AsDer, EcPrivateKeyRfc5915Der},
     signature::{
         ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING,
@@ -104,6 +105,10 @@ fn rsa_is_accepted_as_pkcs8_too() {
 fn a_compressed_point_is_the_same_key() {
     assert_eq!(accepted(COMPRESSED, P256_SEC1).1, None);
     assert_eq!(refused(COMPRESSED, &issue(&PKCS_ECDSA_P256_SHA256).1), PairError::KeyMismatch);
+    let mut der = pem::blocks(COMPRESSED)[0].der.as_ref().unwrap().to_vec();
+    let point = der.windows(4).position(|window| window == [3, 0xe8, 0x90, 0x35]).unwrap();
+    der[point] = 2; // the point on the other side of the curve
+    assert_eq!(refused(&block("CERTIFICATE", &der), P256_SEC1), PairError::KeyMismatch);
 }
 
 #[test]
@@ -125,6 +130,14 @@ fn surrounding_text_other_blocks_and_crlf_are_no_matter() {
 
 #[test]
 fn the_fingerprint_is_the_chain_s() {
+    let ders = [RSA.0, ED448.0].map(|pem| pem::blocks(pem)[0].der.as_ref().unwrap().to_vec());
+    let mut bytes = Vec::new();
+    for der in &ders {
+        bytes.extend((der.len() as u64).to_be_bytes());
+        bytes.extend(der);
+    }
+    let pair = accepted(&format!("{}{}", RSA.0, ED448.0), RSA.1).0;
+    assert_eq!(pair.fingerprint.0, digest(&SHA256, &bytes).as_ref());
     let (leaf, key) = issue(&PKCS_ED25519);
     let one = accepted(&leaf, &key).0.fingerprint;
     assert_ne!(accepted(&format!("{leaf}{}", RSA.0), &key).0.fingerprint, one);
