@@ -113,7 +113,7 @@ fn check_debug(value: &impl Debug) {
 
 #[test]
 fn no_error_shows_any_of_the_output() {
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut messages) = (BTreeSet::new(), BTreeSet::new());
     let not_utf8 = [CANARY.as_bytes(), b"\xff"].concat();
     for text in refusals().into_iter().map(String::into_bytes).chain([not_utf8]) {
         let error = refused(&text);
@@ -122,6 +122,7 @@ fn no_error_shows_any_of_the_output() {
         let mut next: Option<&dyn Error> = Some(&error);
         while let Some(error) = next {
             check(&error.to_string());
+            messages.insert(error.to_string());
             check(&format!("{error:?}"));
             next = error.source();
         }
@@ -134,6 +135,7 @@ fn no_error_shows_any_of_the_output() {
         seen.iter().map(String::as_str).collect::<Vec<_>>(),
         all.split_whitespace().collect::<Vec<_>>()
     );
+    insta::assert_snapshot!(messages.into_iter().collect::<Vec<_>>().join("\n"));
 }
 
 /// A new variant does not compile here: the test above must provoke it first.
