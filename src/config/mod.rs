@@ -69,10 +69,10 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
 }
 
 /// Reads kubeconfigs for somebody who rewrites them.
-pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<(Kubeconfig, Vec<Problem>), ConfigError> {
+pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, ConfigError> {
     let mut report = Report::default();
     let kubeconfig = Kubeconfig::read(paths, mode, &mut report);
-    report.finish(Some(kubeconfig))
+    report.finish(Some(kubeconfig)).map(|(kubeconfig, _)| kubeconfig)
 }
 
 /// The names of the users of `kubeconfig` that become providers, and why others do not.

@@ -15,9 +15,16 @@ pub struct Problem {
     pub message: String,
 }
 
+impl Problem {
+    /// `file:line:column`, as far as it is known.
+    pub fn place(&self) -> impl fmt::Display {
+        Place { file: &self.file, at: self.at }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", Place { file: &self.file, at: self.at }, self.message)
+        write!(f, "{}: {}", self.place(), self.message)
     }
 }
 

@@ -52,15 +52,15 @@ impl Lookup {
         {
             return Ok(Some(executable));
         }
-        let found = search(name, path.unwrap_or_default());
+        let found = find_in_path(name, path.unwrap_or_default());
         self.found.write().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
         found.map_or(Ok(None), |found| there(stat(&found)))
     }
 }
 
-/// The first executable file of that name. When there is only one that may not be run, that one: to start it then
+/// The first executable file of that name in a `PATH`. When there is only one that may not be run, that one: to start it then
 /// says what is wrong. Relative entries are skipped: they would mean something else in every working directory.
-fn search(name: &str, path: &OsStr) -> Option<PathBuf> {
+pub fn find_in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
     let candidates = std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name));
     let mut forbidden = None;
     for candidate in candidates {

@@ -196,6 +196,17 @@ mod tests {
     }
 
     #[test]
+    fn the_shim_sends_all_that_chooses_an_identity() {
+        let names: Vec<_> = IDENTITY.iter().map(|glob| glob.replace('*', "X")).collect();
+        let caller: Environment = names.iter().map(|name| (name, "value")).collect();
+        let source = credbroker_proto::v1::credential_ref::Source::Provider("p".into());
+        let request = credbroker_exec::request(source, None, &caller.0).unwrap();
+        let sent = request.credential.unwrap().env.into_iter().collect();
+        let kept = from_caller(sent, &identity_variables(), &[]);
+        assert_eq!(kept.len(), names.len(), "{kept:?}");
+    }
+
+    #[test]
     fn debug_shows_no_values() {
         let shown = format!("{:?}", Environment::from_iter([("TOKEN", "canary")]));
         assert!(shown.contains("TOKEN") && !shown.contains("canary"), "{shown}");

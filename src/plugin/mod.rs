@@ -9,7 +9,7 @@ mod provider;
 mod providers;
 mod spec;
 
-pub use command::Command;
+pub use command::{Command, find_in_path};
 pub use environment::{Environment, from_caller, identity_variables, is_denied};
 pub use globs::Globs;
 pub use key::PluginKey;

@@ -1,16 +1,20 @@
 //! The name that somebody probably meant.
 
+/// Letters of a name; a longer one is no slip of anybody's.
+const LONGEST: usize = 100;
+
 /// The one of `known` that `name` was most likely meant to be: about a third of its letters may be wrong.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let lower = name.to_lowercase();
-    let limit = (name.chars().count() + 1) / 3;
+    // The comparison takes time with the product of the lengths, and a caller chooses one of them.
+    let letters = name.chars().take(LONGEST + 1).count();
+    if letters > LONGEST {
+        return None;
+    }
+    let (lower, limit) = (name.to_lowercase(), (letters + 1) / 3);
     let distance = |known: &str| strsim::osa_distance(&lower, &known.to_lowercase());
-    known
-        .into_iter()
-        .map(|known| (distance(known), known))
-        .filter(|(far, _)| *far <= limit)
-        .min()
-        .map(|(_, known)| known)
+    let near = known.into_iter().filter(|known| known.chars().count().abs_diff(letters) <= limit);
+    let near = near.map(|known| (distance(known), known)).filter(|(far, _)| *far <= limit);
+    near.min().map(|(_, known)| known)
 }
 
 #[cfg(test)]
@@ -26,5 +30,6 @@ mod tests {
         assert_eq!(nearest("gek", known), Some("gke"));
         assert_eq!(nearest("socket", known), None);
         assert_eq!(nearest("", known), None);
+        assert_eq!(nearest(&"x".repeat(1 << 20), ["x".repeat(1 << 20).as_str()]), None);
     }
 }

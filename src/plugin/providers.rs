@@ -51,7 +51,8 @@ pub enum ResolveError {
     ClusterServer,
     /// A variable that no process can be given.
     #[error(
-        "the caller's variable {name:?} cannot be passed on: a name has no `=` and is not empty, and neither it nor its value has a NUL"
+        "the caller's variable `{}` cannot be passed on: a name has no `=` and is not empty, and neither it nor its value has a NUL",
+        shown(.name)
     )]
     InvalidVariable {
         /// Its name.
@@ -94,7 +95,7 @@ pub enum ResolveError {
         source: Arc<io::Error>,
     },
     /// No provider of that name.
-    #[error("no provider is named `{name}`{}; known: {}", did_you_mean(.name, .known), .known.join(", "))]
+    #[error("no provider is named `{}`{}; known: {}", shown(.name), did_you_mean(.name, .known), listed(.known))]
     UnknownProvider {
         /// What was asked for.
         name: String,
@@ -215,6 +216,22 @@ fn known_clusters(known: usize) -> String {
         0 => "the broker knows none for it".to_owned(),
         several => format!("the broker's kubeconfig uses it for {several} clusters"),
     }
+}
+
+/// What a caller sent, as it may stand in a log line and at a terminal.
+fn shown(name: &str) -> String {
+    let mut shown: String = name.chars().take(100).flat_map(char::escape_debug).collect();
+    if name.chars().nth(100).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Not more than fits a gRPC status, which travels in a header.
+fn listed(known: &[String]) -> String {
+    const MOST: usize = 20;
+    let list = known.iter().take(MOST).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    if known.len() > MOST { format!("{list} and {} more", known.len() - MOST) } else { list }
 }
 
 fn did_you_mean(name: &str, known: &[String]) -> String {

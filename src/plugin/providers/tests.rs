@@ -133,6 +133,16 @@ fn an_unknown_name_lists_the_known_ones() {
 }
 
 #[test]
+fn a_message_fits_a_header_and_steers_no_terminal() {
+    let name = |index| format!("arn:aws:eks:eu-central-1:123456789012:cluster/number-{index}");
+    let providers = Providers::new((0..2000).map(|index| provider(&name(index), Command::Name("x".into()))));
+    let error = refused(&providers, ask(&"\u{1b}[2J\n".repeat(100_000)));
+    assert!(error.len() < 4096, "{} bytes", error.len());
+    assert!(!error.contains(char::is_control), "{error}");
+    assert!(error.ends_with("and 1980 more"), "{error}");
+}
+
+#[test]
 fn a_plugin_that_reads_a_terminal_is_refused_in_client_gos_words() {
     let providers =
         Providers::new([Provider { needs_terminal: true, ..provider("p", Command::Name("x".into())) }]);

@@ -1,0 +1,122 @@
+//! Several kubeconfigs as one, as client-go merges them, that means the same wherever it stands.
+
+use std::{collections::HashSet, path::Path};
+
+use crate::{
+    config::kubeconfig::{KubeFile, Kubeconfig},
+    document::{Key, Node, Position, Value},
+};
+
+/// Entries of a map in the making.
+pub(super) type Entries = Vec<(Key, Node)>;
+
+/// Of two items of one name the first stays whole; of everything else the first that is not empty. What we do not know
+/// stays as it is.
+///
+/// `user` may change each user that stays, after its paths were made absolute.
+pub(super) fn merged(kubeconfig: &Kubeconfig, mut user: impl FnMut(&str, &mut Entries)) -> Node {
+    let mut entries: Entries = vec![entry("apiVersion", string("v1")), entry("kind", string("Config"))];
+    let mut seen = HashSet::new();
+    for file in kubeconfig.files() {
+        for (key, node) in file.root.as_mapping().unwrap_or_default() {
+            let list = key.name.as_str();
+            let there = entries.iter_mut().find(|(name, _)| name.name == list);
+            match (there.map(|(_, node)| &mut node.value), &node.value) {
+                (there, Value::Sequence(items)) if is_list_of_names(list) => {
+                    let new = items.iter().filter(|item| seen.insert((list, name(item))));
+                    let new = new.map(|item| placed(list, item, file, &mut user));
+                    match there {
+                        Some(Value::Sequence(all)) => all.extend(new),
+                        Some(other) => *other = Value::Sequence(new.collect()),
+                        None => {
+                            let items = new.collect();
+                            entries.push(entry(list, Value::Sequence(items)));
+                        }
+                    }
+                }
+                (Some(Value::Mapping(all)), Value::Mapping(more)) => {
+                    for (key, node) in more {
+                        if !all.iter().any(|(name, _)| name.name == key.name) {
+                            all.push((key.clone(), node.clone()));
+                        }
+                    }
+                }
+                (Some(there), _) if !is_empty(there) => {}
+                (Some(there), value) => there.clone_from(value),
+                (None, _) => entries.push((key.clone(), node.clone())),
+            }
+        }
+    }
+    Node { at: Position::UNKNOWN, value: Value::Mapping(entries) }
+}
+
+pub(super) fn entry(name: &str, value: Value) -> (Key, Node) {
+    (Key { name: name.to_owned(), at: Position::UNKNOWN }, Node { at: Position::UNKNOWN, value })
+}
+
+pub(super) fn string(text: impl Into<String>) -> Value {
+    Value::String(text.into())
+}
+
+/// Makes the path at `key` absolute. With `bare_names`, a name without a separator stays: it is looked up in `PATH`.
+pub(super) fn absolute(entries: &mut Entries, key: &str, dir: &Path, bare_names: bool) {
+    let found = entries.iter_mut().find(|(name, _)| name.name == key);
+    let Some((_, Node { value: Value::String(path), .. })) = found else { return };
+    if path.is_empty() || (bare_names && !path.contains('/')) {
+        return;
+    }
+    let place: std::path::PathBuf = dir.join(&*path).components().collect();
+    if let Some(place) = place.to_str() {
+        place.clone_into(path);
+    }
+}
+
+/// An item as it means the same in another directory.
+fn placed(list: &str, item: &Node, file: &KubeFile, user: &mut impl FnMut(&str, &mut Entries)) -> Node {
+    let mut item = item.clone();
+    let name = name(&item).unwrap_or_default().to_owned();
+    let dir = file.path.parent().unwrap_or(Path::new("/"));
+    match list {
+        "clusters" => {
+            if let Some(cluster) = body(&mut item, "cluster") {
+                absolute(cluster, "certificate-authority", dir, false);
+            }
+        }
+        "users" => {
+            if let Some(entries) = body(&mut item, "user") {
+                for key in ["client-certificate", "client-key", "tokenFile"] {
+                    absolute(entries, key, dir, false);
+                }
+                if let Some(exec) = map(entries, "exec") {
+                    absolute(exec, "command", dir, true);
+                }
+                user(&name, entries);
+            }
+        }
+        _ => {}
+    }
+    item
+}
+
+fn body<'a>(item: &'a mut Node, key: &str) -> Option<&'a mut Entries> {
+    let Value::Mapping(entries) = &mut item.value else { return None };
+    map(entries, key)
+}
+
+/// The entries of the map at `key`.
+pub(super) fn map<'a>(entries: &'a mut Entries, key: &str) -> Option<&'a mut Entries> {
+    let (_, node) = entries.iter_mut().find(|(name, _)| name.name == key)?;
+    if let Value::Mapping(entries) = &mut node.value { Some(entries) } else { None }
+}
+
+fn name(item: &Node) -> Option<&str> {
+    item.get("name").and_then(Node::as_str)
+}
+
+fn is_list_of_names(key: &str) -> bool {
+    matches!(key, "clusters" | "contexts" | "users" | "extensions")
+}
+
+fn is_empty(value: &Value) -> bool {
+    matches!(value, Value::Null) || matches!(value, Value::String(text) if text.is_empty())
+}

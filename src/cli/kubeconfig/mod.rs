@@ -1,0 +1,32 @@
+//! `credbroker kubeconfig`.
+
+mod emit;
+mod merge;
+mod output;
+mod wrap;
+
+use std::{io::Write, path::Path};
+
+use clap::Subcommand;
+
+use crate::plugin::Environment;
+
+/// Make kubeconfigs whose users ask credbroker
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Wrap(wrap::Args),
+}
+
+/// Runs a subcommand. `shim` is the executable that stands for the shim when there is no `credbroker-exec` on `PATH`:
+/// a `credbroker-exec`, or a `credbroker`, which is then told to be the shim.
+pub(super) fn run(args: &Args, environment: &Environment, shim: &Path, out: &mut dyn Write) -> anyhow::Result<u8> {
+    match &args.command {
+        Command::Wrap(args) => wrap::run(args, environment, shim, out),
+    }
+}

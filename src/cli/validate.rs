@@ -1,0 +1,88 @@
+//! `credbroker validate`.
+
+use std::{io::Write, path::PathBuf};
+
+use super::EX_CONFIG;
+use crate::{config, plugin::Environment};
+
+/// Check a configuration: every problem at once, each with its file, line and column
+///
+/// Reads what `credbroker serve` would read, and runs nothing. Exits 78 if there is any problem; warnings are printed
+/// but do not count.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Configuration file [default: the one that `credbroker serve` would use; without one, the exec users of
+    /// KUBECONFIG or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Prints what there is to say about the configuration.
+pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    match config::load(args.config.as_deref(), environment) {
+        Ok(loaded) => {
+            warn(&loaded.warnings, out)?;
+            let names = loaded.config.providers.names();
+            let s = if names.len() == 1 { "" } else { "s" };
+            writeln!(out, "{}: ok, {} provider{s}: {}", loaded.source, names.len(), names.join(", "))?;
+            Ok(0)
+        }
+        Err(error) => {
+            warn(&error.warnings, out)?;
+            writeln!(out, "{error}")?;
+            Ok(EX_CONFIG)
+        }
+    }
+}
+
+fn warn(warnings: &[config::Problem], out: &mut dyn Write) -> std::io::Result<()> {
+    warnings.iter().try_for_each(|warning| writeln!(out, "{}: warning: {}", warning.place(), warning.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+    use super::*;
+
+    fn validate(config: &str) -> (u8, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        fs::write(&path, config).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut out = Vec::new();
+        let code = run(&Args { config: Some(path) }, &Environment::default(), &mut out).unwrap();
+        let shown = String::from_utf8(out).unwrap().replace(dir.path().to_str().unwrap(), "/etc/credbroker");
+        assert!(Path::new(dir.path()).exists());
+        (code, shown)
+    }
+
+    const CONFIG: &str = "apiVersion: credbroker.io/v1alpha1
+kind: BrokerConfig
+providers:
+- name: eks
+  execConfig: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws, args: [eks, get-token]}
+";
+
+    #[test]
+    fn a_good_config_is_summarised_after_its_warnings() {
+        let (code, shown) = validate(CONFIG);
+        assert_eq!(code, 0);
+        insta::assert_snapshot!(shown, @r#"
+/etc/credbroker/config.yaml:4:3: warning: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller brings its own
+/etc/credbroker/config.yaml: ok, 1 provider: eks
+"#);
+    }
+
+    #[test]
+    fn a_bad_config_is_exit_code_78_and_all_its_problems() {
+        let (code, shown) = validate(&CONFIG.replace("command", "comand").replace("kind", "knid"));
+        assert_eq!(code, 78);
+        insta::assert_snapshot!(shown, @r"
+/etc/credbroker/config.yaml:1:1: kind must be specified: `kind: BrokerConfig`
+/etc/credbroker/config.yaml:2:1: unknown key `knid`, did you mean `kind`?
+/etc/credbroker/config.yaml:5:15: providers[0].execConfig: command must be specified
+/etc/credbroker/config.yaml:5:66: providers[0].execConfig: unknown key `comand`, did you mean `command`?
+");
+    }
+}
