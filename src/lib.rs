@@ -4,9 +4,13 @@
 //! may have it, over gRPC on a Unix socket. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
 //! way: `main → app → server → cache → {plugin, exec, clock} → credential`.
 
+pub mod app;
+pub mod cache;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod credential;
 pub mod document;
 pub mod exec;
 pub mod plugin;
+pub mod server;

@@ -1,3 +1,15 @@
 //! The daemon and admin CLI.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use credbroker::{app, cli};
+
+/// Wipes every block that is freed: buffers of sockets and codecs held secrets too.
+#[global_allocator]
+static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
+    zeroizing_alloc::ZeroAlloc(std::alloc::System);
+
+fn main() -> ExitCode {
+    cli::run(cli::Cli::parse(), &app::environment(), &mut std::io::stdout())
+}

@@ -9,6 +9,14 @@ mod redacted;
 
 pub use reason::{DOMAIN, Reason};
 
+/// The environment variable that marks a plugin's process tree, so that a plugin whose own kubeconfig leads back to
+/// the broker fails at once instead of starting itself for ever.
+///
+/// The broker sets it for every plugin, to the absolute path of a file that does not exist. A shim that finds it set
+/// creates that file (exclusively, following no link, mode 0600), says so in one line on stderr, and exits 1 without
+/// calling the broker; the broker sees the file and ends the run as [`Reason::Recursion`].
+pub const RECURSION_VARIABLE: &str = "CREDBROKER_RECURSION";
+
 /// Messages, client and server of the package `credbroker.v1`.
 #[allow(
     missing_docs,
@@ -20,10 +28,6 @@ pub use reason::{DOMAIN, Reason};
 pub mod v1 {
     include!("generated/credbroker.v1.rs");
 }
-
-/// The variable that the broker sets for every plugin: a file that the shim creates when a plugin's own kubeconfig leads
-/// back to it, before it refuses.
-pub const RECURSION_VARIABLE: &str = "CREDBROKER_RECURSION";
 
 /// The encoded `FileDescriptorSet` of the package, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/credbroker.v1.bin");

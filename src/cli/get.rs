@@ -1,44 +1,50 @@
 //! `credbroker get`: asks a running broker, as the shim does, and says the answer to a person or a script.
 
 use std::{
-    collections::BTreeMap,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     io::{self, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use anyhow::Context as _;
 use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
 use credbroker_proto::v1::{Credential, credential_ref::Source};
 use prost_types::Timestamp;
 use rustix::process::geteuid;
+use tokio::runtime;
 
-use crate::clock::Clock;
+use super::table;
+use crate::{
+    clock::{Clock, SystemClock},
+    plugin::Environment,
+};
 
-/// Ask a running broker for a credential.
+/// Ask a running broker for a credential
 ///
 /// The broker answers from its cache, or runs the provider's plugin if it holds no valid credential. The default output
 /// says what the broker holds, without the secret. As with credbroker-exec, variables that choose an identity
 /// (AWS_PROFILE and the like) are sent along, and the broker uses what the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+#[expect(clippy::doc_markdown, reason = "clap prints it on terminals, which show no Markdown")]
+pub(super) struct Args {
     /// The provider: a name in the broker's config, or a user of its kubeconfig [env: CREDBROKER_PROVIDER]
     #[arg(long, value_name = "NAME")]
-    pub provider: Option<String>,
+    provider: Option<String>,
     /// How to print the credential
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub output: Output,
+    output: Output,
     /// The broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET] [default: the user's broker if
     /// its socket exists, else /run/credbroker/credbroker.sock]
     #[arg(long, value_name = "PATH")]
-    pub socket: Option<OsString>,
+    socket: Option<OsString>,
     /// Give up after so many seconds [default: 45]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timeout: Option<u64>,
+    timeout: Option<u64>,
 }
 
 /// What `credbroker get` prints.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub enum Output {
+pub(super) enum Output {
     /// What the broker holds, without the secret
     Table,
     /// The ExecCredential, as credbroker-exec prints it
@@ -50,20 +56,21 @@ pub enum Output {
 /// The certificate of a provider that issues no token cannot be printed as one.
 const NO_TOKEN: &str = "it issues a certificate and no token; use -o json";
 
+pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(answer(args, environment, &SystemClock, out, &mut io::stderr()))
+}
+
 /// Prints the credential on `out`, or why there is none on `err`, and returns the exit code: that of the shim.
-///
-/// # Errors
-///
-/// `out` or `err` cannot be written to.
-pub async fn run(
+async fn answer(
     args: &Args,
-    environment: &BTreeMap<OsString, OsString>,
+    environment: &Environment,
     clock: &dyn Clock,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let Some(provider) = provider(args, environment) else {
-        writeln!(err, "credbroker get: --provider NAME is missing, and CREDBROKER_PROVIDER is not set")?;
+        print(err, "credbroker get: --provider NAME is missing, and CREDBROKER_PROVIDER is not set\n")?;
         return Ok(2);
     };
     let source = Source::Provider(provider.clone());
@@ -83,19 +90,15 @@ pub async fn run(
     }
 }
 
-fn provider(args: &Args, environment: &BTreeMap<OsString, OsString>) -> Option<String> {
-    let variable = || environment.get(OsStr::new("CREDBROKER_PROVIDER"))?.to_str().map(str::to_owned);
+fn provider(args: &Args, environment: &Environment) -> Option<String> {
+    let variable = || environment.get("CREDBROKER_PROVIDER")?.to_str().map(str::to_owned);
     args.provider.clone().or_else(variable).filter(|name| !name.is_empty())
 }
 
 /// Whoever types this waits for it: with a person's patience.
-async fn ask(
-    args: &Args,
-    source: Source,
-    environment: &BTreeMap<OsString, OsString>,
-) -> Result<Credential, Failure> {
-    let socket = socket(args.socket.as_deref(), environment, geteuid().is_root())?;
-    let request = request(source, None, environment)?;
+async fn ask(args: &Args, source: Source, environment: &Environment) -> Result<Credential, Failure> {
+    let socket = socket(args.socket.as_deref(), &environment.0, geteuid().is_root())?;
+    let request = request(source, None, &environment.0)?;
     ask_patiently(&socket, request, args.timeout.map(Duration::from_secs), true).await
 }
 
@@ -111,27 +114,23 @@ fn rendered(
     let json = json.map_err(|failure| (failure.line(Some(&source)), failure.exit_code()))?;
     match output {
         Output::Json => Ok(json),
-        Output::Table => Ok(table(provider, credential, now)),
+        Output::Table => as_table(provider, credential, now).map_err(|error| (error.to_string(), 1)),
         Output::Token if credential.token.is_empty() => Err((format!("provider {provider}: {NO_TOKEN}"), 1)),
         Output::Token => Ok(format!("{}\n", credential.token)),
     }
 }
 
-fn table(provider: &str, credential: &Credential, now: SystemTime) -> String {
+fn as_table(provider: &str, credential: &Credential, now: SystemTime) -> io::Result<String> {
     let kind = match (credential.token.is_empty(), credential.client_certificate_data.is_empty()) {
         (false, true) => "token",
         (true, _) => "certificate",
         (false, false) => "token and certificate",
     };
     let expires = credential.expiration_timestamp.map_or_else(|| "unknown".to_owned(), |at| expires(at, now));
-    let rows =
-        [["PROVIDER", "KIND", "EXPIRES", "GENERATION"], [provider, kind, &expires, &credential.generation]];
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-    };
-    let (first, second, third) = (width(0), width(1), width(2));
-    rows.iter().map(|[a, b, c, d]| format!("{a:<first$}  {b:<second$}  {c:<third$}  {d}\n")).collect()
+    let row = [provider, kind, &expires, &credential.generation].map(str::to_owned);
+    let mut text = Vec::new();
+    table::print(&mut text, ["PROVIDER", "KIND", "EXPIRES", "GENERATION"], &[row])?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// `2026-11-20T10:00:00Z (in 42m)`.

@@ -1,9 +1,13 @@
 //! Credentials as plugins issue them: values and the `ExecCredential` documents. Pure; no I/O.
 
+mod certificate;
 mod exec_credential;
 mod issued;
+mod jwt;
+mod key;
 mod lifetime;
 mod material;
+mod pair;
 mod pem;
 mod timestamp;
 
@@ -11,3 +15,4 @@ pub use exec_credential::{ApiVersion, Cluster, DecodeError, Decoded, ExecInfoErr
 pub use issued::{Generation, Issued, Now};
 pub use lifetime::{Lifetime, LifetimeError, LifetimeLimits, lifetime};
 pub use material::{ClientPair, Fingerprint, Material, Token};
+pub use pair::PairError;

@@ -1,4 +1,45 @@
 //! One document tree for JSON and YAML, with the position of everything in it.
 //!
 //! The ready-made derives are too lenient for plugin output and stop at the first problem in a config. This tree keeps
-//! what they drop: whether a scalar was quoted, and on which line each value and key stands.
+//! what they drop: whether a scalar was quoted, and on which line each value and key stands. It may hold a secret, so
+//! neither its `Debug` nor an error shows any of the text.
+
+mod error;
+mod json;
+mod node;
+mod scalar;
+mod yaml;
+
+pub use error::{ParseError, ParseErrorKind, Position};
+pub use json::json;
+pub use node::{Key, Node, Value};
+pub use yaml::{Aliases, yaml};
+
+/// Collections inside each other, at most.
+const MAX_DEPTH: usize = 64;
+
+/// Reads one JSON or YAML document: JSON if it starts like an object and is JSON, else YAML.
+///
+/// A YAML flow mapping starts like a JSON object too. When neither grammar takes it, the JSON error is the answer.
+pub fn parse(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
+    let first = text(bytes)?.bytes().find(|byte| !byte.is_ascii_whitespace());
+    if first != Some(b'{') {
+        return yaml(bytes, aliases);
+    }
+    json(bytes).or_else(|error| match error.kind {
+        ParseErrorKind::Syntax | ParseErrorKind::TextAfter => yaml(bytes, aliases).or(Err(error)),
+        _ => Err(error),
+    })
+}
+
+/// The text without its byte order mark.
+fn text(bytes: &[u8]) -> Result<&str, ParseError> {
+    let text = str::from_utf8(bytes).map_err(|error| {
+        let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        ParseErrorKind::NotUtf8.at(Position::after(&String::from_utf8_lossy(valid)))
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests;

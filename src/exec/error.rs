@@ -1,6 +1,6 @@
 //! Why a run gave no credential.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use crate::credential::{DecodeError, ExecInfoError};
 
@@ -8,6 +8,16 @@ use crate::credential::{DecodeError, ExecInfoError};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// Its arguments and environment together, or one of them, exceed what the kernel passes on.
+    #[error(
+        "plugin `{command}` cannot be started: its arguments and environment have {size} bytes, which is more than the kernel allows (128 KiB for each, about 2 MiB for all); pass less of them in `passEnv`, `callerEnv` or `env`"
+    )]
+    ArgumentsTooLong {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// Bytes of all arguments and variables.
+        size: usize,
+    },
     /// It printed something that is not accepted.
     #[error("plugin `{command}` printed no acceptable ExecCredential")]
     Decode {
@@ -15,6 +25,19 @@ pub enum RunError {
         command: Arc<str>,
         /// What is wrong with it.
         source: DecodeError,
+    },
+    /// It has no working directory: the broker could not make one.
+    #[error(
+        "plugin `{command}` has no working directory: none can be made in {}; is it there, writable, and its disk not full?",
+        base.display()
+    )]
+    Directory {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// Where working directories are made.
+        base: Arc<Path>,
+        /// What the kernel said.
+        source: Arc<io::Error>,
     },
     /// It cannot be told about its cluster.
     #[error("plugin `{command}` cannot be told about its cluster")]
@@ -35,7 +58,7 @@ pub enum RunError {
         stderr: Arc<str>,
     },
     /// Its executable went away.
-    #[error("plugin `{command}` is not installed{}", hint(.install_hint))]
+    #[error("plugin `{command}` is not installed{}", hint(.install_hint.as_deref()))]
     NotFound {
         /// The plugin's executable.
         command: Arc<str>,
@@ -110,6 +133,6 @@ fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
 }
 
-fn hint(install_hint: &Option<String>) -> String {
-    install_hint.as_ref().map(|hint| format!(". {hint}")).unwrap_or_default()
+fn hint(install_hint: Option<&str>) -> String {
+    install_hint.map(|hint| format!(". {hint}")).unwrap_or_default()
 }

@@ -1,12 +1,23 @@
 //! Running plugins.
 
+mod directory;
 mod error;
+mod output;
+mod process;
+mod runner;
+mod sanitize;
+mod slots;
+mod supervise;
+#[cfg(test)]
+mod tests;
 
 use std::{future::Future, sync::Arc};
 
 use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use error::RunError;
+pub use runner::{Limits, ProcessRunner};
+pub use sanitize::sanitize;
 
 /// Runs one plugin once. The cache decides when; tests give it one that runs nothing.
 pub trait PluginRunner: Send + Sync + 'static {

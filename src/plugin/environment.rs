@@ -1,10 +1,103 @@
 //! Environments, and which variables reach a plugin.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt,
+};
+
+use super::globs::{Globs, covers};
+
+/// Reach every plugin from the broker: what a program needs to run at all, and to reach its issuer.
+const STANDING: [&str; 17] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_*",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "KUBERNETES_SERVICE_*",
+];
+
+/// Reach no plugin, wherever they come from: they load code into it, belong to the broker's own service manager, or
+/// would pass the broker's own settings on. `KUBERNETES_EXEC_INFO` is written for each run.
+const DENIED: [&str; 8] = [
+    "LD_*",
+    "DYLD_*",
+    "LISTEN_*",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_*",
+    "CREDENTIALS_DIRECTORY",
+    "CREDBROKER_*",
+    "KUBERNETES_EXEC_INFO",
+];
+
+/// By these the common plugins choose an identity, so they belong to whoever asks and never to the broker.
+const IDENTITY: [&str; 19] = [
+    "AWS_*",
+    "AZURE_*",
+    "AAD_*",
+    "ARM_*",
+    "GOOGLE_*",
+    "CLOUDSDK_*",
+    "OIDC_*",
+    "VAULT_*",
+    "TSH_*",
+    "TELEPORT_*",
+    "KUBELOGIN_*",
+    "OCI_*",
+    "OS_*",
+    "IBMCLOUD_*",
+    "DIGITALOCEAN_*",
+    "ALIBABA_CLOUD_*",
+    "TANZU_*",
+    "KRB5CCNAME",
+    "KUBECONFIG",
+];
 
 /// A set of environment variables. `Debug` shows names only: values are often secrets.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Environment(pub BTreeMap<OsString, OsString>);
+
+impl Environment {
+    /// The value of `name`, also when it is empty.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// The value of `name` unless it is unset or empty, which mean the same for a path or a switch.
+    pub fn set(&self, name: &str) -> Option<&OsStr> {
+        self.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// What a plugin gets of the broker's own environment (`self`): the standing list and what `pass_env` names.
+    ///
+    /// A name that `caller_env` covers never comes from the broker, or a broker started with `AWS_PROFILE=prod` would
+    /// hand prod to every caller that has no such variable.
+    #[must_use]
+    pub fn inherited(&self, pass_env: &Globs, caller_env: &Globs) -> Self {
+        let wanted = |name: &str| STANDING.iter().any(|glob| covers(glob, name)) || pass_env.matches(name);
+        let reaches = |name: &str| wanted(name) && !is_denied(name) && !caller_env.matches(name);
+        let kept = self.0.iter().filter(|(name, _)| reaches(&name.to_string_lossy()));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,6 +105,99 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// Patterns over variable names, in which `*` stands for any text.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Globs(Vec<String>);
+/// Whether a variable of that name is kept from every plugin.
+pub fn is_denied(name: &str) -> bool {
+    DENIED.iter().any(|glob| covers(glob, name))
+}
+
+/// The variables by which common plugins choose an identity: `callerEnv` of a provider that comes from a kubeconfig.
+pub fn identity_variables() -> Globs {
+    Globs::new(IDENTITY)
+}
+
+/// What of a caller's `env` reaches a plugin: what `caller_env` names and nothing denied. What the stanza sets itself
+/// (`stanza`) is left out too: it wins anyway, and would only make the same run look like another.
+pub fn from_caller(
+    env: BTreeMap<String, String>,
+    caller_env: &Globs,
+    stanza: &[(String, String)],
+) -> BTreeMap<String, String> {
+    let reaches = |name: &str| {
+        caller_env.matches(name) && !is_denied(name) && !stanza.iter().any(|(set, _)| set == name)
+    };
+    env.into_iter().filter(|(name, _)| reaches(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn names(env: &Environment) -> Vec<String> {
+        env.0.keys().map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    fn of(names: &[&str]) -> Environment {
+        names.iter().map(|name| (*name, "value")).collect()
+    }
+
+    #[test]
+    fn a_plugin_gets_the_standing_list_and_what_pass_env_names() {
+        let broker =
+            of(&["PATH", "LC_ALL", "https_proxy", "KUBERNETES_SERVICE_HOST", "SSH_AUTH_SOCK", "MY_A"]);
+        let inherited = broker.inherited(&Globs::new(["MY_*"]), &Globs::default());
+        assert_eq!(names(&inherited), ["KUBERNETES_SERVICE_HOST", "LC_ALL", "MY_A", "PATH", "https_proxy"]);
+    }
+
+    #[test]
+    fn the_brokers_own_identity_reaches_nobody() {
+        let broker = of(&["AWS_PROFILE", "KUBECONFIG", "KRB5CCNAME", "CLOUDSDK_CONFIG", "HOME", "EDITOR"]);
+        let inherited = broker.inherited(&Globs::new(["*"]), &identity_variables());
+        assert_eq!(names(&inherited), ["EDITOR", "HOME"]);
+    }
+
+    #[test]
+    fn denied_names_reach_nobody_even_when_asked_for() {
+        let all = [
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "DYLD_INSERT_LIBRARIES",
+            "LISTEN_FDS",
+            "LISTEN_PID",
+            "NOTIFY_SOCKET",
+            "WATCHDOG_USEC",
+            "CREDENTIALS_DIRECTORY",
+            "CREDBROKER_SOCKET",
+            "KUBERNETES_EXEC_INFO",
+        ];
+        let pass = Globs::new(["*", "LD_PRELOAD"]);
+        assert_eq!(names(&of(&all).inherited(&pass, &Globs::default())), [""; 0]);
+        let env = all.map(|name| (name.to_owned(), "x".to_owned())).into();
+        assert_eq!(from_caller(env, &pass, &[]), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf_8_passes_with_the_rest_and_is_denied_like_the_rest() {
+        let odd = OsString::from_vec(b"ODD_\xff".to_vec());
+        let denied = OsString::from_vec(b"LD_\xff".to_vec());
+        let broker: Environment = [(odd.clone(), "1"), (denied, "2")].into_iter().collect();
+        let inherited = broker.inherited(&Globs::new(["*"]), &Globs::default());
+        assert_eq!(inherited.0.keys().collect::<Vec<_>>(), [&odd]);
+    }
+
+    #[test]
+    fn the_caller_gives_only_what_is_asked_for_and_the_stanza_does_not_set() {
+        let env = [("AWS_PROFILE", "dev"), ("AWS_REGION", "eu"), ("HOME", "/root"), ("LD_PRELOAD", "x")];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let stanza = [("AWS_REGION".to_owned(), "us".to_owned())];
+        let kept = from_caller(env, &Globs::new(["AWS_*", "LD_*"]), &stanza);
+        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [("AWS_PROFILE".to_owned(), "dev".to_owned())]);
+    }
+
+    #[test]
+    fn debug_shows_no_values() {
+        let shown = format!("{:?}", Environment::from_iter([("TOKEN", "canary")]));
+        assert!(shown.contains("TOKEN") && !shown.contains("canary"), "{shown}");
+    }
+}

@@ -1,8 +1,8 @@
 //! A configured plugin: everything about it that no request changes.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use super::{Environment, Globs};
+use super::{Command, Environment, Globs};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
@@ -39,11 +39,27 @@ pub struct Provider {
     pub clusters: Vec<Cluster>,
 }
 
-/// How a plugin's executable is named.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Command {
-    /// A bare name, looked up in the `PATH` of the plugin's inherited environment.
-    Name(String),
-    /// An absolute path.
-    Path(PathBuf),
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The least there is to a provider.
+    pub(in crate::plugin) fn provider(name: &str, command: Command) -> Provider {
+        Provider {
+            name: name.into(),
+            command,
+            args: Vec::new(),
+            env: Vec::new(),
+            inherited: Environment::default(),
+            caller_env: Globs::default(),
+            api_version: ApiVersion::V1,
+            provide_cluster_info: false,
+            needs_terminal: false,
+            install_hint: None,
+            timeout: Duration::from_secs(30),
+            interactive_timeout: Duration::from_secs(5 * 60),
+            lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
+            clusters: Vec::new(),
+        }
+    }
 }

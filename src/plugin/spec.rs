@@ -32,6 +32,11 @@ pub struct Executable {
 }
 
 impl PluginSpec {
+    /// How messages name the plugin: its executable, without arguments or environment.
+    pub fn command(&self) -> Arc<str> {
+        self.executable.path.to_string_lossy().into()
+    }
+
     /// The plugin's whole environment but for `KUBERNETES_EXEC_INFO`: inherited, then the caller's, then the stanza's.
     pub fn environment(&self) -> BTreeMap<OsString, OsString> {
         let mut env = self.provider.inherited.0.clone();

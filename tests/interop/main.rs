@@ -1,3 +1,17 @@
-//! To be written.
+//! Real clients, the real broker and the real shim, against an API server that checks who asks.
+//!
+//! They need programs that `cargo test` does not build or find by itself, so the target runs only by name:
+//! `cargo build --workspace && cargo test --test interop`. The variable `SHIM` names another shim to test, such as the
+//! static artefact.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests start processes, read their environment, and stop where something is missing"
+)]
 
-fn main() {}
+mod kubectl;
+mod programs;
+mod systemd;

@@ -1,1 +1,17 @@
-//! To be written.
+//! The broker as a whole: in this process over a real socket, and as the real binary.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests may read clocks and start processes, and end by panics"
+)]
+
+mod answers;
+mod binary;
+mod harness;
+mod limits;
+mod protocol;
+mod secrets;
+mod shutdown;

@@ -1,12 +1,14 @@
 //! The `ExecCredential` documents of client.authentication.k8s.io: what a plugin is told, and what it must print.
 
+mod error;
 mod input;
 mod output;
 
 use bytes::Bytes;
 
+pub use error::DecodeError;
 pub use input::{ExecInfoError, exec_info};
-pub use output::{DecodeError, Decoded, decode};
+pub use output::{Decoded, decode};
 
 /// A version of the exec credential API. v1 and v1beta1 have the same fields.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

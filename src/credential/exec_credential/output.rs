@@ -2,8 +2,11 @@
 
 use std::time::SystemTime;
 
-use super::ApiVersion;
-use crate::credential::Material;
+use super::{ApiVersion, DecodeError};
+use crate::{
+    credential::{Material, Token, jwt, pair::client_pair, timestamp},
+    document::{self, Aliases, Node, ParseErrorKind},
+};
 
 /// One document, checked.
 #[derive(Debug)]
@@ -16,17 +19,101 @@ pub struct Decoded {
     pub warnings: Vec<&'static str>,
 }
 
-/// Why an output is not accepted. Never holds any of the output: it may be a token.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DecodeError {
-    /// Nothing was printed.
-    #[error("the plugin printed nothing")]
-    Empty,
+/// Reads what a plugin printed on stdout: one JSON or YAML document.
+///
+/// As strict as client-go where that is strict, and stricter where a careful reader would doubt: duplicate keys, a
+/// second document, a token that no header can carry. Unknown fields and an echoed `spec` are ignored.
+pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeError> {
+    let root = document::parse(stdout, Aliases::Refuse).map_err(|source| match source.kind {
+        ParseErrorKind::Empty => DecodeError::Empty,
+        _ => DecodeError::Document { source },
+    })?;
+    if root.as_mapping().is_none() {
+        return Err(DecodeError::NotAnObject { found: root.kind(), at: root.at });
+    }
+    check_type(&root, expected)?;
+    let status = root.get("status").filter(|status| !status.is_null()).ok_or(DecodeError::NoStatus)?;
+    if status.as_mapping().is_none() {
+        return Err(wrong_type("status", "map", status));
+    }
+    read_status(status)
 }
 
-/// Reads what a plugin printed on stdout: one JSON or YAML document.
-pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeError> {
-    let _ = (stdout, expected);
-    Err(DecodeError::Empty)
+/// `kind` may be missing, as for client-go; `apiVersion` may not.
+fn check_type(root: &Node, expected: ApiVersion) -> Result<(), DecodeError> {
+    match text(root, "kind", "kind")? {
+        Some((kind, at)) if kind != "ExecCredential" => return Err(DecodeError::WrongKind { at: at.at }),
+        _ => {}
+    }
+    let (version, _) =
+        text(root, "apiVersion", "apiVersion")?.ok_or(DecodeError::VersionMissing { expected })?;
+    if version != expected.as_str() {
+        return Err(DecodeError::VersionMismatch { expected, found: ApiVersion::from_name(version) });
+    }
+    Ok(())
 }
+
+fn read_status(status: &Node) -> Result<Decoded, DecodeError> {
+    let token = text(status, "token", "status.token")?;
+    let chain = text(status, "clientCertificateData", "status.clientCertificateData")?;
+    let key = text(status, "clientKeyData", "status.clientKeyData")?;
+    let expires_at = expiration(status)?;
+
+    let (pair, warning) = match (chain, key) {
+        (Some((chain, _)), Some((key, _))) => {
+            let (pair, warning) = client_pair(chain, key)?;
+            (Some(pair), warning)
+        }
+        (None, None) if token.is_none() => return Err(DecodeError::NoCredential),
+        (None, None) => (None, None),
+        (Some(_), None) => return Err(DecodeError::HalfPair { missing: "clientKeyData" }),
+        (None, Some(_)) => return Err(DecodeError::HalfPair { missing: "clientCertificateData" }),
+    };
+    let token = token.map(|(token, node)| bearer(token, node)).transpose()?;
+    Ok(Decoded { material: Material { token, pair }, expires_at, warnings: warning.into_iter().collect() })
+}
+
+/// Nothing is trimmed: what client-go would fail with on every request is refused once, here.
+fn bearer(token: &str, node: &Node) -> Result<Token, DecodeError> {
+    let at = node.at;
+    if token.trim() != token {
+        return Err(DecodeError::TokenBlank { at });
+    }
+    if token.contains(char::is_control) {
+        return Err(DecodeError::TokenControl { at });
+    }
+    if !token.is_ascii() {
+        return Err(DecodeError::TokenNotAscii { at });
+    }
+    Ok(Token { secret: token.into(), expires_at: jwt::expiry(token) })
+}
+
+fn expiration(status: &Node) -> Result<Option<SystemTime>, DecodeError> {
+    let field = status.get("expirationTimestamp").filter(|node| !node.is_null());
+    let Some(node) = field else { return Ok(None) };
+    let text = node.as_str().ok_or_else(|| wrong_type("status.expirationTimestamp", "text", node))?;
+    let time = timestamp::parse(text).ok_or(DecodeError::BadTimestamp { at: node.at })?;
+    Ok(Some(time).filter(|time| !timestamp::is_zero(*time)))
+}
+
+/// The text of a field; null and empty count as none.
+fn text<'a>(
+    map: &'a Node,
+    key: &str,
+    field: &'static str,
+) -> Result<Option<(&'a str, &'a Node)>, DecodeError> {
+    match map.get(key).filter(|node| !node.is_null()) {
+        None => Ok(None),
+        Some(node) => {
+            let text = node.as_str().ok_or_else(|| wrong_type(field, "text", node))?;
+            Ok(Some((text, node)).filter(|_| !text.is_empty()))
+        }
+    }
+}
+
+fn wrong_type(field: &'static str, expected: &'static str, node: &Node) -> DecodeError {
+    DecodeError::WrongType { field, expected, found: node.kind(), at: node.at }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The only place that wires: production and tests build the broker here.
+
+mod drain;
+mod edges;
+mod hardening;
+mod signals;
+mod systemd;
+mod telemetry;
+
+use std::{
+    io,
+    os::unix::net::UnixListener as StdListener,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::net::UnixListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use crate::{
+    cache::{CacheParts, CredentialCache},
+    config::{Config, Listen},
+    exec::{Limits, ProcessRunner},
+    server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, publish, routes},
+};
+
+pub use drain::{Drained, GRACE};
+pub use edges::{Edges, environment};
+pub use hardening::harden;
+pub use signals::Signals;
+pub use systemd::{Readiness, inherited_listener};
+pub use telemetry::{LogFormat, start as start_telemetry};
+
+/// The gRPC service name under which health is reported, beside the empty one.
+const SERVICE: &str = "credbroker.v1.CredentialBroker";
+
+/// Why the broker cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The listener is of no use to tokio.
+    #[error("the socket cannot be listened on")]
+    Listen(#[source] io::Error),
+    /// The socket cannot be published.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// `listen.group` names no group.
+    #[error("`listen.group: {name}` names no group of this machine; see `getent group`")]
+    UnknownGroup {
+        /// As configured.
+        name: String,
+    },
+}
+
+/// Where the broker listens.
+#[derive(Debug)]
+pub enum Listening {
+    /// On a socket that it publishes.
+    At(SocketOptions),
+    /// On one that systemd holds.
+    Inherited(StdListener),
+}
+
+/// A broker that listens, wired and not yet serving.
+#[derive(Debug)]
+pub struct Bound {
+    listener: UnixListener,
+    /// `None`: the listener is systemd's, and so is its name.
+    publication: Option<Publication>,
+    acceptor: Acceptor,
+    cache: CredentialCache<ProcessRunner>,
+    health: HealthReporter,
+    tasks: TaskTracker,
+    draining: CancellationToken,
+}
+
+/// Builds the broker of `config`. Must be called within a tokio runtime.
+///
+/// # Errors
+///
+/// [`BuildError`]: nothing was started, and nothing of anybody else's was touched.
+pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound, BuildError> {
+    let (listener, publication) = match listening {
+        Listening::Inherited(listener) => (listener, None),
+        Listening::At(options) => {
+            let (listener, publication) = publish(&options)?;
+            (listener, Some(publication))
+        }
+    };
+    listener.set_nonblocking(true).map_err(BuildError::Listen)?;
+    let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
+
+    let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+    let limits = Limits {
+        runs: config.limits.plugin_runs.get(),
+        runs_per_provider: config.limits.plugin_runs_per_provider.get(),
+        ..Limits::default()
+    };
+    let cache = CredentialCache::new(CacheParts {
+        runner: ProcessRunner::new(limits, edges.scratch),
+        clock: edges.clock,
+        jitter: edges.jitter,
+        epoch: edges.epoch,
+        entries: config.limits.entries.get(),
+        tasks: tasks.clone(),
+        draining: draining.clone(),
+    });
+    let health = HealthReporter::new();
+    let routes = routes(cache.clone(), Arc::new(config.providers), health.clone());
+    let connections = config.limits.connections.get();
+    let acceptor =
+        Acceptor::new(routes, PeerPolicy::own_and_root(), connections, tasks.clone(), draining.clone());
+    Ok(Bound { listener, publication, acceptor, cache, health, tasks, draining })
+}
+
+impl Bound {
+    /// Serves until [`drain`](Self::drain) is called.
+    pub async fn serve(&self) {
+        self.health.set_service_status(SERVICE, ServingStatus::Serving).await;
+        let cache = self.cache.clone();
+        self.tasks.spawn(async move { cache.keep_fresh().await });
+        self.acceptor.run(&self.listener).await;
+    }
+}
+
+/// The options of a socket at `path` under `listen` of the configuration.
+pub fn socket_options(listen: &Listen, path: &Path) -> Result<SocketOptions, BuildError> {
+    let group = match &listen.group {
+        None => None,
+        Some(name) => Some(group_id(name).ok_or_else(|| BuildError::UnknownGroup { name: name.clone() })?),
+    };
+    let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
+    Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
+}
+
+/// By number, or by name from `/etc/group`.
+fn group_id(name: &str) -> Option<u32> {
+    if let Ok(id) = name.parse() {
+        return Some(id);
+    }
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}

@@ -1,0 +1,146 @@
+//! One run: it belongs to the cache, never to the caller that started it.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tracing::{Instrument as _, Span, debug, field, info, info_span, warn};
+
+use super::{
+    CacheError, CredentialCache,
+    entry::{Claim, Current, Entry, State},
+    policy::{self, Replacement},
+};
+use crate::{
+    credential::{Decoded, Generation, lifetime},
+    exec::{PluginRunner, RunError},
+};
+
+impl<R: PluginRunner> CredentialCache<R> {
+    /// Starts the run that `claim` stands for.
+    pub(super) fn start(&self, claim: Claim) {
+        let spec = Arc::clone(&claim.0.spec);
+        let span = info_span!(
+            "plugin_run",
+            provider = %spec.provider.name,
+            key = %spec.key,
+            outcome = field::Empty,
+            generation = field::Empty,
+        );
+        let turn = Turn { claim: Some(claim), cache: self.clone() };
+        let run = async move {
+            let parts = &turn.cache.inner.parts;
+            let result = tokio::select! {
+                biased;
+                () = parts.draining.cancelled() => Err(CacheError::Draining),
+                result = parts.runner.run(spec) => result.map_err(CacheError::Run),
+            };
+            turn.publish(result);
+        };
+        self.inner.parts.tasks.spawn(run.instrument(span.or_current()));
+    }
+
+    fn next_generation(&self) -> Generation {
+        let number = self.inner.generations.fetch_add(1, Ordering::Relaxed);
+        Generation::new(Arc::clone(&self.inner.parts.epoch), number)
+    }
+
+    /// What an arrived credential leaves in the cell.
+    fn accept(&self, entry: &Entry, decoded: Decoded, state: &mut State) -> Result<(), CacheError> {
+        let now = self.now();
+        for warning in &decoded.warnings {
+            warn!(command = %entry.spec.command(), "{warning}");
+        }
+        let lifetime = lifetime(&decoded, entry.spec.provider.lifetime, now.wall)
+            .map_err(|source| CacheError::Lifetime { command: entry.spec.command(), source })?;
+        let u = (self.inner.parts.jitter)();
+        let next = || self.next_generation();
+        let current = state.current.as_ref();
+        let current = match policy::replace(current, decoded.material, lifetime, now, u, next) {
+            Replacement::Unchanged(current) => record("unchanged", &current),
+            Replacement::Extended(current) => record("extended", &current),
+            Replacement::Rotated(current) => record("rotated", &current),
+        };
+        if lifetime.within_skew {
+            warn!("the credential had already expired when it arrived: is the clock of this machine right?");
+        }
+        if let Some(failure) = state.failure.take() {
+            info!(failures = failure.attempts, "the plugin works again");
+        }
+        state.current = Some(current);
+        Ok(())
+    }
+
+    /// What a failure leaves in the cell: the credential, if any, stays as it is.
+    fn reject(&self, error: CacheError, state: &mut State) {
+        let (now, u) = (self.now(), (self.inner.parts.jitter)());
+        let failure = policy::fail(state.failure.as_ref(), error, now, u);
+        let retry = failure.at(now).retry_after;
+        let served = state.current.as_ref().is_some_and(|current| current.issued.is_valid_at(now));
+        Span::current().record("outcome", "failed");
+        // A repeated failure goes quiet; its end is told.
+        if failure.attempts <= 3 {
+            let cause = Causes(&failure.error);
+            warn!(attempts = failure.attempts, ?retry, still_served = served, "{cause}");
+        } else {
+            debug!(attempts = failure.attempts, ?retry, still_served = served, "the plugin still fails");
+        }
+        state.failure = Some(failure);
+    }
+}
+
+fn record(outcome: &'static str, current: &Current) -> Current {
+    Span::current().record("outcome", outcome);
+    Span::current().record("generation", field::display(&current.issued.generation));
+    let left: Duration = current.issued.lifetime;
+    debug!(lifetime = ?left, "credential {outcome}");
+    current.clone()
+}
+
+/// Publishes the end of a run, even if it ends by a panic or with the runtime.
+struct Turn<R: PluginRunner> {
+    claim: Option<Claim>,
+    cache: CredentialCache<R>,
+}
+
+impl<R: PluginRunner> Turn<R> {
+    fn publish(mut self, result: Result<Decoded, CacheError>) {
+        self.end(result);
+    }
+
+    fn end(&mut self, result: Result<Decoded, CacheError>) {
+        let Some(claim) = self.claim.take() else { return };
+        let (entry, cache) = (Arc::clone(&claim.0), &self.cache);
+        claim.finish(|state| {
+            let accepted = result.and_then(|decoded| cache.accept(&entry, decoded, state));
+            if let Err(error) = accepted {
+                cache.reject(error, state);
+            }
+        });
+    }
+}
+
+impl<R: PluginRunner> Drop for Turn<R> {
+    fn drop(&mut self) {
+        if let Some(claim) = &self.claim {
+            let command = claim.0.spec.command();
+            self.end(Err(CacheError::Run(RunError::Panicked { command })));
+        }
+    }
+}
+
+/// An error and its causes on one line.
+struct Causes<'a>(&'a dyn std::error::Error);
+
+impl std::fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}

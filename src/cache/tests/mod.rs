@@ -1,0 +1,196 @@
+//! The cell under paused time, with a runner that runs nothing.
+
+mod cell;
+mod schedule;
+mod time;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::Instant;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{CacheParts, CredentialCache, Failed};
+use crate::{
+    clock::{Clock, Now},
+    credential::{ApiVersion, Decoded, LifetimeLimits, Material, Token},
+    exec::{PluginRunner, RunError},
+    plugin::{Command, Environment, Executable, Globs, PluginKey, PluginSpec, Provider},
+};
+
+/// How long a fake run takes.
+const RUN: Duration = Duration::from_secs(2);
+
+/// What a run returns.
+#[derive(Clone, Copy, Debug)]
+enum Script {
+    /// A new token that lives so long.
+    Token(Duration),
+    /// The same token each time, which ends so long after the start of the test.
+    Same(Duration),
+    /// A new token that had ended so long before.
+    Expired(Duration),
+    /// Exit code 1.
+    Fail,
+    /// A bug.
+    Panic,
+}
+
+/// Follows its script; the last line is repeated.
+#[derive(Debug)]
+struct FakeRunner {
+    script: Mutex<VecDeque<Script>>,
+    runs: AtomicUsize,
+    clock: Arc<FakeClock>,
+}
+
+/// Both clocks go with tokio's paused one; steps and suspends come on top.
+#[derive(Debug)]
+struct FakeClock {
+    start: Instant,
+    /// Milliseconds by which the wall clock was stepped.
+    stepped: AtomicI64,
+    /// Milliseconds asleep: tokio's clock stood still, both of ours went on.
+    asleep: AtomicU64,
+}
+
+struct Setup {
+    cache: CredentialCache<Arc<FakeRunner>>,
+    runner: Arc<FakeRunner>,
+    clock: Arc<FakeClock>,
+    tasks: TaskTracker,
+    draining: CancellationToken,
+}
+
+/// A cache of 100 keys whose runner takes [`RUN`] and follows `script`; its refreshes are looked after.
+fn setup(script: &[Script]) -> Setup {
+    setup_with(100, script)
+}
+
+fn setup_with(entries: usize, script: &[Script]) -> Setup {
+    let clock =
+        Arc::new(FakeClock { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) });
+    let runner = Arc::new(FakeRunner {
+        script: Mutex::new(script.iter().copied().collect()),
+        runs: AtomicUsize::new(0),
+        clock: Arc::clone(&clock),
+    });
+    let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+    let cache = CredentialCache::new(CacheParts {
+        runner: Arc::clone(&runner),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        jitter: || 0.5,
+        epoch: "test".into(),
+        entries,
+        tasks: tasks.clone(),
+        draining: draining.clone(),
+    });
+    let keeper = cache.clone();
+    tasks.spawn(async move { keeper.keep_fresh().await });
+    Setup { cache, runner, clock, tasks, draining }
+}
+
+impl Setup {
+    /// Asks for the one key that most tests use: its generation, as text.
+    async fn ask(&self) -> Result<String, Failed> {
+        self.cache.get(spec("a")).await.map(|issued| issued.generation.to_string())
+    }
+
+    /// Plugin runs so far.
+    fn runs(&self) -> usize {
+        self.runner.runs.load(Ordering::SeqCst)
+    }
+}
+
+impl FakeClock {
+    fn step(&self, millis: i64) {
+        self.stepped.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn suspend(&self, time: Duration) {
+        self.asleep.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Now {
+        let boot = self.start.elapsed() + Duration::from_millis(self.asleep.load(Ordering::SeqCst));
+        let stepped = self.stepped.load(Ordering::SeqCst);
+        let step = Duration::from_millis(stepped.unsigned_abs());
+        let wall = base() + boot;
+        Now { wall: if stepped < 0 { wall - step } else { wall + step }, boot }
+    }
+}
+
+impl PluginRunner for Arc<FakeRunner> {
+    async fn run(&self, _: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+        let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+        let script = {
+            let mut script = self.script.lock().unwrap();
+            if script.len() > 1 { script.pop_front().unwrap() } else { *script.front().unwrap() }
+        };
+        tokio::time::sleep(RUN).await;
+        let now = self.clock.now().wall;
+        match script {
+            Script::Token(lifetime) => Ok(token(&format!("token-{number}"), now + lifetime)),
+            Script::Same(until) => Ok(token("the same", base() + until)),
+            Script::Expired(ago) => Ok(token(&format!("token-{number}"), now - ago)),
+            Script::Fail => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),
+            Script::Panic => panic!("a bug in the runner"),
+        }
+    }
+}
+
+fn token(text: &str, expires_at: SystemTime) -> Decoded {
+    let token = Token { secret: text.into(), expires_at: None };
+    let material = Material { token: Some(token), pair: None };
+    Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() }
+}
+
+/// A key of its own for each text.
+fn spec(text: &str) -> PluginSpec {
+    let mut key = [0; 32];
+    key[..text.len()].copy_from_slice(text.as_bytes());
+    let provider = Provider {
+        name: "fake".into(),
+        command: Command::Path("/fake".into()),
+        args: Vec::new(),
+        env: Vec::new(),
+        inherited: Environment::default(),
+        caller_env: Globs::default(),
+        api_version: ApiVersion::V1,
+        provide_cluster_info: false,
+        needs_terminal: false,
+        install_hint: None,
+        timeout: secs(30),
+        interactive_timeout: mins(5),
+        lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: mins(10) },
+        clusters: Vec::new(),
+    };
+    PluginSpec {
+        key: PluginKey(key),
+        provider: Arc::new(provider),
+        executable: Executable { path: PathBuf::from("/fake"), inode: 1, modified: base() },
+        cluster: None,
+        caller_env: BTreeMap::new(),
+    }
+}
+
+fn base() -> SystemTime {
+    SystemTime::UNIX_EPOCH + secs(1_800_000_000)
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn mins(mins: u64) -> Duration {
+    secs(60 * mins)
+}

@@ -1,0 +1,183 @@
+//! `credbroker demo`: a broker, a plugin and its callers, all from this one binary.
+
+mod sample;
+mod shims;
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use credbroker_client::{Client, Socket};
+use credbroker_proto::v1 as pb;
+
+use super::{progress::Progress, table};
+use crate::{
+    app::{self, Drained, Edges, Listening},
+    clock::{Clock as _, SystemClock},
+    config::{self, Config},
+    plugin::Environment,
+    server::SocketOptions,
+};
+use shims::Shims;
+
+pub(super) use sample::{Args as SampleArgs, run as run_sample};
+
+/// See what the broker does, in a quarter of a minute and with nothing but this binary
+///
+/// Starts a broker on a private socket with a sample plugin whose token lives twenty seconds, calls it as kubectl
+/// would (a cold call, a warm one, fifty at once), waits for one refresh ahead of expiry, and prints what happened.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
+const PROVIDER: &str = "sample";
+const AT_ONCE: usize = 50;
+/// How often the demo looks whether the credential was renewed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// One line of the table.
+struct Step {
+    what: &'static str,
+    calls: usize,
+    took: Duration,
+    /// Plugin runs that it cost.
+    runs: usize,
+    remark: String,
+}
+
+pub(super) fn run(_: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let directory =
+        tempfile::Builder::new().prefix("credbroker-demo-").tempdir().context("no private directory")?;
+    let demo = Demo { shims: Shims::new(directory.path())?, directory: directory.path().to_owned() };
+    let config = demo.config(environment)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    let steps = runtime.block_on(demo.with_broker(config, environment))?;
+    print(&steps, out)?;
+    Ok(0)
+}
+
+struct Demo {
+    directory: PathBuf,
+    shims: Shims,
+}
+
+impl Demo {
+    /// One provider: ourselves as the sample plugin.
+    fn config(&self, environment: &Environment) -> anyhow::Result<Config> {
+        let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+        let text = format!(
+            "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nproviders:\n- name: {PROVIDER}\n  execConfig:\n    \
+             apiVersion: client.authentication.k8s.io/v1\n    command: {}\n    args: [sample-plugin, --runs, {}]\n    \
+             interactiveMode: Never\n",
+            quoted(self.shims.program()),
+            quoted(&self.runs_file()),
+        );
+        let file = self.directory.join("config.yaml");
+        fs::write(&file, text)?;
+        Ok(config::load(Some(&file), environment)?.config)
+    }
+
+    async fn with_broker(&self, config: Config, environment: &Environment) -> anyhow::Result<Vec<Step>> {
+        let path = self.shims.socket().to_owned();
+        let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
+        let bound = app::build(config, Listening::At(options), Edges::system(environment))?;
+        let steps = tokio::select! {
+            () = bound.serve() => bail!("the broker ended by itself"),
+            steps = self.steps() => steps?,
+        };
+        ensure!(bound.drain().await == Drained::Whole, "the broker did not end in time");
+        Ok(steps)
+    }
+
+    async fn steps(&self) -> anyhow::Result<Vec<Step>> {
+        let progress = Progress::new();
+        progress.say("a cold call: the plugin runs …");
+        let cold = self.calls("cold call", 1, "the plugin ran").await?;
+        progress.say("a warm call …");
+        let warm = self.calls("warm call", 1, "from memory").await?;
+        progress.say("fifty at once …");
+        let many = self.calls("50 shims at once", AT_ONCE, "from memory, all the same token").await?;
+        let refresh = self.refresh(&progress).await?;
+        progress.say("a call after the refresh …");
+        let after = self.calls("warm call", 1, "the new token, from memory").await?;
+        Ok(vec![cold, warm, many, refresh, after])
+    }
+
+    /// So many shims at once; all must print the same token.
+    async fn calls(&self, what: &'static str, calls: usize, remark: &str) -> anyhow::Result<Step> {
+        let before = self.runs();
+        let took = self.shims.call(PROVIDER, calls).await?;
+        Ok(Step { what, calls, took, runs: self.runs() - before, remark: remark.to_owned() })
+    }
+
+    /// Waits until the broker has renewed the credential by itself.
+    async fn refresh(&self, progress: &Progress) -> anyhow::Result<Step> {
+        let (before, started) = (self.runs(), SystemClock.now());
+        let mut client = Client::connect(&Socket::at(self.shims.socket())).await?;
+        let old = credential(&mut client).await?;
+        loop {
+            let (new, now) = (credential(&mut client).await?, SystemClock.now());
+            let waited = now.boot.saturating_sub(started.boot);
+            if new.generation != old.generation {
+                let left =
+                    expiry(&old).duration_since(now.wall).context("the old token had expired before")?;
+                let remark = format!("{:.0} s before the old token's end; nobody waited", left.as_secs_f64());
+                let runs = self.runs() - before;
+                return Ok(Step { what: "refresh ahead of expiry", calls: 0, took: waited, runs, remark });
+            }
+            ensure!(waited < sample::LIFETIME, "the token was not renewed within its lifetime");
+            progress.say(&format!("waiting for the refresh ahead of expiry … {} s", waited.as_secs()));
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn runs(&self) -> usize {
+        fs::read_to_string(self.runs_file()).map(|text| text.lines().count()).unwrap_or_default()
+    }
+
+    fn runs_file(&self) -> PathBuf {
+        self.directory.join("runs")
+    }
+}
+
+async fn credential(client: &mut Client) -> anyhow::Result<pb::Credential> {
+    let source = Some(pb::credential_ref::Source::Provider(PROVIDER.to_owned()));
+    let credential = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
+    let answer = client.credential(pb::GetCredentialRequest { credential, caller: String::new() }).await?;
+    answer.credential.context("the broker answered without a credential")
+}
+
+fn expiry(credential: &pb::Credential) -> SystemTime {
+    let seconds = credential.expiration_timestamp.map_or(0, |at| at.seconds.max(0).cast_unsigned());
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn print(steps: &[Step], out: &mut dyn Write) -> anyhow::Result<()> {
+    let rows: Vec<_> = steps
+        .iter()
+        .map(|step| {
+            let calls = if step.calls == 0 { String::new() } else { step.calls.to_string() };
+            let took = if step.took < Duration::from_secs(1) {
+                format!("{:.1} ms", step.took.as_secs_f64() * 1e3)
+            } else {
+                format!("{:.1} s", step.took.as_secs_f64())
+            };
+            [step.what.to_owned(), calls, took, step.runs.to_string(), step.remark.clone()]
+        })
+        .collect();
+    table::print(out, ["WHAT RAN", "CALLS", "TOOK", "PLUGIN RUNS", ""], &rows)?;
+    let (calls, runs): (usize, usize) =
+        (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
+    writeln!(
+        out,
+        "\n{calls} calls, {runs} plugin runs. Without a broker every call is a run of half a second."
+    )?;
+    writeln!(
+        out,
+        "Next: `credbroker serve`, then `credbroker kubeconfig wrap -o FILE` and KUBECONFIG=FILE kubectl …"
+    )?;
+    Ok(())
+}

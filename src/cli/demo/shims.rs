@@ -1,0 +1,72 @@
+//! The callers of the demo: this binary again, as the exec plugin that kubectl would start.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::clock::{Clock as _, SystemClock};
+
+pub(super) struct Shims {
+    program: PathBuf,
+    socket: PathBuf,
+}
+
+impl Shims {
+    /// Shims of a broker whose socket is in `directory`.
+    pub(super) fn new(directory: &Path) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("this program's own file is not known")?;
+        Ok(Self { program, socket: directory.join("credbroker.sock") })
+    }
+
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Starts `count` shims at once and waits for all: how long the whole took. All must print the same.
+    pub(super) async fn call(&self, provider: &'static str, count: usize) -> anyhow::Result<Duration> {
+        let (program, socket) = (self.program.clone(), self.socket.clone());
+        let started = SystemClock.now().boot;
+        let outputs = tokio::task::spawn_blocking(move || all(&program, &socket, provider, count)).await??;
+        let took = SystemClock.now().boot.saturating_sub(started);
+        let mut outputs = outputs.into_iter().map(|output| {
+            if !output.status.success() {
+                bail!("a shim failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+            }
+            Ok(output.stdout)
+        });
+        let first = outputs.next().context("no shim ran")??;
+        for other in outputs {
+            ensure!(token(&other?) == token(&first), "two shims printed different credentials");
+        }
+        Ok(took)
+    }
+}
+
+/// The token in what a shim printed.
+fn token(stdout: &[u8]) -> Option<String> {
+    let document: serde_json::Value = serde_json::from_slice(stdout).ok()?;
+    document.pointer("/status/token")?.as_str().map(str::to_owned)
+}
+
+fn all(program: &Path, socket: &Path, provider: &str, count: usize) -> anyhow::Result<Vec<Output>> {
+    let start = |_| {
+        #[expect(clippy::disallowed_methods, reason = "the demo starts this program itself, not a plugin")]
+        let mut command = Command::new(program);
+        command.args(["shim", "--provider", provider, "--socket"]).arg(socket);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    };
+    let children =
+        (0..count).map(start).collect::<Result<Vec<_>, _>>().context("a shim cannot be started")?;
+    children
+        .into_iter()
+        .map(|child| child.wait_with_output().context("a shim cannot be waited for"))
+        .collect()
+}

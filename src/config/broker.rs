@@ -1,0 +1,187 @@
+//! Our own config: `kind: BrokerConfig`.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    file::expand,
+    kubeconfig::{Kubeconfig, Mode},
+    problem::Report,
+    provider::{Defined, section},
+    reader::{Cursor, Dialect, Fields},
+};
+use crate::{document::Node, plugin::Environment};
+
+/// Where the broker listens.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Listen {
+    /// `listen.socket`; `None`: the default for who we are.
+    pub socket: Option<PathBuf>,
+    /// Permission bits of the socket.
+    pub mode: u32,
+    /// Group of the socket, by name; `None`: as it comes.
+    pub group: Option<String>,
+    /// The socket's directory may be writable by others: who can reach it may use it.
+    pub shared_directory: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { socket: None, mode: 0o600, group: None, shared_directory: false }
+    }
+}
+
+/// How much of anything there may be at a time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Connections in total; one more is closed at once.
+    pub connections: NonZeroUsize,
+    /// Watches on one connection; one more is refused.
+    pub watches_per_connection: NonZeroUsize,
+    /// Plugin processes at a time, all providers together.
+    pub plugin_runs: NonZeroUsize,
+    /// Plugin processes at a time of one provider.
+    pub plugin_runs_per_provider: NonZeroUsize,
+    /// Credentials held; the one unused for longest goes first.
+    pub entries: NonZeroUsize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let count = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            connections: count(4096),
+            watches_per_connection: count(1000),
+            plugin_runs: count(8),
+            plugin_runs_per_provider: count(4),
+            entries: count(10_000),
+        }
+    }
+}
+
+/// What a config says, with each provider's place.
+#[derive(Debug, Default)]
+pub(super) struct Sections {
+    pub(super) listen: Listen,
+    pub(super) limits: Limits,
+    pub(super) providers: Vec<Defined>,
+}
+
+const API_VERSION: &str = "credbroker.io/v1alpha1";
+const KIND: &str = "BrokerConfig";
+
+/// Sections of the schema that this release does not build yet: refused, not ignored.
+const UNSUPPORTED: [&str; 2] = ["access", "clusterProfiles"];
+
+/// Reads a whole config, and the kubeconfigs that it names.
+pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Sections {
+    let root = Cursor::new(path, Dialect::Strict, node);
+    let mut known = vec!["apiVersion", "kind", "listen", "limits", "providers", "kubeconfigs"];
+    known.extend(UNSUPPORTED);
+    let Some(fields) = root.fields(&known, report) else { return Sections::default() };
+    for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        match fields.get(key) {
+            Some(value) if value.node().as_str() == Some(expected) => {}
+            Some(value) => value.problem(report, format!("must be `{expected}`")),
+            None => root.problem(report, format!("{key} must be specified: `{key}: {expected}`")),
+        }
+    }
+    for key in UNSUPPORTED {
+        if let Some(value) = fields.get(key) {
+            report.problem(value.place(), format!("`{key}` is not supported by this release; remove it"));
+        }
+    }
+    let listen = fields.get("listen").map(|section| listen(&section, env, report)).unwrap_or_default();
+    let limits = fields.get("limits").map(|section| limits(&section, report)).unwrap_or_default();
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let items = fields.get("providers").map(|items| items.items(report)).unwrap_or_default();
+    let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, report)).collect();
+    let paths = kubeconfigs(&fields, dir, env, report);
+    if !paths.is_empty() {
+        let imported = Kubeconfig::read(&paths, Mode::Named, report).providers(env, Mode::Named, report);
+        providers.extend(imported);
+    }
+    if providers.is_empty() && report.problems.is_empty() {
+        root.problem(report, "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`");
+    }
+    Sections { listen, limits, providers }
+}
+
+fn listen(at: &Cursor<'_>, env: &Environment, report: &mut Report) -> Listen {
+    let mut listen = Listen::default();
+    let Some(fields) = at.fields(&["socket", "mode", "group", "sharedDirectory"], report) else {
+        return listen;
+    };
+    if let Some(value) = fields.get("socket") {
+        let path = value.text(report).filter(|text| !text.is_empty()).map(|text| expand(text, env));
+        if path.as_ref().is_some_and(|path| !path.is_absolute()) {
+            value.problem(report, "must be an absolute path, like `/run/credbroker/credbroker.sock`");
+        }
+        listen.socket = path;
+    }
+    if let Some(value) = fields.get("mode") {
+        match value.node().as_str().and_then(mode) {
+            Some(mode) => listen.mode = mode,
+            None => value.problem(report, "must be an octal number in quotes from \"0600\" to \"0666\" that lets the owner read and write, like \"0660\""),
+        }
+    }
+    listen.group = fields.text("group", report).filter(|group| !group.is_empty()).map(str::to_owned);
+    if let Some(value) = fields.get("sharedDirectory") {
+        listen.shared_directory = value.boolean(report).unwrap_or_default();
+    }
+    listen
+}
+
+/// Bits of a socket: to connect is to write, so no other bits mean anything.
+fn mode(text: &str) -> Option<u32> {
+    let octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| octal)?;
+    (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
+}
+
+fn limits(at: &Cursor<'_>, report: &mut Report) -> Limits {
+    let mut limits = Limits::default();
+    let known = ["connections", "watchesPerConnection", "pluginRuns", "pluginRunsPerProvider", "entries"];
+    let Some(fields) = at.fields(&known, report) else { return limits };
+    let [connections, watches, runs, runs_per_provider, entries] =
+        known.map(|key| fields.get(key).and_then(|value| value.count(report)));
+    limits.connections = connections.unwrap_or(limits.connections);
+    limits.watches_per_connection = watches.unwrap_or(limits.watches_per_connection);
+    limits.plugin_runs = runs.unwrap_or(limits.plugin_runs);
+    limits.plugin_runs_per_provider = runs_per_provider.unwrap_or(limits.plugin_runs_per_provider);
+    limits.entries = entries.unwrap_or(limits.entries);
+    limits
+}
+
+fn kubeconfigs(fields: &Fields<'_>, dir: &Path, env: &Environment, report: &mut Report) -> Vec<PathBuf> {
+    let items = fields.get("kubeconfigs").map(|items| items.items(report)).unwrap_or_default();
+    let mut paths = Vec::new();
+    for item in &items {
+        match item.text(report) {
+            Some("") => item.problem(report, "must be the path of a kubeconfig"),
+            Some(path) => paths.push(dir.join(expand(path, env))),
+            None => {}
+        }
+    }
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_one_that_a_socket_can_use() {
+        for (text, expected) in
+            [("0600", 0o600), ("600", 0o600), ("0660", 0o660), ("0666", 0o666), ("0620", 0o620)]
+        {
+            assert_eq!(mode(text), Some(expected), "{text}");
+        }
+        for text in ["", "0", "0400", "0060", "0700", "0670", "4600", "00600", "0o600", "+600", "0680", "rw"]
+        {
+            assert_eq!(mode(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Reading files that decide what runs.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    problem::{Place, Report},
+    reader::whole,
+};
+use crate::{
+    document::{Aliases, Node, ParseError, ParseErrorKind, json, yaml},
+    plugin::Environment,
+};
+
+/// Bytes of our own config, at most.
+const MAX_CONFIG: u64 = 1 << 20;
+
+/// Bytes of a kubeconfig, at most: some have a thousand clusters.
+const MAX_KUBECONFIG: u64 = 16 << 20;
+
+/// Reads our own config. Whoever can write it runs programs as us: it must belong to us or root, and nobody else may
+/// write it.
+pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
+    let mut file = opened(path, report)?;
+    match file.metadata() {
+        Ok(metadata) => {
+            let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
+            if owner != us && owner != 0 {
+                report.problem(
+                    whole(path),
+                    format!("belongs to uid {owner}; it must belong to the broker's own uid {us} or to root"),
+                );
+            }
+            if metadata.mode() & 0o022 != 0 && metadata.is_file() {
+                report.problem(
+                    whole(path),
+                    format!("others than its owner may write it, and so run programs as the broker; `chmod go-w {}`", path.display()),
+                );
+            }
+        }
+        Err(error) => report.problem(whole(path), format!("cannot be read: {error}")),
+    }
+    bytes(&mut file, path, MAX_CONFIG, report)
+}
+
+/// Reads a kubeconfig; a missing one is `None` without a problem. kubectl trusts a kubeconfig whoever may write it,
+/// but a file that everybody may write is no configuration.
+pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
+    if matches!(path.try_exists(), Ok(false)) {
+        return None;
+    }
+    let mut file = opened(path, report)?;
+    if file.metadata().is_ok_and(|metadata| metadata.mode() & 0o002 != 0 && metadata.is_file()) {
+        report.problem(
+            whole(path),
+            format!(
+                "everybody may write it, and so run programs as the broker; `chmod o-w {}`",
+                path.display()
+            ),
+        );
+    }
+    bytes(&mut file, path, MAX_KUBECONFIG, report)
+}
+
+/// The document in `bytes`: YAML, of which nearly all JSON is a part, or else JSON.
+pub(super) fn tree(path: &Path, bytes: &[u8], report: &mut Report) -> Option<Node> {
+    match yaml(bytes, Aliases::Follow).or_else(|error| json(bytes).or(Err(error))) {
+        Ok(node) => Some(node),
+        Err(ParseError { kind: ParseErrorKind::Empty, at }) => {
+            Some(Node { at, value: crate::document::Value::Mapping(Vec::new()) })
+        }
+        Err(error) => {
+            report.problem(Place { file: path, at: error.at }, error.kind.to_string());
+            None
+        }
+    }
+}
+
+/// `path` with a leading `~` put in full.
+pub(super) fn expand(path: &str, env: &Environment) -> PathBuf {
+    match (path.strip_prefix('~'), env.set("HOME")) {
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+            Path::new(home).join(rest.trim_start_matches('/'))
+        }
+        _ => PathBuf::from(path),
+    }
+}
+
+/// Makes `path` absolute: below `dir` if it is relative. `.` is dropped; `..` stays, for it may follow a link.
+pub(super) fn below(dir: &Path, path: &str) -> PathBuf {
+    dir.join(path).components().collect()
+}
+
+fn opened(path: &Path, report: &mut Report) -> Option<File> {
+    let opened = File::open(path);
+    opened.map_err(|error| report.problem(whole(path), format!("cannot be read: {error}"))).ok()
+}
+
+fn bytes(file: &mut File, path: &Path, limit: u64, report: &mut Report) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read: io::Result<usize> = file.take(limit + 1).read_to_end(&mut bytes);
+    match read {
+        Ok(size) if size as u64 <= limit => return Some(bytes),
+        Ok(_) => report.problem(whole(path), format!("has more than {limit} bytes")),
+        Err(error) => report.problem(whole(path), format!("cannot be read: {error}")),
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    #[test]
+    fn a_tilde_is_the_home_directory() {
+        let env: Environment = [("HOME", "/home/u")].into_iter().collect();
+        let table = [
+            ("~/.kube/config", "/home/u/.kube/config"),
+            ("~", "/home/u"),
+            ("~u/x", "~u/x"),
+            ("/a/~", "/a/~"),
+        ];
+        for (path, expected) in table {
+            assert_eq!(expand(path, &env), Path::new(expected));
+        }
+        assert_eq!(expand("~/x", &Environment::default()), Path::new("~/x"));
+    }
+
+    #[test]
+    fn a_relative_path_is_below_the_directory_of_its_file() {
+        let table = [("./bin/x", "/d/bin/x"), ("bin/x", "/d/bin/x"), ("../x", "/d/../x"), ("/x", "/x")];
+        for (path, expected) in table {
+            assert_eq!(below(Path::new("/d"), path).as_os_str(), expected);
+        }
+    }
+
+    #[test]
+    fn a_config_that_others_may_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        fs::write(&path, "x").unwrap();
+        let problems = |mode: u32, read: fn(&Path, &mut Report) -> Option<Vec<u8>>| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let mut report = Report::default();
+            assert!(read(&path, &mut report).is_some());
+            report.problems.len()
+        };
+        assert_eq!([0o600, 0o644, 0o660, 0o606].map(|mode| problems(mode, config)), [0, 0, 1, 1]);
+        assert_eq!([0o600, 0o644, 0o660, 0o606].map(|mode| problems(mode, kubeconfig)), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_missing_config_is_a_problem_and_a_missing_kubeconfig_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut report = Report::default();
+        assert!(kubeconfig(&dir.path().join("absent"), &mut report).is_none());
+        assert!(report.problems.is_empty());
+        assert!(config(&dir.path().join("absent"), &mut report).is_none());
+        assert_eq!(report.problems.len(), 1);
+    }
+
+    #[test]
+    fn a_config_has_a_limited_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        let mut report = Report::default();
+        fs::write(&path, vec![b'#'; 1 << 20]).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(config(&path, &mut report).is_some());
+        fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+        assert!(config(&path, &mut report).is_none());
+        assert_eq!(report.problems.len(), 1);
+    }
+}

@@ -1,0 +1,63 @@
+//! cluster-inventory-api's provider file, read as it is.
+//!
+//! Its readers link the plugin runner into a controller. The sidecar stands in for that controller, so a plugin gets
+//! the broker's environment, and is never interactive, as there.
+
+use std::path::Path;
+
+use super::{
+    problem::Report,
+    provider::{Defined, Variables, name, provider},
+    reader::{Cursor, Dialect},
+    stanza::{Rules, stanza},
+};
+use crate::{
+    document::Node,
+    plugin::{Environment, Globs},
+};
+
+/// Whether this JSON document is such a file and not our own config.
+pub(super) fn is_inventory(node: &Node) -> bool {
+    let Some(entries) = node.as_mapping() else { return node.is_null() };
+    !entries.iter().any(|(key, _)| key.name == "apiVersion" || key.name == "kind")
+}
+
+/// The providers of such a file.
+pub(super) fn providers(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Vec<Defined> {
+    if node.is_null() {
+        return Vec::new();
+    }
+    let Some(fields) = Cursor::new(path, Dialect::Stock, node).fields(&["providers"], report) else {
+        return Vec::new();
+    };
+    let items = fields.get("providers").map(|items| items.items(report)).unwrap_or_default();
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    items.iter().filter_map(|item| section(item, dir, env, report)).collect()
+}
+
+fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Report) -> Option<Defined> {
+    let known = ["name", "execConfig", "profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
+    let fields = at.fields(&known, report)?;
+    let name = name(at, fields.get("name").as_ref(), report);
+    let policies: [(&str, &[(&str, bool)]); 2] = [
+        ("profileSourcedCLIArgsPolicy", &[("", false), ("Ignore", false), ("Append", true)]),
+        (
+            "profileSourcedEnvVarsPolicy",
+            &[("", false), ("Ignore", false), ("AppendIfNotExists", true), ("Replace", true)],
+        ),
+    ];
+    for (key, choices) in policies {
+        let Some(value) = fields.get(key) else { continue };
+        if value.choice(choices, report) == Some(true) {
+            value.warning(report, "is not used by this release, which reads no ClusterProfiles");
+        }
+    }
+    let Some(exec) = fields.get("execConfig") else {
+        at.problem(report, "execConfig must be specified");
+        return None;
+    };
+    let stanza = stanza(&exec, Rules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
+    let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
+    let provider = provider(name?, stanza, &variables);
+    Some(Defined { provider, file: at.file().to_owned(), at: at.node().at })
+}

@@ -1,0 +1,181 @@
+//! Kubeconfigs, merged as client-go merges them: of two users, clusters or contexts of one name the first wins whole.
+
+mod cluster;
+mod import;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    file,
+    problem::{Place, Report},
+    reader::{Cursor, Dialect, whole},
+};
+use crate::{
+    document::{Node, Position},
+    plugin::Environment,
+};
+
+pub use import::is_shim;
+
+/// Who named the files.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// A config or a flag: what is wrong or missing is an error.
+    Named,
+    /// `KUBECONFIG` or its default: missing files are skipped, and a broken user does not stop the others.
+    Ambient,
+}
+
+/// The files of a list that are there, in order.
+#[derive(Debug)]
+pub struct Kubeconfig {
+    files: Vec<KubeFile>,
+}
+
+/// One kubeconfig.
+#[derive(Debug)]
+pub struct KubeFile {
+    /// Absolute.
+    pub path: PathBuf,
+    /// A map.
+    pub root: Node,
+}
+
+/// An item of one of the lists: `{name: …, user: {…}}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What is called that.
+    pub body: &'a Node,
+    /// The file that defines it, which its relative paths are relative to.
+    pub file: &'a Path,
+    /// Where it stands there.
+    pub at: Position,
+}
+
+/// The lists of a kubeconfig, and how the body of an item is called in each.
+const LISTS: [(&str, &str); 4] =
+    [("clusters", "cluster"), ("contexts", "context"), ("users", "user"), ("extensions", "extension")];
+
+impl Kubeconfig {
+    /// The files of `KUBECONFIG`, or `~/.kube/config`. None of them need exist.
+    pub fn default_paths(env: &Environment) -> Vec<PathBuf> {
+        let Some(list) = env.set("KUBECONFIG") else {
+            return env.set("HOME").map(|home| Path::new(home).join(".kube/config")).into_iter().collect();
+        };
+        let mut seen = HashSet::new();
+        let absolute = std::env::split_paths(list).filter_map(|path| std::path::absolute(path).ok());
+        absolute.filter(|path| seen.insert(path.clone())).collect()
+    }
+
+    /// Reads what of `paths` is there.
+    pub(in crate::config) fn read(paths: &[PathBuf], mode: Mode, report: &mut Report) -> Self {
+        let mut seen = HashSet::new();
+        let paths = paths.iter().filter(|path| seen.insert(path.as_path()));
+        Self { files: paths.filter_map(|path| read(path, mode, report)).collect() }
+    }
+
+    /// In the order of the list.
+    pub fn files(&self) -> &[KubeFile] {
+        &self.files
+    }
+
+    /// The users; of one name the first.
+    pub fn users(&self) -> Vec<Named<'_>> {
+        self.first_of_each("users", "user")
+    }
+
+    fn clusters(&self) -> Vec<Named<'_>> {
+        self.first_of_each("clusters", "cluster")
+    }
+
+    fn contexts(&self) -> Vec<Named<'_>> {
+        self.first_of_each("contexts", "context")
+    }
+
+    fn first_of_each(&self, list: &'static str, body: &'static str) -> Vec<Named<'_>> {
+        let mut seen = HashSet::new();
+        let all = self.files.iter().flat_map(|file| items(&file.path, &file.root, list, body));
+        all.filter(|item| seen.insert(item.name)).collect()
+    }
+}
+
+impl KubeFile {
+    /// The items of one of its lists, in order.
+    fn users(&self) -> impl Iterator<Item = Named<'_>> {
+        items(&self.path, &self.root, "users", "user")
+    }
+}
+
+/// What has a name and a body; the rest was reported when the file was read.
+fn items<'a>(
+    file: &'a Path,
+    root: &'a Node,
+    list: &str,
+    body: &'static str,
+) -> impl Iterator<Item = Named<'a>> + use<'a> {
+    let items = root.get(list).and_then(Node::as_sequence).unwrap_or_default();
+    items.iter().filter_map(move |item| {
+        Some(Named { name: item.get("name")?.as_str()?, body: item.get(body)?, file, at: item.at })
+    })
+}
+
+fn read(path: &Path, mode: Mode, report: &mut Report) -> Option<KubeFile> {
+    let before = report.problems.len();
+    let bytes = file::kubeconfig(path, report);
+    if bytes.is_none() && mode == Mode::Named && report.problems.len() == before {
+        report.problem(whole(path), "there is no such file");
+    }
+    let root = file::tree(path, &bytes?, report)?;
+    check(&Cursor::new(path, Dialect::Kubeconfig, &root), report);
+    (report.problems.len() == before).then(|| KubeFile { path: path.to_owned(), root })
+}
+
+/// What client-go refuses to load as a whole.
+fn check(root: &Cursor<'_>, report: &mut Report) {
+    let Some(fields) = root.fields(&[], report) else { return };
+    for (key, expected) in [("apiVersion", "v1"), ("kind", "Config")] {
+        let other = fields.get(key).filter(
+            |value| !matches!(value.node().as_str(), Some(text) if text == expected || text.is_empty()),
+        );
+        if let Some(value) = other {
+            value.problem(report, format!("a kubeconfig has `{key}: {expected}`"));
+        }
+    }
+    for (list, body) in LISTS {
+        let Some(items) = fields.get(list) else { continue };
+        names(&items, report);
+        for item in items.items(report) {
+            let Some(entries) = item.fields(&[], report) else { continue };
+            let Some(body) = entries.get(body).filter(|_| list != "extensions") else { continue };
+            let extensions = body.fields(&[], report).and_then(|body| body.get("extensions"));
+            if let Some(extensions) = extensions {
+                names(&extensions, report);
+            }
+        }
+    }
+}
+
+/// Each item has a name of its own.
+fn names(items: &Cursor<'_>, report: &mut Report) {
+    let mut seen = HashSet::new();
+    for item in items.node().as_sequence().unwrap_or_default() {
+        let place = Place { file: items.file(), at: item.at };
+        let Some(name) = item.get("name").and_then(Node::as_str) else {
+            report.problem(
+                place,
+                "an item needs a `name`, which is text; write it in quotes if it looks like something else",
+            );
+            continue;
+        };
+        if !seen.insert(name) {
+            report.problem(place, format!("the name `{name}` is there twice in one list"));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+use std::{ffi::OsString, fs};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    credential::Cluster,
+    plugin::{Command, Provider},
+};
+
+/// Files of a `KUBECONFIG` list in a directory of their own.
+struct Files {
+    dir: TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    fn new(texts: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |(index, text): (usize, &&str)| {
+            let path = dir.path().join(format!("{index}/config"));
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let paths = texts.iter().enumerate().map(write).collect();
+        Self { dir, paths }
+    }
+
+    fn import(&self, mode: Mode) -> (Vec<Provider>, Report) {
+        let env: Environment =
+            [("PATH", "/bin"), ("AWS_PROFILE", "prod"), ("EDITOR", "vi")].into_iter().collect();
+        let mut report = Report::default();
+        let providers = Kubeconfig::read(&self.paths, mode, &mut report).providers(&env, mode, &mut report);
+        (providers.into_iter().map(|defined| defined.provider).collect(), report)
+    }
+
+    /// Providers that nothing is wrong with.
+    fn providers(&self) -> Vec<Provider> {
+        let (providers, report) = self.import(Mode::Ambient);
+        assert!(report.problems.is_empty() && report.warnings.is_empty(), "{report:?}");
+        providers
+    }
+
+    fn shown(&self, problems: &[crate::config::Problem]) -> String {
+        let dir = format!("{}/", self.dir.path().display());
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n").replace(&dir, "")
+    }
+}
+
+fn user(name: &str, command: &str) -> String {
+    format!(
+        "- name: {name}\n  user: {{exec: {{apiVersion: client.authentication.k8s.io/v1beta1, command: {command}}}}}\n"
+    )
+}
+
+#[test]
+fn each_user_that_runs_a_plugin_is_a_provider() {
+    let users = [
+        user("one", "plugin"),
+        "- name: token\n  user: {token: abc}\n- name: nothing\n  user:\n".to_owned(),
+        user("bare", "credbroker-exec"),
+        user("absolute", "/opt/bin/credbroker-exec"),
+        "- name: inner\n  user: {exec: {command: credbroker, args: [shim, --provider, x], apiVersion: x}}\n"
+            .to_owned(),
+        user("not-the-shim", "credbroker"),
+    ];
+    let files = Files::new(&[&format!("apiVersion: v1\nkind: Config\nusers:\n{}", users.concat())]);
+    let names: Vec<_> = files.providers().iter().map(|provider| provider.name.to_string()).collect();
+    assert_eq!(names, ["one", "not-the-shim"]);
+}
+
+#[test]
+fn a_provider_from_a_kubeconfig_has_the_callers_identity_and_not_the_brokers() {
+    let [provider] =
+        <[_; 1]>::try_from(Files::new(&[&format!("users:\n{}", user("u", "x"))]).providers()).unwrap();
+    let names: Vec<_> = provider.inherited.0.keys().collect();
+    assert_eq!(names, ["EDITOR", "PATH"]);
+    assert!(provider.caller_env.matches("AWS_PROFILE") && !provider.caller_env.matches("HOME"));
+}
+
+#[test]
+fn the_first_definition_of_a_user_wins_whole_and_its_file_places_its_command() {
+    let one = format!("users:\n{}", user("u", "./bin/plugin"));
+    let two = "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /other, interactiveMode: Never, args: [a]}}\n".to_owned() + &user("v", "bin/plugin");
+    let files = Files::new(&[&one, &two]);
+    let [u, v] = <[_; 2]>::try_from(files.providers()).unwrap();
+    assert_eq!(u.command, Command::Path(files.dir.path().join("0/bin/plugin")));
+    assert!(u.args.is_empty());
+    assert_eq!(v.command, Command::Path(files.dir.path().join("1/bin/plugin")));
+}
+
+#[test]
+fn missing_files_are_skipped_unless_a_config_names_them() {
+    let mut files = Files::new(&[&format!("users:\n{}", user("u", "x"))]);
+    files.paths.insert(0, files.dir.path().join("absent"));
+    assert_eq!(files.providers().len(), 1);
+    insta::assert_snapshot!(files.shown(&files.import(Mode::Named).1.problems), @"absent: there is no such file");
+}
+
+#[test]
+fn an_empty_file_is_an_empty_kubeconfig() {
+    assert_eq!(Files::new(&["", "# nothing\n"]).providers().len(), 0);
+}
+
+#[test]
+fn a_broken_user_stops_nobody_else_unless_a_config_names_the_file() {
+    let files = Files::new(&[&format!(
+        "users:\n- name: broken\n  user: {{exec: {{command: x, env: [{{name: A, value: y}}]}}}}\n- name: two\n  user: {{auth-provider: {{name: oidc}}, exec: {{command: x, apiVersion: client.authentication.k8s.io/v1beta1}}}}\n{}",
+        user("good", "x")
+    )]);
+    let (providers, report) = files.import(Mode::Ambient);
+    assert_eq!(providers.len(), 1);
+    assert!(report.problems.is_empty());
+    insta::assert_snapshot!(files.shown(&report.warnings), @r"
+0/config:3:16: user `broken`.exec: apiVersion must be specified, like `client.authentication.k8s.io/v1`
+0/config:3:52: user `broken`.exec.env[0].value: must be text, but is true or false; write it in quotes
+0/config:5:9: user `two`: authProvider cannot be provided in combination with an exec plugin
+");
+    assert_eq!(files.import(Mode::Named).1.problems, report.warnings);
+}
+
+#[test]
+fn what_client_go_refuses_to_load_is_an_error() {
+    let table = [
+        "apiVersion: v2\nkind: Secret\n",
+        "users: [{name: u, user: {}}, {name: u, user: {}}]\n",
+        "clusters: [{name: c, cluster: {extensions: [{name: e, extension: 1}, {name: e, extension: 2}]}}]\n",
+        "users: {u: {}}\n",
+        "users: [{name: on, user: {}}]\n",
+        "users: [\n",
+        "[]",
+    ];
+    let problems = table.map(|text| {
+        let files = Files::new(&[text]);
+        files.shown(&files.import(Mode::Ambient).1.problems)
+    });
+    insta::assert_snapshot!(problems.join("\n"), @r"
+0/config:1:13: apiVersion: a kubeconfig has `apiVersion: v1`
+0/config:2:7: kind: a kubeconfig has `kind: Config`
+0/config:1:30: the name `u` is there twice in one list
+0/config:1:70: the name `e` is there twice in one list
+0/config:1:8: users: must be a list, but is a map
+0/config:1:9: an item needs a `name`, which is text; write it in quotes if it looks like something else
+0/config:1:8: the document is not well-formed
+0/config:1:1: must be a map, but is a list
+");
+}
+
+#[test]
+fn the_clusters_of_a_users_contexts_are_known() {
+    let users = "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never, provideClusterInfo: true}}\n";
+    let text = format!(
+        r"{users}
+contexts:
+- {{name: a, context: {{user: u, cluster: one}}}}
+- {{name: b, context: {{user: u, cluster: one, namespace: other}}}}
+- {{name: c, context: {{user: somebody, cluster: two}}}}
+- {{name: d, context: {{user: u, cluster: absent}}}}
+clusters:
+- name: one
+  cluster:
+    server: https://one
+    tls-server-name: name
+    insecure-skip-tls-verify: true
+    certificate-authority: ca.pem
+    proxy-url: http://proxy
+    disable-compression: true
+    extensions:
+    - {{name: other, extension: 1}}
+    - {{name: client.authentication.k8s.io/exec, extension: {{audience: a, level: 2}}}}
+- {{name: two, cluster: {{server: https://two, certificate-authority-data: Y2E=}}}}
+"
+    );
+    let files = Files::new(&[&text]);
+    fs::write(files.dir.path().join("0/ca.pem"), "pem").unwrap();
+    let [provider] = <[_; 1]>::try_from(files.providers()).unwrap();
+    let expected = Cluster {
+        server: "https://one".into(),
+        tls_server_name: "name".into(),
+        insecure_skip_tls_verify: true,
+        certificate_authority_data: "pem".into(),
+        proxy_url: "http://proxy".into(),
+        disable_compression: true,
+        config: r#"{"audience":"a","level":2}"#.into(),
+    };
+    assert_eq!(provider.clusters, std::slice::from_ref(&expected));
+
+    let both = text.replace("user: somebody", "user: u");
+    let files = Files::new(&[&both]);
+    fs::write(files.dir.path().join("0/ca.pem"), "pem").unwrap();
+    let two = Cluster {
+        server: "https://two".into(),
+        certificate_authority_data: "ca".into(),
+        ..Cluster::default()
+    };
+    assert_eq!(files.providers().first().unwrap().clusters, [expected, two]);
+
+    // One that cannot be read: no other may pass for the only one.
+    let files = Files::new(&[&both]);
+    let (providers, report) = files.import(Mode::Ambient);
+    assert!(providers.first().unwrap().clusters.is_empty());
+    insta::assert_snapshot!(files.shown(&report.warnings), @"0/config:11:3: cluster `one`: certificate-authority `0/ca.pem` cannot be read: No such file or directory (os error 2)");
+}
+
+#[test]
+fn the_default_files_are_those_of_kubectl() {
+    let paths = |variables: &[(&str, &str)]| {
+        Kubeconfig::default_paths(
+            &variables.iter().map(|(n, v)| (OsString::from(n), OsString::from(v))).collect(),
+        )
+    };
+    assert_eq!(paths(&[("HOME", "/h")]), [Path::new("/h/.kube/config")]);
+    assert_eq!(paths(&[("HOME", "/h"), ("KUBECONFIG", "")]), [Path::new("/h/.kube/config")]);
+    assert_eq!(paths(&[("HOME", "/h"), ("KUBECONFIG", "/a::/b:/a")]), [Path::new("/a"), Path::new("/b")]);
+    assert_eq!(paths(&[]), [""; 0].map(Path::new));
+}

@@ -1,0 +1,153 @@
+//! From files to a checked `Config`. Everything that is wrong is reported at once, with its place.
+
+mod broker;
+mod file;
+mod hint;
+mod inventory;
+pub mod kubeconfig;
+mod problem;
+mod provider;
+mod reader;
+mod stanza;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    document::json,
+    plugin::{Environment, Providers},
+};
+use broker::Sections;
+use kubeconfig::{Kubeconfig, Mode};
+use problem::Report;
+use provider::Defined;
+use reader::whole;
+
+pub use broker::{Limits, Listen};
+pub use problem::{ConfigError, Problem};
+
+/// A configuration, checked. Immutable.
+#[derive(Debug)]
+pub struct Config {
+    /// Where the broker listens.
+    pub listen: Listen,
+    /// Every configured plugin.
+    pub providers: Providers,
+    /// How much of anything there may be.
+    pub limits: Limits,
+}
+
+/// A configuration and where it is from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// For a log line: which file or files.
+    pub source: String,
+    /// What is suspicious but stops nothing.
+    pub warnings: Vec<Problem>,
+}
+
+/// Finds and reads the configuration: `flag`, else `CREDBROKER_CONFIG`, else the first that exists of
+/// `$XDG_CONFIG_HOME/credbroker/config.yaml` and `/etc/credbroker/config.yaml`. With none of them every user of
+/// `KUBECONFIG` or `~/.kube/config` that runs a plugin is a provider.
+///
+/// `env` is the broker's own environment; what plugins inherit of it is decided here.
+pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigError> {
+    let mut report = Report::default();
+    let (sections, source) = match path(flag, env) {
+        Some(path) => (read(&path, env, &mut report), path.display().to_string()),
+        None => ambient(env, &mut report),
+    };
+    refuse_duplicates(&sections.providers, &mut report);
+    let providers = Providers::new(sections.providers.into_iter().map(|defined| defined.provider));
+    let config = Config { listen: sections.listen, providers, limits: sections.limits };
+    let (config, warnings) = report.finish(Some(config))?;
+    Ok(Loaded { config, source, warnings })
+}
+
+/// Reads kubeconfigs for somebody who rewrites them.
+pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<(Kubeconfig, Vec<Problem>), ConfigError> {
+    let mut report = Report::default();
+    let kubeconfig = Kubeconfig::read(paths, mode, &mut report);
+    report.finish(Some(kubeconfig))
+}
+
+/// The names of the users of `kubeconfig` that become providers, and why others do not.
+pub fn provider_names(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<String>, Vec<Problem>) {
+    let mut report = Report::default();
+    let providers = kubeconfig.providers(env, Mode::Ambient, &mut report);
+    (providers.iter().map(|defined| defined.provider.name.to_string()).collect(), report.warnings)
+}
+
+fn path(flag: Option<&Path>, env: &Environment) -> Option<PathBuf> {
+    let named = flag.or_else(|| env.set("CREDBROKER_CONFIG").map(Path::new));
+    if let Some(path) = named {
+        return Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    }
+    let home = || env.set("HOME").map(|home| Path::new(home).join(".config"));
+    let user = env.set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    let user = user.map(|dir| dir.join("credbroker/config.yaml"));
+    let system = PathBuf::from("/etc/credbroker/config.yaml");
+    // One that cannot even be looked for counts as there: to pass it over would run with another configuration.
+    user.into_iter().chain([system]).find(|path| path.try_exists().unwrap_or(true))
+}
+
+fn read(path: &Path, env: &Environment, report: &mut Report) -> Sections {
+    let Some(bytes) = file::config(path, report) else { return Sections::default() };
+    if let Ok(node) = json(&bytes)
+        && inventory::is_inventory(&node)
+    {
+        let providers = inventory::providers(path, &node, env, report);
+        if providers.is_empty() && report.problems.is_empty() {
+            report.warning(whole(path), "names no provider");
+        }
+        return Sections { providers, ..Sections::default() };
+    }
+    match file::tree(path, &bytes, report) {
+        Some(node) => broker::sections(path, &node, env, report),
+        None => Sections::default(),
+    }
+}
+
+fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
+    let paths = Kubeconfig::default_paths(env);
+    let kubeconfig = Kubeconfig::read(&paths, Mode::Ambient, report);
+    let providers = kubeconfig.providers(env, Mode::Ambient, report);
+    let source = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+    if providers.is_empty() && report.problems.is_empty() {
+        let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);
+        let problem = if kubeconfig.files().is_empty() {
+            format!(
+                "there is neither a credbroker config nor a kubeconfig ({source}); give one with `--config FILE` or KUBECONFIG"
+            )
+        } else {
+            format!(
+                "no user of {source} runs a plugin of its own, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)"
+            )
+        };
+        report.problem(whole(first), problem);
+    }
+    (Sections { providers, ..Sections::default() }, source)
+}
+
+fn refuse_duplicates(providers: &[Defined], report: &mut Report) {
+    let mut first: HashMap<&str, &Defined> = HashMap::new();
+    for defined in providers {
+        let name = &*defined.provider.name;
+        if let Some(other) = first.get(name) {
+            let place = other.place();
+            report.problem(
+                defined.place(),
+                format!("provider `{name}` is defined already at {place}; rename one of them"),
+            );
+        } else {
+            first.insert(name, defined);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What is wrong with a configuration, and where.
+
+use std::{fmt, path::PathBuf};
+
+use crate::document::Position;
+
+/// One thing that is wrong with a configuration. Its message names keys and never shows a secret's text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it; unknown inside of JSON.
+    pub at: Position,
+    /// What, and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", Place { file: &self.file, at: self.at }, self.message)
+    }
+}
+
+/// A place as editors read it: `file:line:column`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) file: &'a std::path::Path,
+    pub(super) at: Position,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if self.at.is_known() { write!(f, ":{}:{}", self.at.line, self.at.column) } else { Ok(()) }
+    }
+}
+
+/// Why there is no configuration: everything that is wrong, not only the first thing.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{}", lines(.problems))]
+pub struct ConfigError {
+    /// At least one.
+    pub problems: Vec<Problem>,
+    /// What is only suspicious.
+    pub warnings: Vec<Problem>,
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// What was found so far.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+impl Report {
+    pub(super) fn problem(&mut self, place: Place<'_>, message: impl Into<String>) {
+        self.problems.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
+    }
+
+    pub(super) fn warning(&mut self, place: Place<'_>, message: impl Into<String>) {
+        self.warnings.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
+    }
+
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.problems.append(&mut other.problems);
+        self.warnings.append(&mut other.warnings);
+    }
+
+    /// Takes over what `other` found, none of which is to stop anything.
+    pub(super) fn append_as_warnings(&mut self, mut other: Self) {
+        self.warnings.append(&mut other.problems);
+        self.warnings.append(&mut other.warnings);
+    }
+
+    /// `value`, unless anything is wrong; what was found is put in the order of the files' lines.
+    pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<(T, Vec<Problem>), ConfigError> {
+        self.problems.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
+        self.warnings.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
+        match value {
+            Some(value) if self.problems.is_empty() => Ok((value, self.warnings)),
+            _ => Err(ConfigError { problems: self.problems, warnings: self.warnings }),
+        }
+    }
+}

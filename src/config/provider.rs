@@ -1,0 +1,201 @@
+//! From a section to a `Provider`.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{
+    problem::{Place, Report},
+    reader::Cursor,
+    stanza::{Rules, Stanza, stanza},
+};
+use crate::{
+    credential::LifetimeLimits,
+    document::Position,
+    plugin::{Command, Environment, Globs, Provider},
+};
+
+/// A provider and where it is defined.
+#[derive(Debug)]
+pub(super) struct Defined {
+    pub(super) provider: Provider,
+    pub(super) file: PathBuf,
+    pub(super) at: Position,
+}
+
+impl Defined {
+    pub(super) fn place(&self) -> Place<'_> {
+        Place { file: &self.file, at: self.at }
+    }
+}
+
+/// How a provider's environment comes about.
+#[derive(Clone, Debug)]
+pub(super) struct Variables<'a> {
+    /// The broker's own.
+    pub(super) broker: &'a Environment,
+    pub(super) pass_env: Globs,
+    pub(super) caller_env: Globs,
+}
+
+/// A provider with the default limits.
+pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
+    Provider {
+        name: name.into(),
+        command: stanza.command,
+        args: stanza.args,
+        env: stanza.env,
+        inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env),
+        caller_env: variables.caller_env.clone(),
+        api_version: stanza.api_version,
+        provide_cluster_info: stanza.provide_cluster_info,
+        needs_terminal: stanza.needs_terminal,
+        install_hint: stanza.install_hint,
+        timeout: Duration::from_secs(30),
+        interactive_timeout: Duration::from_secs(5 * 60),
+        lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
+        clusters: Vec::new(),
+    }
+}
+
+const KEYS: [&str; 12] = [
+    "name",
+    "execConfig",
+    "profileSourcedCLIArgsPolicy",
+    "profileSourcedEnvVarsPolicy",
+    "timeout",
+    "interactiveTimeout",
+    "passEnv",
+    "callerEnv",
+    "clusterInfo",
+    "maxAge",
+    "unknownExpiryMaxAge",
+    "acceptV1alpha1",
+];
+
+/// One item of `providers` in our own config.
+pub(super) fn section(
+    at: &Cursor<'_>,
+    dir: &std::path::Path,
+    broker: &Environment,
+    report: &mut Report,
+) -> Option<Defined> {
+    let fields = at.fields(&KEYS, report)?;
+    let name = name(at, fields.get("name").as_ref(), report);
+    for key in ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"] {
+        only(fields.get(key).as_ref(), "Ignore", report);
+    }
+    only(fields.get("clusterInfo").as_ref(), "fromCaller", report);
+    let accept_v1alpha1 =
+        fields.get("acceptV1alpha1").and_then(|value| value.boolean(report)).unwrap_or_default();
+    let pass_env = fields.get("passEnv").map(|value| globs(&value, report)).unwrap_or_default();
+    let caller_env = fields.get("callerEnv").map(|value| globs(&value, report)).unwrap_or_default();
+    let timeout = fields.duration("timeout", report);
+    let interactive_timeout = fields.duration("interactiveTimeout", report);
+    let max_age = fields.duration("maxAge", report);
+    let unknown_expiry_max_age = fields.duration("unknownExpiryMaxAge", report);
+    let Some(exec) = fields.get("execConfig") else {
+        at.problem(report, "execConfig must be specified: the `exec` stanza of a kubeconfig");
+        return None;
+    };
+    let stanza = stanza(&exec, Rules { dir, accept_v1alpha1, never_interactive: false }, report)?;
+    if caller_env.matches("PATH") {
+        at.warning(
+            report,
+            "callerEnv covers `PATH`: the plugin gets none from the broker, and a bare command is not found",
+        );
+    }
+    warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
+    let mut provider = provider(name?, stanza, &Variables { broker, pass_env, caller_env });
+    provider.timeout = timeout.unwrap_or(provider.timeout);
+    provider.interactive_timeout = interactive_timeout.unwrap_or(provider.interactive_timeout);
+    provider.lifetime.max_age = max_age;
+    let unknown = unknown_expiry_max_age.unwrap_or(provider.lifetime.unknown_expiry_max_age);
+    provider.lifetime.unknown_expiry_max_age = unknown;
+    Some(Defined { provider, file: at.file().to_owned(), at: at.node().at })
+}
+
+/// A name that can stand in a message and on a command line.
+pub(super) fn name<'a>(at: &Cursor<'_>, name: Option<&Cursor<'a>>, report: &mut Report) -> Option<&'a str> {
+    let Some(value) = name else {
+        at.problem(report, "name must be specified");
+        return None;
+    };
+    let name = value.text(report)?;
+    if name.is_empty() || name.chars().any(char::is_control) {
+        value.problem(report, "a name is not empty and has no control characters");
+        return None;
+    }
+    Some(name)
+}
+
+/// Settings that a later release will know more values of.
+fn only(value: Option<&Cursor<'_>>, supported: &str, report: &mut Report) {
+    let Some((value, text)) = value.and_then(|value| Some((value, value.text(report)?))) else { return };
+    if text != supported {
+        value.problem(
+            report,
+            format!("`{text}` is not supported by this release, only `{supported}` is; remove it"),
+        );
+    }
+}
+
+fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {
+    let items = at.items(report);
+    let mut patterns = Vec::new();
+    for item in &items {
+        let Some(pattern) = item.text(report) else { continue };
+        if pattern.is_empty() || pattern.contains(['=', '\0', '?', '[', '{', ' ', '$']) {
+            item.problem(report, "must be a variable's name, in which `*` may stand for any text");
+        } else {
+            patterns.push(pattern);
+        }
+    }
+    Globs::new(patterns)
+}
+
+/// Plugins that find out who they are from their environment, and some of the variables by which they do.
+const IDENTITIES: [(&str, &str, &[&str]); 3] = [
+    (
+        "aws",
+        "AWS_*",
+        &[
+            "AWS_PROFILE",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_ROLE_ARN",
+            "AWS_CONFIG_FILE",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        ],
+    ),
+    (
+        "kubelogin",
+        "AZURE_*",
+        &[
+            "AZURE_CLIENT_ID",
+            "AZURE_FEDERATED_TOKEN_FILE",
+            "AAD_LOGIN_METHOD",
+            "AAD_SERVICE_PRINCIPAL_CLIENT_ID",
+        ],
+    ),
+    ("gke-gcloud-auth-plugin", "CLOUDSDK_*", &["CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"]),
+];
+
+fn warn_of_missing_identity(
+    at: &Cursor<'_>,
+    stanza: &Stanza,
+    pass_env: &Globs,
+    caller_env: &Globs,
+    report: &mut Report,
+) {
+    let program = match &stanza.command {
+        Command::Name(name) => Some(name.as_str()),
+        Command::Path(path) => path.file_name().and_then(|name| name.to_str()),
+    };
+    let Some((program, glob, variables)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
+        return;
+    };
+    let reaches = |name: &str| {
+        pass_env.matches(name) || caller_env.matches(name) || stanza.env.iter().any(|(set, _)| set == name)
+    };
+    if !variables.iter().any(|name| reaches(name)) {
+        at.warning(report, format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller brings its own"));
+    }
+}

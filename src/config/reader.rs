@@ -1,0 +1,260 @@
+//! Reads typed values from a document, and goes on after what is wrong: a person sees all of it at once.
+
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::Path,
+    time::Duration,
+};
+
+use super::problem::{Place, Report};
+use crate::{
+    document::{Node, Position, Value},
+    plugin::nearest,
+};
+
+/// How a document treats keys that we do not know.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dialect {
+    /// Our own config: an unknown key is an error.
+    Strict,
+    /// cluster-inventory-api's provider file, as Go's `encoding/json` reads it: keys match in any case, and of unknown
+    /// ones a person hears.
+    Stock,
+    /// A kubeconfig: unknown keys belong to others.
+    Kubeconfig,
+}
+
+/// A value, and how to name it in a message.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor<'a> {
+    file: &'a Path,
+    dialect: Dialect,
+    /// As a person would write it: `providers[0].execConfig`. Empty for the whole document.
+    path: String,
+    node: &'a Node,
+}
+
+/// The values of a map, of which all keys are known.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    map: Cursor<'a>,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(file: &'a Path, dialect: Dialect, node: &'a Node) -> Self {
+        Self { file, dialect, path: String::new(), node }
+    }
+
+    /// The same kind of document, further down.
+    pub(super) fn below(&self, path: String, node: &'a Node) -> Self {
+        Self { file: self.file, dialect: self.dialect, path, node }
+    }
+
+    pub(super) fn place(&self) -> Place<'a> {
+        Place { file: self.file, at: self.node.at }
+    }
+
+    pub(super) fn node(&self) -> &'a Node {
+        self.node
+    }
+
+    pub(super) fn file(&self) -> &'a Path {
+        self.file
+    }
+
+    pub(super) fn problem(&self, report: &mut Report, message: impl AsRef<str>) {
+        report.problem(self.place(), self.sentence(message.as_ref()));
+    }
+
+    pub(super) fn warning(&self, report: &mut Report, message: impl AsRef<str>) {
+        report.warning(self.place(), self.sentence(message.as_ref()));
+    }
+
+    /// This as a map whose keys are among `known`.
+    pub(super) fn fields(&self, known: &[&str], report: &mut Report) -> Option<Fields<'a>> {
+        let Some(entries) = self.node.as_mapping() else {
+            self.wrong("a map", report);
+            return None;
+        };
+        for (key, _) in entries.iter().filter(|(key, _)| !known.iter().any(|known| self.is(&key.name, known)))
+        {
+            let place = Place { file: self.file, at: key.at };
+            let message = self.sentence(&format!("unknown key `{}`", key.name));
+            match self.dialect {
+                Dialect::Strict => {
+                    let meant = nearest(&key.name, known.iter().copied());
+                    let meant = meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
+                    report.problem(place, message + &meant);
+                }
+                Dialect::Stock => report.warning(place, message + ", which is ignored"),
+                Dialect::Kubeconfig => {}
+            }
+        }
+        Some(Fields { map: self.clone() })
+    }
+
+    pub(super) fn text(&self, report: &mut Report) -> Option<&'a str> {
+        let text = self.node.as_str();
+        if text.is_none() {
+            self.wrong("text", report);
+        }
+        text
+    }
+
+    pub(super) fn boolean(&self, report: &mut Report) -> Option<bool> {
+        let value = self.node.as_bool();
+        if value.is_none() {
+            self.wrong("true or false", report);
+        }
+        value
+    }
+
+    pub(super) fn items(&self, report: &mut Report) -> Vec<Cursor<'a>> {
+        let Some(items) = self.node.as_sequence() else {
+            self.wrong("a list", report);
+            return Vec::new();
+        };
+        items
+            .iter()
+            .enumerate()
+            .map(|(index, node)| self.below(format!("{}[{index}]", self.path), node))
+            .collect()
+    }
+
+    pub(super) fn texts(&self, report: &mut Report) -> Vec<String> {
+        let items = self.items(report);
+        items.iter().filter_map(|item| item.text(report).map(str::to_owned)).collect()
+    }
+
+    /// A whole number above zero with its unit: `30s`, `10m`, `12h`.
+    pub(super) fn duration(&self, report: &mut Report) -> Option<Duration> {
+        let duration = self.node.as_str().and_then(duration);
+        if duration.is_none() {
+            self.problem(report, "must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`");
+        }
+        duration
+    }
+
+    pub(super) fn count(&self, report: &mut Report) -> Option<NonZeroUsize> {
+        let count = self.node.as_number().and_then(|number| number.parse::<NonZeroU32>().ok());
+        let count = count.and_then(|count| NonZeroUsize::try_from(count).ok());
+        if count.is_none() {
+            self.problem(report, "must be a whole number above 0");
+        }
+        count
+    }
+
+    /// One of `allowed`, by its name.
+    pub(super) fn choice<T: Copy>(&self, allowed: &[(&str, T)], report: &mut Report) -> Option<T> {
+        let text = self.text(report)?;
+        let found = allowed.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let names = allowed.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            self.problem(report, format!("`{text}` is none of {names}"));
+        }
+        found
+    }
+
+    fn wrong(&self, expected: &str, report: &mut Report) {
+        let is = match self.node.value {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(_) | Value::Number(_) if expected == "text" => {
+                format!("{}; write it in quotes", self.node.kind())
+            }
+            Value::String(_) | Value::Bool(_) => self.node.kind().to_owned(),
+            _ => format!("a {}", self.node.kind()),
+        };
+        self.problem(report, format!("must be {expected}, but is {is}"));
+    }
+
+    fn sentence(&self, message: &str) -> String {
+        if self.path.is_empty() { message.to_owned() } else { format!("{}: {message}", self.path) }
+    }
+
+    fn is(&self, key: &str, known: &str) -> bool {
+        key == known || (self.dialect == Dialect::Stock && key.eq_ignore_ascii_case(known))
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The value of `key`; what is null is not there.
+    pub(super) fn get(&self, key: &str) -> Option<Cursor<'a>> {
+        let map = &self.map;
+        let entries = map.node.as_mapping().unwrap_or_default();
+        // Two keys that differ in case only: the last one counts, as in Go.
+        let (_, node) = entries.iter().rfind(|(name, _)| map.is(&name.name, key))?;
+        let path = if map.path.is_empty() { key.to_owned() } else { format!("{}.{key}", map.path) };
+        (!node.is_null()).then(|| map.below(path, node))
+    }
+
+    pub(super) fn text(&self, key: &str, report: &mut Report) -> Option<&'a str> {
+        self.get(key)?.text(report)
+    }
+
+    pub(super) fn duration(&self, key: &str, report: &mut Report) -> Option<Duration> {
+        self.get(key)?.duration(report)
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let unit = text.chars().next_back()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        _ => return None,
+    };
+    let digits = text.strip_suffix(unit)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None; // `parse` takes a sign
+    }
+    let count: u32 = digits.parse().ok().filter(|count| *count > 0)?;
+    Some(Duration::from_secs(u64::from(count) * seconds))
+}
+
+/// Where nothing more is known than the file.
+pub(super) fn whole(file: &Path) -> Place<'_> {
+    Place { file, at: Position::UNKNOWN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Aliases, yaml};
+
+    #[test]
+    fn a_duration_is_a_whole_number_and_a_unit() {
+        for (text, seconds) in [("30s", 30), ("10m", 600), ("12h", 43_200), ("007s", 7)] {
+            assert_eq!(duration(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in
+            ["", "s", "0s", "30", "-1s", "+1s", "1.5h", "1h30m", "1 s", "1S", "1d", "99999999999s", "é"]
+        {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_reported_with_its_place() {
+        let text = "a: 1\nb: text\nc: [x, 2]\nlimit: 0\nlimts: 4\nn:\n";
+        let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();
+        let mut report = Report::default();
+        let fields = Cursor::new(Path::new("f"), Dialect::Strict, &node)
+            .fields(&["a", "b", "c", "limit", "n"], &mut report);
+        let fields = fields.unwrap();
+        assert_eq!(fields.text("a", &mut report), None);
+        assert_eq!(fields.get("b").unwrap().boolean(&mut report), None);
+        assert_eq!(fields.get("c").unwrap().texts(&mut report), ["x"]);
+        assert_eq!(fields.get("limit").unwrap().count(&mut report), None);
+        assert!(fields.get("n").is_none());
+        let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(problems.join("\n"), @r"
+f:5:1: unknown key `limts`, did you mean `limit`?
+f:6:1: unknown key `false`
+f:1:4: a: must be text, but is number; write it in quotes
+f:2:4: b: must be true or false, but is text
+f:3:8: c[1]: must be text, but is number; write it in quotes
+f:4:8: limit: must be a whole number above 0
+");
+    }
+}

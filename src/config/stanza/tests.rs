@@ -1,0 +1,153 @@
+use super::*;
+use crate::{
+    config::reader::Dialect,
+    document::{Aliases, yaml},
+};
+
+fn read(text: &str, dialect: Dialect, change: fn(&mut Rules<'_>)) -> (Option<Stanza>, Report) {
+    let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();
+    let mut report = Report::default();
+    let mut rules = Rules { dir: Path::new("/etc/x"), accept_v1alpha1: false, never_interactive: false };
+    change(&mut rules);
+    let stanza = stanza(&Cursor::new(Path::new("f"), dialect, &node), rules, &mut report);
+    (stanza, report)
+}
+
+fn problems(text: &str) -> String {
+    let (stanza, report) = read(text, Dialect::Strict, |_| ());
+    assert!(stanza.is_none());
+    report.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+const PLAIN: &str = "apiVersion: client.authentication.k8s.io/v1beta1\ncommand: plugin\n";
+
+#[test]
+fn a_pasted_stanza_is_read() {
+    let text = r#"
+apiVersion: client.authentication.k8s.io/v1
+command: ./bin/plugin
+args: [--flag, "two words", ""]
+env: [{name: A, value: "1"}, {name: A, value: "2"}, {name: B}]
+provideClusterInfo: true
+interactiveMode: IfAvailable
+installHint: "Install \e[31mit"
+"#;
+    let (stanza, report) = read(text, Dialect::Strict, |_| ());
+    assert!(report.problems.is_empty() && report.warnings.is_empty(), "{report:?}");
+    insta::assert_debug_snapshot!(stanza.unwrap(), @r#"
+Stanza {
+    api_version: V1,
+    command: Path(
+        "/etc/x/bin/plugin",
+    ),
+    args: [
+        "--flag",
+        "two words",
+        "",
+    ],
+    env: [
+        (
+            "A",
+            "1",
+        ),
+        (
+            "A",
+            "2",
+        ),
+        (
+            "B",
+            "",
+        ),
+    ],
+    provide_cluster_info: true,
+    needs_terminal: false,
+    install_hint: Some(
+        "Install U+001B[31mit",
+    ),
+}
+"#);
+}
+
+#[test]
+fn all_that_is_missing_is_reported_together() {
+    insta::assert_snapshot!(problems("env: [{value: x}]"), @r"
+f:1:1: apiVersion must be specified, like `client.authentication.k8s.io/v1`
+f:1:1: command must be specified
+f:1:7: env[0]: env variable name must be specified
+");
+    insta::assert_snapshot!(problems("apiVersion: client.authentication.k8s.io/v1\ncommand: x\n"), @"f:1:1: interactiveMode must be specified: `Never` or `IfAvailable`");
+    insta::assert_snapshot!(problems("apiVersion: ''\ncommand: ''\ninteractiveMode: ''\n"), @r"
+f:1:1: apiVersion must be specified, like `client.authentication.k8s.io/v1`
+f:1:1: command must be specified
+");
+}
+
+#[test]
+fn all_that_is_wrong_is_reported_together() {
+    insta::assert_snapshot!(problems(
+        "apiVersion: client.authentication.k8s.io/v2\ncommand: [x]\nargs: -x\nenv: {A: b}\nprovideClusterInfo: 'yes'\ninteractiveMode: never\ninstalHint: x\n"
+    ), @r"
+f:7:1: unknown key `instalHint`, did you mean `installHint`?
+f:1:13: apiVersion: invalid apiVersion: it must be `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
+f:2:10: command: must be text, but is a list
+f:3:7: args: must be a list, but is text
+f:4:6: env: must be a list, but is a map
+f:5:21: provideClusterInfo: must be true or false, but is text
+f:6:18: interactiveMode: `never` is none of `Never`, `IfAvailable`, `Always`
+");
+}
+
+#[test]
+fn a_yaml_1_1_boolean_is_not_text() {
+    insta::assert_snapshot!(problems(&format!("{PLAIN}args: [-n, on]\nenv: [{{name: A, value: y}}]\n")), @r"
+f:3:12: args[1]: must be text, but is true or false; write it in quotes
+f:4:24: env[0].value: must be text, but is true or false; write it in quotes
+");
+}
+
+#[test]
+fn a_command_with_a_separator_is_a_path_and_one_without_is_a_name() {
+    let table = [
+        ("plugin", Command::Name("plugin".into())),
+        ("./plugin", Command::Path("/etc/x/plugin".into())),
+        ("bin/plugin", Command::Path("/etc/x/bin/plugin".into())),
+        ("/bin/plugin", Command::Path("/bin/plugin".into())),
+    ];
+    for (command, expected) in table {
+        let text = format!("apiVersion: client.authentication.k8s.io/v1beta1\ncommand: {command}\n");
+        assert_eq!(read(&text, Dialect::Strict, |_| ()).0.unwrap().command, expected);
+    }
+}
+
+#[test]
+fn v1alpha1_needs_the_providers_word() {
+    let text = "apiVersion: client.authentication.k8s.io/v1alpha1\ncommand: x\n";
+    assert!(problems(text).contains("acceptV1alpha1"));
+    let (stanza, _) = read(text, Dialect::Strict, |rules| rules.accept_v1alpha1 = true);
+    assert_eq!(stanza.unwrap().api_version, ApiVersion::V1Alpha1);
+}
+
+#[test]
+fn a_plugin_that_reads_a_terminal_is_warned_about() {
+    let text = format!("{PLAIN}interactiveMode: Always\n");
+    let (stanza, report) = read(&text, Dialect::Strict, |_| ());
+    assert!(stanza.unwrap().needs_terminal);
+    assert_eq!(report.warnings.len(), 1);
+    let (stanza, report) = read(&text, Dialect::Strict, |rules| rules.never_interactive = true);
+    assert!(!stanza.unwrap().needs_terminal);
+    assert!(report.warnings.is_empty());
+}
+
+#[test]
+fn a_denied_variable_is_dropped_with_a_warning() {
+    let text = format!("{PLAIN}env: [{{name: LD_PRELOAD, value: canary}}, {{name: A, value: b}}]\n");
+    let (stanza, report) = read(&text, Dialect::Strict, |_| ());
+    assert_eq!(stanza.unwrap().env, [("A".to_owned(), "b".to_owned())]);
+    insta::assert_snapshot!(report.warnings.first().unwrap(), @"f:3:7: env[0]: `LD_PRELOAD` never reaches a plugin; remove it");
+}
+
+#[test]
+fn unknown_keys_of_a_kubeconfig_belong_to_others() {
+    let (stanza, report) = read(&format!("{PLAIN}future: 1\n"), Dialect::Kubeconfig, |_| ());
+    assert!(stanza.is_some() && report.problems.is_empty() && report.warnings.is_empty());
+}

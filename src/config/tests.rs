@@ -1,0 +1,344 @@
+use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    credential::ApiVersion,
+    plugin::{Command, Provider},
+};
+
+/// A home directory with a config.
+struct Home(TempDir);
+
+impl Home {
+    fn new(config: &str) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        home.write(".config/credbroker/config.yaml", config);
+        home
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    fn env(&self, variables: &[(&str, &str)]) -> Environment {
+        let home = [("HOME", self.0.path().to_str().unwrap()), ("PATH", "/bin"), ("MY_A", "1")];
+        home.iter().chain(variables).copied().collect()
+    }
+
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        load(None, &self.env(&[]))
+    }
+
+    fn problems(&self) -> String {
+        self.shown(&self.load().unwrap_err())
+    }
+
+    fn warnings(&self) -> String {
+        let warnings = self.load().unwrap().warnings;
+        warnings.iter().map(|problem| self.shown(problem)).collect::<Vec<_>>().join("\n")
+    }
+
+    fn shown(&self, text: &impl ToString) -> String {
+        text.to_string().replace(self.0.path().to_str().unwrap(), "~")
+    }
+}
+
+const HEAD: &str = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n";
+
+fn stanza(command: &str) -> String {
+    format!(
+        "execConfig: {{apiVersion: client.authentication.k8s.io/v1, command: {command}, interactiveMode: Never}}"
+    )
+}
+
+fn provider(loaded: &Loaded) -> &Provider {
+    loaded.config.providers.iter().next().unwrap()
+}
+
+#[test]
+fn the_reference_config_is_read_but_for_what_this_release_lacks() {
+    let home = Home::new(&format!(
+        r#"{HEAD}
+listen: {{socket: /run/credbroker/credbroker.sock, mode: "0660", group: "staff", sharedDirectory: true}}
+providers:
+- name: gke
+  execConfig:
+    apiVersion: client.authentication.k8s.io/v1
+    command: /plugins/gke-gcloud-auth-plugin
+    args: [--use_application_default_credentials]
+    env: [{{name: CLOUDSDK_CONFIG, value: /var/gcloud}}]
+    provideClusterInfo: true
+    interactiveMode: Never
+    installHint: "…"
+  profileSourcedCLIArgsPolicy: Ignore
+  profileSourcedEnvVarsPolicy: Ignore
+  timeout: 20s
+  interactiveTimeout: 3m
+  passEnv: ["MY_*"]
+  callerEnv: [AWS_PROFILE]
+  clusterInfo: fromCaller
+  maxAge: 12h
+  unknownExpiryMaxAge: 5m
+limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
+"#
+    ));
+    let loaded = home.load().unwrap();
+    assert_eq!(loaded.warnings, []);
+    assert_eq!(home.shown(&loaded.source), "~/.config/credbroker/config.yaml");
+    let provider = provider(&loaded);
+    assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "MY_A", "PATH"]);
+    assert!(provider.caller_env.matches("AWS_PROFILE"));
+    assert_eq!(
+        (provider.timeout, provider.interactive_timeout, provider.lifetime.max_age),
+        (Duration::from_secs(20), Duration::from_secs(3 * 60), Some(Duration::from_secs(12 * 3600)))
+    );
+    assert_eq!(provider.lifetime.unknown_expiry_max_age, Duration::from_secs(5 * 60));
+    insta::assert_debug_snapshot!((&loaded.config.listen, &loaded.config.limits), @r#"
+(
+    Listen {
+        socket: Some(
+            "/run/credbroker/credbroker.sock",
+        ),
+        mode: 432,
+        group: Some(
+            "staff",
+        ),
+        shared_directory: true,
+    },
+    Limits {
+        connections: 1,
+        watches_per_connection: 2,
+        plugin_runs: 3,
+        plugin_runs_per_provider: 4,
+        entries: 5,
+    },
+)
+"#);
+}
+
+#[test]
+fn everything_has_a_default_but_the_plugin() {
+    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("plugin")));
+    let loaded = home.load().unwrap();
+    assert_eq!((&loaded.config.listen, &loaded.config.limits), (&Listen::default(), &Limits::default()));
+    let provider = provider(&loaded);
+    assert_eq!(provider.command, Command::Name("plugin".into()));
+    assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "PATH"]);
+    assert!(!provider.caller_env.matches("AWS_PROFILE"));
+}
+
+#[test]
+fn all_problems_are_reported_at_once_with_their_lines() {
+    let home = Home::new(
+        r#"apiVersion: credbroker.io/v1
+kind: Config
+listen: {sockt: /x, socket: relative, mode: 0600}
+limits:
+  conections: 5
+  pluginRuns: 0
+  entries: many
+providers:
+- name: ""
+  execConfig: {command: x}
+  timeout: 0s
+  maxAge: 1d
+- {name: q, execConfg: {}}
+- {name: r, passEnv: AWS_*, callerEnv: ["A?"], execConfig: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}}
+- nothing
+access: []
+clusterProfiles: {}
+"#,
+    );
+    insta::assert_snapshot!(home.problems(), @r#"
+~/.config/credbroker/config.yaml:1:13: apiVersion: must be `credbroker.io/v1alpha1`
+~/.config/credbroker/config.yaml:2:7: kind: must be `BrokerConfig`
+~/.config/credbroker/config.yaml:3:10: listen: unknown key `sockt`, did you mean `socket`?
+~/.config/credbroker/config.yaml:3:29: listen.socket: must be an absolute path, like `/run/credbroker/credbroker.sock`
+~/.config/credbroker/config.yaml:3:45: listen.mode: must be an octal number in quotes from "0600" to "0666" that lets the owner read and write, like "0660"
+~/.config/credbroker/config.yaml:5:3: limits: unknown key `conections`, did you mean `connections`?
+~/.config/credbroker/config.yaml:6:15: limits.pluginRuns: must be a whole number above 0
+~/.config/credbroker/config.yaml:7:12: limits.entries: must be a whole number above 0
+~/.config/credbroker/config.yaml:9:9: providers[0].name: a name is not empty and has no control characters
+~/.config/credbroker/config.yaml:10:15: providers[0].execConfig: apiVersion must be specified, like `client.authentication.k8s.io/v1`
+~/.config/credbroker/config.yaml:11:12: providers[0].timeout: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
+~/.config/credbroker/config.yaml:12:11: providers[0].maxAge: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
+~/.config/credbroker/config.yaml:13:3: providers[1]: execConfig must be specified: the `exec` stanza of a kubeconfig
+~/.config/credbroker/config.yaml:13:13: providers[1]: unknown key `execConfg`, did you mean `execConfig`?
+~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: must be a list, but is text
+~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be a variable's name, in which `*` may stand for any text
+~/.config/credbroker/config.yaml:15:3: providers[3]: must be a map, but is text
+~/.config/credbroker/config.yaml:16:9: `access` is not supported by this release; remove it
+~/.config/credbroker/config.yaml:17:18: `clusterProfiles` is not supported by this release; remove it
+"#);
+}
+
+#[test]
+fn what_this_release_lacks_is_refused_by_name() {
+    let home = Home::new(&format!(
+        "{HEAD}access: [{{name: a}}]\nclusterProfiles: {{kubeconfig: in-cluster}}\nproviders:\n- name: p\n  {}\n  clusterInfo: match\n  profileSourcedCLIArgsPolicy: Append\n  profileSourcedEnvVarsPolicy: Replace\n",
+        stanza("x")
+    ));
+    insta::assert_snapshot!(home.problems(), @r"
+~/.config/credbroker/config.yaml:3:9: `access` is not supported by this release; remove it
+~/.config/credbroker/config.yaml:4:18: `clusterProfiles` is not supported by this release; remove it
+~/.config/credbroker/config.yaml:8:16: providers[0].clusterInfo: `match` is not supported by this release, only `fromCaller` is; remove it
+~/.config/credbroker/config.yaml:9:32: providers[0].profileSourcedCLIArgsPolicy: `Append` is not supported by this release, only `Ignore` is; remove it
+~/.config/credbroker/config.yaml:10:32: providers[0].profileSourcedEnvVarsPolicy: `Replace` is not supported by this release, only `Ignore` is; remove it
+");
+}
+
+#[test]
+fn a_name_stands_for_one_provider_whatever_defines_it() {
+    let home = Home::new(&format!(
+        "{HEAD}kubeconfigs: [~/one, ~/two]\nproviders:\n- name: p\n  {}\n- name: p\n  {}\n",
+        stanza("x"),
+        stanza("z")
+    ));
+    let user =
+        "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x}}\n";
+    home.write("one", user);
+    home.write("two", user);
+    insta::assert_snapshot!(home.problems(), @r"
+~/.config/credbroker/config.yaml:7:3: provider `p` is defined already at ~/.config/credbroker/config.yaml:5:3; rename one of them
+~/two:2:3: provider `u` is defined already at ~/one:2:3; rename one of them
+");
+}
+
+#[test]
+fn a_relative_command_is_below_the_configs_directory() {
+    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("./bin/x")));
+    let loaded = home.load().unwrap();
+    assert_eq!(provider(&loaded).command, Command::Path(home.0.path().join(".config/credbroker/bin/x")));
+}
+
+#[test]
+fn v1alpha1_is_accepted_when_the_provider_says_so() {
+    let text = format!("{HEAD}providers:\n- name: p\n  acceptV1alpha1: true\n  {}\n", stanza("x"))
+        .replace("k8s.io/v1,", "k8s.io/v1alpha1,");
+    assert_eq!(provider(&Home::new(&text).load().unwrap()).api_version, ApiVersion::V1Alpha1);
+    let home = Home::new(&text.replace("acceptV1alpha1: true", "acceptV1alpha1: false"));
+    assert!(home.problems().contains("acceptV1alpha1: true"));
+}
+
+#[test]
+fn what_is_suspicious_is_a_warning() {
+    let home = Home::new(&format!(
+        r#"{HEAD}providers:
+- name: aws
+  {}
+- name: aws-ok
+  passEnv: ["AWS_*"]
+  {}
+- name: caller
+  callerEnv: ["*"]
+  {}
+- name: preload
+  execConfig: {{apiVersion: client.authentication.k8s.io/v1beta1, command: x, env: [{{name: LD_PRELOAD, value: canary}}]}}
+"#,
+        stanza("/usr/bin/aws"),
+        stanza("aws"),
+        stanza("kubelogin"),
+    ));
+    insta::assert_snapshot!(home.warnings(), @r#"
+~/.config/credbroker/config.yaml:4:3: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller brings its own
+~/.config/credbroker/config.yaml:9:3: providers[2]: callerEnv covers `PATH`: the plugin gets none from the broker, and a bare command is not found
+~/.config/credbroker/config.yaml:13:84: providers[3].execConfig.env[0]: `LD_PRELOAD` never reaches a plugin; remove it
+"#);
+}
+
+#[test]
+fn the_stock_provider_file_is_read_as_it_is() {
+    let home = Home::new(
+        r#"{"Providers": [{
+  "name": "secretreader", "future": 1, "profileSourcedEnvVarsPolicy": "AppendIfNotExists",
+  "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "COMMAND": "./bin/secretreader", "provideClusterInfo": true}
+}]}"#,
+    );
+    let loaded = home.load().unwrap();
+    let provider = provider(&loaded);
+    assert_eq!(provider.command, Command::Path(home.0.path().join(".config/credbroker/bin/secretreader")));
+    assert!(provider.provide_cluster_info && !provider.needs_terminal);
+    assert_eq!(provider.inherited, home.env(&[]), "a stock provider has the broker's whole environment");
+    insta::assert_snapshot!(home.warnings(), @r"
+~/.config/credbroker/config.yaml: providers[0]: unknown key `future`, which is ignored
+~/.config/credbroker/config.yaml: providers[0].profileSourcedEnvVarsPolicy: is not used by this release, which reads no ClusterProfiles
+");
+}
+
+#[test]
+fn the_stock_provider_file_is_checked() {
+    let table = [
+        r#"{"providers": [{"name": "p"}]}"#,
+        r#"{"providers": [{"execConfig": {"apiVersion": "client.authentication.k8s.io/v9"}}]}"#,
+        r#"{"providers": [{"name": "p", "profileSourcedCLIArgsPolicy": "append", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}}]}"#,
+        r#"{"providers": []} trailing"#,
+    ];
+    insta::assert_snapshot!(table.map(|text| Home::new(text).problems()).join("\n"), @r"
+~/.config/credbroker/config.yaml: providers[0]: execConfig must be specified
+~/.config/credbroker/config.yaml: providers[0]: name must be specified
+~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: invalid apiVersion: it must be `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
+~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified
+~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: `append` is none of ``, `Ignore`, `Append`
+~/.config/credbroker/config.yaml:1:19: text follows the document; there must be nothing else
+");
+    for empty in ["{}", "null", r#"{"providers": null}"#] {
+        assert_eq!(Home::new(empty).warnings(), "~/.config/credbroker/config.yaml: names no provider");
+    }
+}
+
+#[test]
+fn an_explicit_file_comes_before_all_others() {
+    let home = Home::new("nonsense");
+    let config = format!("{HEAD}providers:\n- name: flag\n  {}\n", stanza("x"));
+    let flag = home.write("flag.yaml", &config);
+    let variable = home.write("variable.yaml", &config.replace("flag", "variable"));
+    let xdg = home.write("xdg/credbroker/config.yaml", &config.replace("flag", "xdg"));
+    let names = |flag: Option<&Path>, variables: &[(&str, &str)]| {
+        load(flag, &home.env(variables)).unwrap().config.providers.names()
+    };
+    let variable = ("CREDBROKER_CONFIG", variable.to_str().unwrap());
+    let xdg = ("XDG_CONFIG_HOME", xdg.ancestors().nth(2).unwrap().to_str().unwrap());
+    assert_eq!(names(Some(&flag), &[variable, xdg]), ["flag"]);
+    assert_eq!(names(None, &[variable, xdg]), ["variable"]);
+    assert_eq!(names(None, &[xdg]), ["xdg"]);
+    assert!(load(Some(Path::new("/nowhere/config.yaml")), &home.env(&[])).is_err());
+}
+
+#[test]
+fn without_a_config_the_users_of_the_kubeconfig_are_the_providers() {
+    let home = Home(tempfile::tempdir().unwrap());
+    insta::assert_snapshot!(home.problems(), @"~/.kube/config: there is neither a credbroker config nor a kubeconfig (~/.kube/config); give one with `--config FILE` or KUBECONFIG");
+    let text = "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: plugin}}\n";
+    home.write(".kube/config", text);
+    let loaded = home.load().unwrap();
+    assert_eq!(loaded.config.providers.names(), ["u"]);
+    assert_eq!(home.shown(&loaded.source), "~/.kube/config");
+    home.write(".kube/config", &text.replace("plugin", "credbroker-exec"));
+    insta::assert_snapshot!(home.problems(), @"~/.kube/config: no user of ~/.kube/config runs a plugin of its own, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)");
+}
+
+#[test]
+fn a_config_that_others_may_write_does_not_load() {
+    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("x")));
+    let path = home.0.path().join(".config/credbroker/config.yaml");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
+    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml: others than its owner may write it, and so run programs as the broker; `chmod go-w ~/.config/credbroker/config.yaml`");
+}
+
+#[test]
+fn no_secret_of_a_config_is_in_a_message() {
+    let home = Home::new(&format!(
+        "{HEAD}providers:\n- name: p\n  timeout: canary\n  execConfig: {{apiVersion: canary, command: x, args: [[canary]], env: [{{name: A=, value: canary}}, {{name: {{}}, value: canary}}]}}\n"
+    ));
+    let error = home.load().unwrap_err();
+    assert!(error.problems.len() > 3);
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+    let home = Home::new("a: b\na: canary\n- canary: [");
+    assert!(!home.problems().contains("canary"));
+}

@@ -1,0 +1,124 @@
+//! Does a private key belong to a certificate? Its format is found by trying, whatever its PEM label says.
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING,
+    EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaKeyPair,
+};
+use x509_parser::{
+    asn1_rs::{Any, FromDer, Oid, Tag, oid},
+    x509::SubjectPublicKeyInfo,
+};
+
+/// A private key, as far as it can be judged.
+pub(super) enum PrivateKey {
+    /// The public keys it may have: several only for a SEC1 key that does not name its curve.
+    Known(Vec<PublicKey>),
+    /// Shaped like a private key, but of a kind that cannot be judged here: RSA-1024, Ed448, other curves.
+    Unknown,
+}
+
+/// The public half of a key that could be read.
+pub(super) enum PublicKey {
+    Ec(Vec<u8>),
+    Ed25519(Vec<u8>),
+    Rsa(Vec<u8>),
+}
+
+impl PrivateKey {
+    /// Reads DER of SEC1, PKCS#1 or PKCS#8 (1 or 2). `None`: it is none of them, or broken.
+    pub(super) fn read(der: &[u8]) -> Option<Self> {
+        let known = public_keys(der);
+        if known.is_empty() { shape(der) } else { Some(Self::Known(known)) }
+    }
+
+    /// Whether the certificate's key is this one's; `None` when that cannot be known.
+    pub(super) fn belongs_to(&self, certificate: &SubjectPublicKeyInfo<'_>) -> Option<bool> {
+        match self {
+            Self::Known(keys) => Some(keys.iter().any(|key| key.is(certificate))),
+            Self::Unknown => None,
+        }
+    }
+}
+
+impl PublicKey {
+    fn is(&self, certificate: &SubjectPublicKeyInfo<'_>) -> bool {
+        let data: &[u8] = &certificate.subject_public_key.data;
+        match self {
+            Self::Ec(point) => is_same_point(point, data),
+            Self::Ed25519(key) => key == data && certificate.algorithm.algorithm == ED25519,
+            // The exponent is the same for all of the world; RSA-PSS certificates have the same form of key.
+            Self::Rsa(key) => modulus(key).is_some_and(|ours| modulus(data) == Some(ours)),
+        }
+    }
+}
+
+const ED25519: Oid<'static> = oid!(1.3.101.112);
+const EC: Oid<'static> = oid!(1.2.840.10045.2.1);
+const JUDGED_CURVES: [Oid<'static>; 3] = [oid!(1.2.840.10045.3.1.7), oid!(1.3.132.0.34), oid!(1.3.132.0.35)];
+
+fn public_keys(der: &[u8]) -> Vec<PublicKey> {
+    let curves =
+        [&ECDSA_P256_SHA256_ASN1_SIGNING, &ECDSA_P384_SHA384_ASN1_SIGNING, &ECDSA_P521_SHA512_ASN1_SIGNING];
+    let ec = curves.into_iter().filter_map(|curve| {
+        let pair = EcdsaKeyPair::from_private_key_der(curve, der).ok()?;
+        Some(PublicKey::Ec(pair.public_key().as_ref().to_vec()))
+    });
+    let ed25519 = Ed25519KeyPair::from_pkcs8(der).ok();
+    let ed25519 = ed25519.map(|pair| PublicKey::Ed25519(pair.public_key().as_ref().to_vec()));
+    let rsa = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)).ok();
+    let rsa = rsa.map(|pair| PublicKey::Rsa(pair.public_key().as_ref().to_vec()));
+    ec.chain(ed25519).chain(rsa).collect()
+}
+
+/// Whether an uncompressed point and one of either form are the same.
+fn is_same_point(point: &[u8], other: &[u8]) -> bool {
+    match (point, other) {
+        ([4, coordinates @ ..], [form @ (2 | 3), x @ ..]) => {
+            let (ours, y) = coordinates.split_at(coordinates.len() / 2);
+            ours == x && y.last().is_some_and(|last| last & 1 == form & 1)
+        }
+        _ => point == other,
+    }
+}
+
+/// The modulus of an `RSAPublicKey`, without leading zeros.
+fn modulus(der: &[u8]) -> Option<&[u8]> {
+    let (rest, sequence) = Any::from_der(der).ok().filter(|(_, any)| any.tag() == Tag::Sequence)?;
+    let (_, modulus) = Any::from_der(sequence.data).ok().filter(|(_, any)| any.tag() == Tag::Integer)?;
+    let zeros = modulus.data.iter().take_while(|byte| **byte == 0).count();
+    rest.is_empty().then(|| modulus.data.get(zeros..))?
+}
+
+/// Whether this is shaped like a private key of a kind that the library does not know.
+fn shape(der: &[u8]) -> Option<PrivateKey> {
+    let sequence =
+        Any::from_der(der).ok().filter(|(rest, any)| rest.is_empty() && any.tag() == Tag::Sequence)?.1;
+    let items = items(sequence.data)?;
+    let tags: Vec<Tag> = items.iter().map(Any::tag).collect();
+    let shaped = match *tags {
+        // PKCS#8: version, algorithm, key.
+        [Tag::Integer, Tag::Sequence, Tag::OctetString, ..] => !is_judged(items.get(1)?.data)?,
+        // SEC1: version, key.
+        [Tag::Integer, Tag::OctetString, ..] => true,
+        // PKCS#1: version and eight numbers.
+        _ => tags.len() >= 9 && tags.iter().take(9).all(|tag| *tag == Tag::Integer),
+    };
+    shaped.then_some(PrivateKey::Unknown)
+}
+
+/// Whether the library knows the algorithm, so that a key it did not read is broken.
+fn is_judged(algorithm: &[u8]) -> Option<bool> {
+    let (parameters, algorithm) = Oid::from_der(algorithm).ok()?;
+    let curve = || Oid::from_der(parameters).is_ok_and(|(_, curve)| JUDGED_CURVES.contains(&curve));
+    Some(algorithm == ED25519 || algorithm == EC && curve())
+}
+
+fn items(mut content: &[u8]) -> Option<Vec<Any<'_>>> {
+    let mut items = Vec::new();
+    while !content.is_empty() {
+        let (rest, item) = Any::from_der(content).ok()?;
+        content = rest;
+        items.push(item);
+    }
+    Some(items)
+}

@@ -1,0 +1,151 @@
+//! A client certificate and its key, checked against each other.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use zeroize::Zeroizing;
+
+use super::{
+    certificate::Certificate,
+    key::PrivateKey,
+    material::{ClientPair, Fingerprint},
+    pem::{self, Block},
+};
+
+const CERTIFICATE: &str = "clientCertificateData";
+const KEY: &str = "clientKeyData";
+
+const UNJUDGED: &str = "whether the private key belongs to the client certificate cannot be checked for this kind of key; both are passed on as they are";
+const VERSION_1: &str = "the client certificate is X.509 version 1, which some TLS libraries refuse";
+
+/// Why a client certificate and its key are not accepted. Never holds any of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PairError {
+    /// Encoded once too often.
+    #[error("`{field}` is base64; it must be the PEM text itself")]
+    Base64 {
+        /// The field.
+        field: &'static str,
+    },
+    /// No CERTIFICATE block.
+    #[error("`{CERTIFICATE}` has no PEM block labelled CERTIFICATE")]
+    CertificateMissing,
+    /// Not X.509.
+    #[error("certificate {number} in `{CERTIFICATE}` is not an X.509 certificate")]
+    CertificateUnreadable {
+        /// Which, counted from 1.
+        number: usize,
+    },
+    /// The key needs a passphrase.
+    #[error("the private key is encrypted; the plugin must print it without a passphrase")]
+    EncryptedKey,
+    /// The key belongs to something else.
+    #[error("the private key does not belong to the client certificate")]
+    KeyMismatch,
+    /// No private key block.
+    #[error("`{KEY}` has no PEM block labelled PRIVATE KEY")]
+    KeyMissing,
+    /// Neither SEC1, PKCS#1 nor PKCS#8.
+    #[error("the private key is neither SEC1, PKCS#1 nor PKCS#8")]
+    KeyUnreadable,
+    /// The key belongs to a certificate further down the chain.
+    #[error(
+        "the private key belongs to certificate {number} of the chain; the client's own certificate must be the first"
+    )]
+    LeafNotFirst {
+        /// Which, counted from 1.
+        number: usize,
+    },
+    /// A block that does not end, or is not base64.
+    #[error("the PEM block that begins on line {line} of `{field}` is broken")]
+    PemBroken {
+        /// The field.
+        field: &'static str,
+        /// Its `BEGIN` line in the field, counted from 1.
+        line: usize,
+    },
+    /// Certificate and key are in each other's place.
+    #[error("`{CERTIFICATE}` and `{KEY}` are swapped")]
+    Swapped,
+}
+
+/// Checks a pair. The bytes are kept as they came; the second value is what is unusual about it.
+pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Option<&'static str>), PairError> {
+    let (chain_blocks, key_blocks) = (pem::blocks(chain), pem::blocks(key));
+    let certificates = certificates(chain, &chain_blocks, &key_blocks)?;
+    let private_key = private_key(key, &key_blocks)?;
+
+    let mut parsed = Vec::new();
+    for (index, der) in certificates.iter().enumerate() {
+        let certificate = Certificate::read(der);
+        parsed.push(certificate.ok_or(PairError::CertificateUnreadable { number: index + 1 })?);
+    }
+    let leaf = parsed.first().ok_or(PairError::CertificateMissing)?;
+    let judged = private_key.belongs_to(leaf.public_key());
+    if judged == Some(false) {
+        let owner = |other: &Certificate<'_>| private_key.belongs_to(other.public_key()) == Some(true);
+        let owner = parsed.iter().position(owner);
+        return Err(owner.map_or(PairError::KeyMismatch, |at| PairError::LeafNotFirst { number: at + 1 }));
+    }
+    let warning = match judged {
+        None => Some(UNJUDGED),
+        Some(_) => leaf.is_version_1().then_some(VERSION_1),
+    };
+    let pair = ClientPair {
+        chain_pem: chain.as_bytes().to_vec().into(),
+        key_pem: key.as_bytes().to_vec().into(),
+        fingerprint: fingerprint(&certificates),
+        not_before: leaf.not_before(),
+        not_after: leaf.not_after(),
+    };
+    Ok((pair, warning))
+}
+
+/// The certificates of the chain field; other blocks are skipped, as Go does.
+fn certificates<'a>(
+    text: &str,
+    blocks: &'a [Block<'_>],
+    key_blocks: &[Block<'_>],
+) -> Result<Vec<&'a Zeroizing<Vec<u8>>>, PairError> {
+    let certificates: Vec<&Block<'_>> = blocks.iter().filter(|block| block.is_certificate()).collect();
+    if certificates.is_empty() {
+        let swapped =
+            blocks.iter().any(Block::is_private_key) && key_blocks.iter().any(Block::is_certificate);
+        return Err(match () {
+            () if swapped => PairError::Swapped,
+            () if blocks.is_empty() && pem::is_base64(text) => PairError::Base64 { field: CERTIFICATE },
+            () => PairError::CertificateMissing,
+        });
+    }
+    let der = |block: &&'a Block<'_>| {
+        block.der.as_ref().ok_or(PairError::PemBroken { field: CERTIFICATE, line: block.line })
+    };
+    certificates.iter().map(der).collect()
+}
+
+/// The first private key of the key field; a certificate may stand beside it.
+fn private_key(text: &str, blocks: &[Block<'_>]) -> Result<PrivateKey, PairError> {
+    let Some(block) = blocks.iter().find(|block| block.is_private_key()) else {
+        let base64 = blocks.is_empty() && pem::is_base64(text);
+        return Err(if base64 { PairError::Base64 { field: KEY } } else { PairError::KeyMissing });
+    };
+    if block.encrypted || block.label.contains("ENCRYPTED") {
+        return Err(PairError::EncryptedKey);
+    }
+    let der = block.der.as_ref().ok_or(PairError::PemBroken { field: KEY, line: block.line })?;
+    PrivateKey::read(der).ok_or(PairError::KeyUnreadable)
+}
+
+/// Lengths first, so that no two chains run into the same bytes.
+fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Fingerprint {
+    let mut context = Context::new(&SHA256);
+    for der in certificates {
+        context.update(&(der.len() as u64).to_be_bytes());
+        context.update(der);
+    }
+    let mut sum = [0; 32];
+    sum.iter_mut().zip(context.finish().as_ref()).for_each(|(to, from)| *to = *from);
+    Fingerprint(sum)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Why a document is not accepted, and where.
+
+use std::fmt;
+
+/// A place in a document: 1-based, columns in characters. Zero when the parser does not tell: inside of JSON.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Position {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+impl Position {
+    /// No place is known.
+    pub const UNKNOWN: Self = Self { line: 0, column: 0 };
+
+    /// Whether there is a place to name.
+    pub const fn is_known(self) -> bool {
+        self.line != 0
+    }
+
+    /// The place in words and parentheses after a blank, or nothing when it is not known: the end of a message.
+    pub fn suffix(self) -> String {
+        if self.is_known() { format!(" ({self})") } else { String::new() }
+    }
+
+    pub(super) fn new(line: usize, column: usize) -> Self {
+        let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        Self { line: number(line), column: number(column) }
+    }
+
+    /// The place right after `text`.
+    pub(super) fn after(text: &str) -> Self {
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        Self::new(text.matches('\n').count() + 1, last.chars().count() + 1)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Why a document is not accepted. Never holds any of its text: it may be a secret.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{kind}{}", at.suffix())]
+pub struct ParseError {
+    /// What is wrong.
+    pub kind: ParseErrorKind,
+    /// Where.
+    pub at: Position,
+}
+
+/// What is wrong with a document.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseErrorKind {
+    /// `*name` where aliases are not followed, or naming no finished anchor.
+    #[error("an alias is not accepted here")]
+    Alias,
+    /// The same key twice in one map.
+    #[error("a key appears twice in one map")]
+    DuplicateKey,
+    /// Nothing but blanks and comments.
+    #[error("the document is empty")]
+    Empty,
+    /// A key that is a list, a map or null.
+    #[error("a key must be text")]
+    Key,
+    /// `<<` where merges are not followed, or merging something else than maps.
+    #[error("a merge key (`<<`) is not accepted here")]
+    MergeKey,
+    /// Bytes that are not UTF-8.
+    #[error("the document is not UTF-8")]
+    NotUtf8,
+    /// A second document after the first.
+    #[error("a second document follows; there must be exactly one")]
+    SecondDocument,
+    /// Against the grammar.
+    #[error("the document is not well-formed")]
+    Syntax,
+    /// `!tag`.
+    #[error("a YAML tag is not accepted here")]
+    Tag,
+    /// Something after the end of the document.
+    #[error("text follows the document; there must be nothing else")]
+    TextAfter,
+    /// Aliases that blow the document up.
+    #[error("aliases make the document too large")]
+    TooBig,
+    /// Too many collections inside each other.
+    #[error("lists and maps are nested more than {max} deep", max = super::MAX_DEPTH)]
+    TooDeep,
+}
+
+impl ParseErrorKind {
+    pub(super) const fn at(self, at: Position) -> ParseError {
+        ParseError { kind: self, at }
+    }
+}

@@ -1,0 +1,234 @@
+//! YAML, built into the tree from the parser's events.
+
+use std::collections::{HashMap, HashSet};
+
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+
+use super::{Key, MAX_DEPTH, Node, ParseError, ParseErrorKind, Position, Value, scalar, text};
+
+/// Bytes and nodes that aliases may add to a document.
+const MAX_EXPANSION: usize = 4 << 20;
+
+/// What to do with `*alias`, `<<` and `!!str`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Aliases {
+    /// Refuse the document: plugin output needs none of them.
+    Refuse,
+    /// Resolve them, within bounds: people write kubeconfigs and configs.
+    Follow,
+}
+
+/// Reads exactly one YAML document; empty ones around it (a trailing `---`) do not count.
+pub fn yaml(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
+    let options = granit_parser::options! {
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
+    let events = Parser::new_from_str_with_options(text(bytes)?, options);
+    Reader { events, aliases, anchors: HashMap::new(), expanded: 0, documents: 0 }.document()
+}
+
+struct Reader<'a> {
+    events: Parser<'a, StrInput<'a>>,
+    aliases: Aliases,
+    /// Finished nodes only: an alias inside of its own anchor finds nothing.
+    anchors: HashMap<usize, Node>,
+    expanded: usize,
+    documents: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn document(mut self) -> Result<Node, ParseError> {
+        let mut found = None;
+        loop {
+            match self.next()? {
+                (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
+                (Event::StreamEnd, _) => break,
+                (Event::Scalar(_, ScalarStyle::Plain, 0, None), span) if span.is_empty() => {}
+                (_, span) if found.is_some() => {
+                    return Err(ParseErrorKind::SecondDocument.at(position(&span.start)));
+                }
+                (event, span) => {
+                    found = Some(self.node(event, &span, 0)?);
+                    self.documents += 1;
+                }
+            }
+        }
+        found.ok_or(ParseErrorKind::Empty.at(Position::new(1, 1)))
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Span), ParseError> {
+        match self.events.next_event() {
+            Some(next) => next.map_err(|error| self.refusal(&error)),
+            None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    /// Only the kind and the place: the library's messages quote the document.
+    fn refusal(&self, error: &ScanError) -> ParseError {
+        let kind = match error.kind() {
+            ErrorKind::UnknownAnchor => ParseErrorKind::Alias,
+            ErrorKind::UndeclaredTagHandle => ParseErrorKind::Tag,
+            ErrorKind::RecursionLimitExceeded => ParseErrorKind::TooDeep,
+            ErrorKind::ExpectedDocumentStart if self.documents > 0 => ParseErrorKind::TextAfter,
+            _ => ParseErrorKind::Syntax,
+        };
+        kind.at(position(error.marker()))
+    }
+
+    /// The node that `event` starts, inside of `depth` collections.
+    fn node(&mut self, event: Event<'a>, span: &Span, depth: usize) -> Result<Node, ParseError> {
+        let at = position(&span.start);
+        let (value, anchor) = match event {
+            Event::Alias(anchor) => return self.alias(anchor, at, depth),
+            Event::Scalar(text, style, anchor, tag) => {
+                (self.scalar(&text, style, tag.as_deref(), span)?, anchor)
+            }
+            Event::SequenceStart(_, _, Some(_)) | Event::MappingStart(_, _, Some(_)) => {
+                return Err(ParseErrorKind::Tag.at(at));
+            }
+            Event::SequenceStart(..) | Event::MappingStart(..) if depth == MAX_DEPTH => {
+                return Err(ParseErrorKind::TooDeep.at(at));
+            }
+            Event::SequenceStart(_, anchor, _) => (self.sequence(depth + 1)?, anchor),
+            Event::MappingStart(_, anchor, _) => (self.mapping(depth + 1)?, anchor),
+            _ => return Err(ParseErrorKind::Syntax.at(at)),
+        };
+        let node = Node { at, value };
+        if anchor != 0 && self.aliases == Aliases::Follow {
+            self.spend(&node, at)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn scalar(
+        &self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        span: &Span,
+    ) -> Result<Value, ParseError> {
+        match tag {
+            None if style == ScalarStyle::Plain => Ok(scalar::plain(text)),
+            None => Ok(Value::String(text.to_owned())),
+            Some(tag) if self.aliases == Aliases::Follow && tag.is_yaml_core_schema_tag("str") => {
+                // The parser puts `~` where there is nothing.
+                let nothing = style == ScalarStyle::Plain && span.is_empty();
+                Ok(Value::String(if nothing { String::new() } else { text.to_owned() }))
+            }
+            Some(_) => Err(ParseErrorKind::Tag.at(position(&span.start))),
+        }
+    }
+
+    fn sequence(&mut self, depth: usize) -> Result<Value, ParseError> {
+        let mut items = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::SequenceEnd) {
+                return Ok(Value::Sequence(items));
+            }
+            items.push(self.node(event, &span, depth)?);
+        }
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<Value, ParseError> {
+        let (mut entries, mut seen, mut merged) = (Vec::new(), HashSet::new(), None);
+        loop {
+            let (event, span) = self.next()?;
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let at = position(&span.start);
+            let merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            if merge && self.aliases == Aliases::Refuse {
+                return Err(ParseErrorKind::MergeKey.at(at));
+            }
+            let key = key(self.node(event, &span, depth)?)?;
+            if !seen.insert(key.name.clone()) {
+                return Err(ParseErrorKind::DuplicateKey.at(at));
+            }
+            let (event, span) = self.next()?;
+            let node = self.node(event, &span, depth)?;
+            if merge {
+                merged = Some(sources(node)?);
+            } else {
+                entries.push((key, node));
+            }
+        }
+        // What the map itself says wins over a merge, and an earlier merge over a later one.
+        seen.remove("<<");
+        for (key, node) in merged.into_iter().flatten() {
+            if seen.insert(key.name.clone()) {
+                entries.push((key, node));
+            }
+        }
+        Ok(Value::Mapping(entries))
+    }
+
+    fn alias(&mut self, anchor: usize, at: Position, depth: usize) -> Result<Node, ParseError> {
+        if self.aliases == Aliases::Refuse {
+            return Err(ParseErrorKind::Alias.at(at));
+        }
+        let node = self.anchors.get(&anchor).ok_or(ParseErrorKind::Alias.at(at))?.clone();
+        if depth + height(&node) > MAX_DEPTH {
+            return Err(ParseErrorKind::TooDeep.at(at));
+        }
+        self.spend(&node, at)?;
+        Ok(node)
+    }
+
+    fn spend(&mut self, node: &Node, at: Position) -> Result<(), ParseError> {
+        self.expanded = self.expanded.saturating_add(weight(node));
+        if self.expanded > MAX_EXPANSION { Err(ParseErrorKind::TooBig.at(at)) } else { Ok(()) }
+    }
+}
+
+/// The entries that a merge brings, the first of each name being the one that counts.
+fn sources(node: Node) -> Result<Vec<(Key, Node)>, ParseError> {
+    let at = node.at;
+    match node.value {
+        Value::Mapping(entries) => Ok(entries),
+        Value::Sequence(items) => items.into_iter().try_fold(Vec::new(), |mut all, item| match item.value {
+            Value::Mapping(entries) => {
+                all.extend(entries);
+                Ok(all)
+            }
+            _ => Err(ParseErrorKind::MergeKey.at(item.at)),
+        }),
+        _ => Err(ParseErrorKind::MergeKey.at(at)),
+    }
+}
+
+/// A scalar key as Kubernetes names it: `y` is `true`, `0x10` is `16`.
+fn key(node: Node) -> Result<Key, ParseError> {
+    let at = node.at;
+    let name = match node.value {
+        Value::String(text) | Value::Number(text) => text,
+        Value::Bool(value) => value.to_string(),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => return Err(ParseErrorKind::Key.at(at)),
+    };
+    Ok(Key { name, at })
+}
+
+fn weight(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::Null | Value::Bool(_) => 0,
+        Value::Number(text) | Value::String(text) => text.len(),
+        Value::Sequence(items) => items.iter().map(weight).sum(),
+        Value::Mapping(entries) => entries.iter().map(|(key, node)| key.name.len() + weight(node)).sum(),
+    }
+}
+
+fn height(node: &Node) -> usize {
+    match &node.value {
+        Value::Sequence(items) => 1 + items.iter().map(height).max().unwrap_or_default(),
+        Value::Mapping(entries) => 1 + entries.iter().map(|(_, node)| height(node)).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+fn position(marker: &Marker) -> Position {
+    Position::new(marker.line(), marker.col() + 1)
+}

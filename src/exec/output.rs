@@ -1,0 +1,142 @@
+//! What a plugin writes: all of stdout up to a limit, the end of stderr.
+
+use std::os::fd::AsFd;
+
+use bytes::BufMut as _;
+use rustix::buffer::spare_capacity;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use zeroize::Zeroizing;
+
+const FIRST: usize = 16 << 10;
+/// How much of stderr is read at a time.
+const PIECE: usize = 16 << 10;
+/// What a Linux pipe may hold at most unless root made it larger: enough for everything written before the end.
+const PIPE: usize = 1 << 20;
+
+/// One byte more than the limit was written.
+#[derive(Debug)]
+pub(super) struct TooLarge;
+
+/// Stdout: it may be a token, so every buffer that held some of it is wiped.
+#[derive(Debug)]
+pub(super) struct Capped<R> {
+    pipe: R,
+    bytes: Zeroizing<Vec<u8>>,
+    limit: usize,
+}
+
+impl<R: AsyncRead + Unpin> Capped<R> {
+    pub(super) fn new(pipe: R, limit: usize) -> Self {
+        Self { pipe, bytes: Zeroizing::new(Vec::with_capacity(FIRST.min(limit) + 1)), limit }
+    }
+
+    /// Reads to the end. May be dropped and called again: nothing is lost.
+    pub(super) async fn fill(&mut self) -> Result<(), TooLarge> {
+        while self.bytes.len() <= self.limit {
+            if self.bytes.len() == self.bytes.capacity() {
+                self.grow();
+            }
+            let free = self.bytes.capacity() - self.bytes.len();
+            match self.pipe.read_buf(&mut (&mut *self.bytes).limit(free)).await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Ok(()), // a pipe that cannot be read has ended
+            }
+        }
+        Err(TooLarge)
+    }
+
+    pub(super) fn into_bytes(self) -> Zeroizing<Vec<u8>> {
+        self.bytes
+    }
+
+    /// Copies into a larger buffer, because growing in place would free the old one as it is.
+    fn grow(&mut self) {
+        let mut larger = Zeroizing::new(Vec::with_capacity((self.bytes.len() * 2).min(self.limit + 1)));
+        larger.extend_from_slice(&self.bytes);
+        self.bytes = larger;
+    }
+}
+
+/// Stderr: read for ever, so that no plugin blocks on it, and only its end kept.
+#[derive(Debug)]
+pub(super) struct Tail<R> {
+    pipe: R,
+    bytes: Vec<u8>,
+    kept: usize,
+    cut: bool,
+}
+
+impl<R: AsyncRead + Unpin> Tail<R> {
+    pub(super) fn new(pipe: R, kept: usize) -> Self {
+        Self { pipe, bytes: Vec::new(), kept, cut: false }
+    }
+
+    /// Reads to the end. May be dropped and called again.
+    pub(super) async fn drain(&mut self) {
+        loop {
+            self.bytes.reserve(PIECE);
+            match self.pipe.read_buf(&mut (&mut self.bytes).limit(PIECE)).await {
+                Ok(1..) => self.forget(2 * self.kept),
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+
+    /// The end of what was written, and whether it starts inside a line.
+    pub(super) fn end(&mut self) -> (&[u8], bool) {
+        self.forget(self.kept);
+        (&self.bytes, self.cut)
+    }
+
+    /// Keeps the end once there are more than `most` bytes.
+    fn forget(&mut self, most: usize) {
+        if self.bytes.len() > most {
+            self.bytes.drain(..self.bytes.len() - self.kept);
+            self.cut = true;
+        }
+    }
+}
+
+impl<R: AsyncRead + AsFd + Unpin> Tail<R> {
+    /// Reads what is in the pipe and waits for nothing: others may hold its other end, and may go on writing.
+    pub(super) fn drain_now(&mut self) {
+        let mut read = 0;
+        while read < PIPE {
+            self.bytes.reserve(PIECE);
+            match rustix::io::read(&self.pipe, spare_capacity(&mut self.bytes)) {
+                Ok(count @ 1..) => read += count,
+                Ok(0) | Err(_) => return,
+            }
+            self.forget(2 * self.kept);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn stdout_is_whole_up_to_the_limit_and_refused_one_byte_later() {
+        for size in [0, 1, FIRST - 1, FIRST, FIRST + 1, FIRST + 2, 99_999, 100_000, 100_001] {
+            let written: Vec<u8> = (0..=250).cycle().take(size).collect();
+            let mut stdout = Capped::new(&*written, 100_000);
+            assert_eq!(stdout.fill().await.is_ok(), size <= 100_000, "{size}");
+            if size <= 100_000 {
+                assert_eq!(*stdout.into_bytes(), written);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_end_of_stderr_is_kept() {
+        for (size, cut) in [(0, false), (100, false), (101, true), (100_000, true)] {
+            let written: Vec<u8> = (0..=250).cycle().take(size).collect();
+            let mut stderr = Tail::new(&*written, 100);
+            stderr.drain().await;
+            assert!(stderr.bytes.capacity() < 3 * PIECE);
+            let start = size.saturating_sub(100);
+            assert_eq!(stderr.end(), (&written[start..], cut));
+        }
+    }
+}

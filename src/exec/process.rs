@@ -1,0 +1,186 @@
+//! One process group: started, watched, ended. The only place that starts processes.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io,
+    os::fd::OwnedFd,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    process::{Child, ChildStderr, ChildStdout, Command},
+    time::{sleep, timeout},
+};
+
+/// How often a process is looked at whose end the kernel does not tell.
+const GLANCE: Duration = Duration::from_millis(20);
+const REAP: Duration = Duration::from_secs(1);
+/// A file that is being written cannot be run. Doubled from here, to about a second in all.
+const BUSY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(512));
+
+/// One process to start.
+#[derive(Debug)]
+pub(super) struct Invocation<'a> {
+    pub(super) program: &'a Path,
+    pub(super) args: &'a [String],
+    pub(super) environment: BTreeMap<OsString, OsString>,
+    pub(super) directory: &'a Path,
+    /// A file whose existence means that the process asks for what it is to provide.
+    pub(super) marker: &'a Path,
+    pub(super) timeout: Duration,
+}
+
+/// A process that leads its own group. Killed with the whole group when dropped.
+#[derive(Debug)]
+pub(super) struct Group {
+    child: Child,
+    exit: Exit,
+}
+
+impl Group {
+    pub(super) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, ChildStdout, ChildStderr)> {
+        #[expect(clippy::disallowed_methods, reason = "the one place that starts processes")]
+        let mut command = Command::new(invocation.program);
+        command
+            .args(invocation.args)
+            .env_clear()
+            .envs(&invocation.environment)
+            .current_dir(invocation.directory)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = spawn(&mut command).await?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let group = Self { exit: Exit::of(pid_of(&child)), child };
+        tracing::debug!(pid = group.child.id(), "plugin started");
+        match (stdout, stderr) {
+            (Some(stdout), Some(stderr)) => Ok((group, stdout, stderr)),
+            _ => Err(io::Error::other("no pipes")), // both were asked for above
+        }
+    }
+
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Returns once the leader has ended. It is not reaped, so that its number stays its own.
+    pub(super) async fn exited(&self) {
+        self.exit.happened().await;
+    }
+
+    /// Until the leader is reaped no other process can have its number, nor the group's.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(pid) = pid_of(&self.child)
+            && let Err(error) = kill_process_group(pid, signal)
+        {
+            tracing::debug!(?pid, ?signal, %error, "plugin's process group not signalled");
+        }
+    }
+
+    /// Kills what is left of the group, and reaps the leader.
+    pub(super) async fn end(&mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        // A process in an uninterruptible sleep dies when it wakes; the runtime reaps it then.
+        timeout(REAP, self.child.wait()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// Tells when a process has ended, and leaves it to be reaped.
+#[derive(Debug)]
+enum Exit {
+    Descriptor(AsyncFd<OwnedFd>),
+    /// For kernels and sandboxes without process descriptors.
+    Glances(Option<Pid>),
+}
+
+impl Exit {
+    fn of(pid: Option<Pid>) -> Self {
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe, and an `OwnedFd` is always the same descriptor"
+        )]
+        let watch = |descriptor| AsyncFd::with_interest(descriptor, Interest::READABLE).ok();
+        pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok())
+            .and_then(watch)
+            .map_or(Self::Glances(pid), Self::Descriptor)
+    }
+
+    async fn happened(&self) {
+        match self {
+            Self::Descriptor(descriptor) => drop(descriptor.readable().await),
+            Self::Glances(pid) => {
+                while pid.is_some_and(is_running) {
+                    sleep(GLANCE).await;
+                }
+            }
+        }
+    }
+}
+
+fn is_running(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    matches!(waitid(WaitId::Pid(pid), options), Ok(None))
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?))
+}
+
+async fn spawn(command: &mut Command) -> io::Result<Child> {
+    let (mut pause, longest) = BUSY;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
+                sleep(pause).await;
+                pause *= 2;
+            }
+            spawned => return spawned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_exit_is_seen_without_reaping_with_and_without_a_process_descriptor() {
+        for descriptor in [true, false] {
+            let args = ["-c", "sleep 0.1; exit 7"].map(str::to_owned);
+            let invocation = Invocation {
+                program: Path::new("/bin/sh"),
+                args: &args,
+                environment: BTreeMap::new(),
+                directory: Path::new("/"),
+                marker: Path::new("/nowhere"),
+                timeout: Duration::MAX,
+            };
+            let (mut group, _stdout, _stderr) = Group::start(&invocation).await.unwrap();
+            assert!(matches!(group.exit, Exit::Descriptor(_)), "this kernel has process descriptors");
+            let pid = pid_of(&group.child).unwrap();
+            if !descriptor {
+                group.exit = Exit::Glances(Some(pid));
+            }
+            group.exited().await;
+            group.exited().await; // may be asked again
+            kill_process_group(pid, Signal::KILL).expect("the number is still the leader's");
+            assert_eq!(group.end().await.unwrap().code(), Some(7));
+            assert_eq!(group.id(), None, "nothing is signalled from here on");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The runner of real processes.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use credbroker_proto::RECURSION_VARIABLE;
+use zeroize::Zeroizing;
+
+use super::{
+    PluginRunner, RunError,
+    directory::RunDirectory,
+    process::Invocation,
+    sanitize::sanitize,
+    slots::Slots,
+    supervise::{End, Finished, supervise},
+};
+use crate::{
+    credential::{Decoded, decode, exec_info},
+    plugin::PluginSpec,
+};
+
+const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
+/// Variables of our own: none of them is a plugin's business, but for the recursion marker.
+const OWN_PREFIX: &[u8] = b"CREDBROKER_";
+
+/// Bounds on runs.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Runs at a time, of all providers together; at least one.
+    pub runs: usize,
+    /// Runs at a time of one provider; at least one.
+    pub runs_per_provider: usize,
+    /// Bytes of stdout. One more ends the run.
+    pub stdout: usize,
+    /// Bytes of stderr that are kept: its end.
+    pub stderr: usize,
+    /// How long a plugin that ran into its timeout has to clean up after SIGTERM.
+    pub terminate_grace: Duration,
+    /// How long the answer waits for others to close a stdout that the plugin left to them.
+    pub stdout_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            runs: 8,
+            runs_per_provider: 4,
+            stdout: 1 << 20,
+            stderr: 64 << 10,
+            terminate_grace: Duration::from_secs(2),
+            stdout_grace: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Starts plugins as processes. All runs share its limits.
+#[derive(Debug)]
+pub struct ProcessRunner {
+    limits: Limits,
+    slots: Slots,
+    base: Arc<Path>,
+}
+
+impl ProcessRunner {
+    /// Every run gets a directory of its own in `base`, an absolute path to a directory that no other user can write
+    /// to; it goes with the run.
+    pub fn new(limits: Limits, base: PathBuf) -> Self {
+        Self { slots: Slots::new(limits.runs, limits.runs_per_provider), limits, base: base.into() }
+    }
+
+    /// What the plugin printed, if it ended well.
+    pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<Zeroizing<Vec<u8>>, RunError> {
+        let provider = &spec.provider;
+        let command = command_of(spec);
+        let exec_info = exec_info(provider.api_version, spec.cluster.as_ref())
+            .map_err(|source| RunError::ExecInfo { command: Arc::clone(&command), source })?;
+        let Some(_slot) = self.slots.take(&provider.name, provider.timeout).await else {
+            return Err(RunError::Overloaded { command, waited: provider.timeout });
+        };
+        // Declared before the run, so that it is removed after the run has ended, however it ends.
+        let directory = RunDirectory::new(&self.base).map_err(|source| RunError::Directory {
+            command: Arc::clone(&command),
+            base: Arc::clone(&self.base),
+            source: source.into(),
+        })?;
+        let invocation = Invocation {
+            program: &spec.executable.path,
+            args: &provider.args,
+            environment: environment(spec, exec_info, &directory.marker),
+            directory: &directory.working,
+            marker: &directory.marker,
+            timeout: provider.timeout,
+        };
+        let size = size(&invocation);
+        let finished = supervise(invocation, &self.limits).await;
+        let finished = finished.map_err(|source| refused(spec, size, source))?;
+        self.judge(finished, command, provider.timeout)
+    }
+
+    fn judge(
+        &self,
+        finished: Finished,
+        command: Arc<str>,
+        limit: Duration,
+    ) -> Result<Zeroizing<Vec<u8>>, RunError> {
+        let stderr = finished.stderr.into();
+        Err(match finished.end {
+            End::Exited(status) => match status.code() {
+                Some(0) => return Ok(finished.stdout),
+                Some(code) => RunError::Exit { command, code, stderr },
+                // A process that has ended without a code was ended by a signal.
+                None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
+            },
+            End::Recursion => RunError::Recursion { command },
+            End::TimedOut => RunError::Timeout { command, limit, stderr },
+            End::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
+        })
+    }
+}
+
+impl PluginRunner for ProcessRunner {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+        let stdout = self.stdout(&spec).await?;
+        decode(&stdout, spec.provider.api_version)
+            .map_err(|source| RunError::Decode { command: command_of(&spec), source })
+    }
+}
+
+/// The whole environment. Of our own variables none passes through: one could steer a shim below the plugin.
+fn environment(spec: &PluginSpec, exec_info: String, marker: &Path) -> BTreeMap<OsString, OsString> {
+    let mut environment = spec.environment();
+    environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
+    environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
+    environment.insert(RECURSION_VARIABLE.into(), marker.into());
+    environment
+}
+
+/// Bytes that the kernel has to copy.
+fn size(invocation: &Invocation<'_>) -> usize {
+    let args = invocation.args.iter().map(|arg| arg.len() + 1);
+    let length = |(name, value): (&OsString, &OsString)| name.len() + value.len() + 2;
+    args.chain(invocation.environment.iter().map(length)).sum()
+}
+
+/// Why the kernel did not start it.
+fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError {
+    let command = command_of(spec);
+    match source.kind() {
+        io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
+        // The same error stands for a script whose interpreter is missing.
+        io::ErrorKind::NotFound if !spec.executable.path.exists() => {
+            RunError::NotFound { command, install_hint: spec.provider.install_hint.as_deref().map(sanitize) }
+        }
+        _ => RunError::Spawn { command, source: source.into() },
+    }
+}
+
+fn command_of(spec: &PluginSpec) -> Arc<str> {
+    sanitize(&OsStr::to_string_lossy(spec.executable.path.as_os_str())).into()
+}

@@ -1,0 +1,109 @@
+//! How runs end, and that nothing outlives them.
+
+use super::*;
+
+#[tokio::test]
+async fn a_timeout_ends_the_plugin_and_its_children() {
+    let mut plugin =
+        Plugin::script("echo $$ > $STATE/pid; sleep 300 & echo $! > $STATE/child; echo hm >&2; wait");
+    plugin.provider.timeout = ms(300);
+    let (result, started) = plugin.run().await;
+    let Err(error @ RunError::Timeout { .. }) = result else { panic!("{result:?}") };
+    assert!(
+        error
+            .to_string()
+            .ends_with("ran longer than 300ms (the provider's `timeout`) and was ended; its stderr ends: hm"),
+        "{error}"
+    );
+    started.is_gone("pid").await;
+    started.is_gone("child").await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_ran_too_long_may_clean_up_first() {
+    let mut plugin =
+        Plugin::script("trap 'echo done > $STATE/cleaned; exit 0' TERM; while :; do sleep 0.05; done");
+    plugin.provider.timeout = ms(300);
+    let (result, started) = plugin.run().await;
+    assert!(matches!(result, Err(RunError::Timeout { .. })), "{result:?}");
+    assert_eq!(fs::read_to_string(started.file("cleaned")).unwrap(), "done\n");
+}
+
+#[tokio::test]
+async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace() {
+    let mut plugin = Plugin::script("trap '' TERM; echo $$ > $STATE/pid; while :; do echo x >&2; done");
+    plugin.provider.timeout = ms(200);
+    plugin.limits.terminate_grace = ms(200);
+    let (result, started) = plugin.run().await;
+    assert!(matches!(result, Err(RunError::Timeout { .. })), "{result:?}");
+    started.is_gone("pid").await;
+}
+
+#[tokio::test]
+async fn one_byte_too_many_ends_the_run_at_once() {
+    let mut plugin = Plugin::script("echo $$ > $STATE/pid; head -c 2000; head -c 2001 /dev/zero; sleep 300");
+    plugin.limits.stdout = 2000;
+    let (result, started) = plugin.run().await;
+    assert!(matches!(result, Err(RunError::OutputTooLarge { limit: 2000, .. })), "{result:?}");
+    started.is_gone("pid").await;
+
+    let mut plugin = Plugin::script("head -c 2001 /dev/zero");
+    plugin.limits.stdout = 2000;
+    let (result, _) = plugin.run().await;
+    assert!(matches!(result, Err(RunError::OutputTooLarge { .. })), "also when it has exited: {result:?}");
+
+    let mut plugin = Plugin::script("head -c 2000 /dev/zero");
+    plugin.limits.stdout = 2000;
+    assert_eq!(plugin.run().await.0.unwrap().len(), 2000);
+}
+
+#[tokio::test]
+async fn a_grandchild_that_holds_stdout_delays_the_answer_only_for_the_grace() {
+    let mut plugin = Plugin::script("sleep 300 & echo $! > $STATE/child; echo token");
+    plugin.limits.stdout_grace = ms(100);
+    let (result, started) = plugin.run().await;
+    assert_eq!(result.unwrap(), "token\n");
+    started.is_gone("child").await;
+}
+
+#[tokio::test]
+async fn what_a_grandchild_still_writes_within_the_grace_counts() {
+    let (result, _) = Plugin::script("(sleep 0.2; echo late) & echo early").run().await;
+    assert_eq!(result.unwrap(), "early\nlate\n");
+}
+
+#[tokio::test]
+async fn a_grandchild_that_holds_only_stderr_delays_nothing() {
+    let (result, started) =
+        Plugin::script("sleep 300 >/dev/null & echo $! > $STATE/child; echo token").run().await;
+    assert_eq!(result.unwrap(), "token\n");
+    started.is_gone("child").await;
+}
+
+/// It is beyond the group's reach; that it stays is known.
+#[tokio::test]
+async fn a_grandchild_in_a_session_of_its_own_cannot_block_the_answer() {
+    let script = "setsid sh -c 'echo $$ > $STATE/child; exec sleep 300' & 
+        while [ ! -s $STATE/child ]; do sleep 0.01; done; echo token";
+    let mut plugin = Plugin::script(script);
+    plugin.limits.stdout_grace = ms(100);
+    let (result, started) = plugin.run().await;
+    assert_eq!(result.unwrap(), "token\n");
+    let stray = rustix::process::Pid::from_raw(started.pid("child").await.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(stray, rustix::process::Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn dropping_the_run_kills_the_group_and_leaves_nothing() {
+    let plugin =
+        Plugin::script("trap '' TERM; sleep 300 & echo $! > $STATE/child; echo $$ > $STATE/pid; wait");
+    let (started, spec) = plugin.spec();
+    let started_up = async { (started.pid("pid").await, started.pid("child").await) };
+    let (pid, _) = tokio::select! {
+        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        pids = started_up => pids,
+    };
+    started.is_gone("child").await;
+    eventually("the reaping", || state(pid).is_none().then_some(())).await;
+    assert_eq!(fs::read_dir(started.file("runs")).unwrap().count(), 0);
+}

@@ -1,0 +1,154 @@
+//! Runs of real processes: shell scripts.
+
+mod endings;
+mod many;
+mod reasons;
+mod surroundings;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+use super::{Limits, ProcessRunner, RunError};
+use crate::{
+    credential::{ApiVersion, LifetimeLimits},
+    plugin::{Command, Environment, Executable, Globs, PluginKey, PluginSpec, Provider},
+};
+
+/// Longer than anything here takes, on any machine.
+const AGES: Duration = Duration::from_secs(60);
+
+/// A plugin on disk, with a runner of its own. Scripts find the plugin's home in `$STATE`.
+struct Plugin {
+    home: TempDir,
+    limits: Limits,
+    provider: Provider,
+    path: PathBuf,
+}
+
+impl Plugin {
+    fn script(body: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("plugin");
+        write_executable(&path, &format!("#!/bin/sh\n{body}\n"));
+        Self::program(home, path)
+    }
+
+    fn program(home: TempDir, path: PathBuf) -> Self {
+        let state = home.path().to_str().unwrap().to_owned();
+        fs::create_dir(home.path().join("runs")).unwrap();
+        let path_variable = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+        let provider = Provider {
+            name: "test".into(),
+            command: Command::Path(path.clone()),
+            args: Vec::new(),
+            env: vec![("STATE".into(), state)],
+            inherited: Environment(BTreeMap::from([path_variable])),
+            caller_env: Globs::default(),
+            api_version: ApiVersion::V1,
+            provide_cluster_info: false,
+            needs_terminal: false,
+            install_hint: None,
+            timeout: AGES,
+            interactive_timeout: AGES,
+            lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },
+            clusters: Vec::new(),
+        };
+        let limits = Limits { terminate_grace: AGES, stdout_grace: AGES, ..Limits::default() };
+        Self { home, limits, provider, path }
+    }
+
+    fn spec(self) -> (Started, Arc<PluginSpec>) {
+        let file = fs::metadata(&self.path).ok();
+        let executable = Executable {
+            path: self.path,
+            inode: file.as_ref().map_or(0, MetadataExt::ino),
+            modified: file.map_or(std::time::UNIX_EPOCH, |file| file.modified().unwrap()),
+        };
+        let spec = PluginSpec {
+            key: PluginKey([0; 32]),
+            provider: Arc::new(self.provider),
+            executable,
+            cluster: None,
+            caller_env: BTreeMap::new(),
+        };
+        let runner = ProcessRunner::new(self.limits, self.home.path().join("runs"));
+        (Started { home: self.home, runner }, Arc::new(spec))
+    }
+
+    /// One run, and afterwards what it left behind.
+    async fn run(self) -> (Result<String, RunError>, Started) {
+        let (started, spec) = self.spec();
+        let stdout = timeout(AGES, started.runner.stdout(&spec)).await.expect("the run ends");
+        let stdout = stdout.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
+        assert_eq!(fs::read_dir(started.file("runs")).unwrap().count(), 0, "its directory is gone");
+        (stdout, started)
+    }
+}
+
+/// The home of a plugin that ran or runs.
+struct Started {
+    home: TempDir,
+    runner: ProcessRunner,
+}
+
+impl Started {
+    fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// The number in `name`, once the script has written it, with the line's end.
+    async fn pid(&self, name: &str) -> u32 {
+        let file = self.file(name);
+        let written = || fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse().ok();
+        eventually(name, written).await
+    }
+
+    /// Waits until the process whose number is in `name` runs no more.
+    async fn is_gone(&self, name: &str) {
+        let pid = self.pid(name).await;
+        eventually("the end of the process", || (!is_alive(pid)).then_some(())).await;
+    }
+}
+
+fn write_executable(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A process that has ended and that its new parent has not reaped counts as gone.
+fn is_alive(pid: u32) -> bool {
+    state(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+/// State and parent of a process.
+fn state(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+async fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            match look() {
+                Some(found) => break found,
+                None => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    timeout(AGES, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}

@@ -1,0 +1,125 @@
+//! Why runs fail.
+
+use secrecy::ExposeSecret as _;
+
+use super::*;
+use crate::exec::PluginRunner as _;
+
+#[tokio::test]
+async fn a_failure_carries_the_code_and_the_end_of_stderr() {
+    let plugin =
+        Plugin::script("echo secret-on-stdout; printf 'first\\n\\033[31mlogin expired\\n' >&2; exit 42");
+    let path = plugin.path.display().to_string();
+    let error = plugin.run().await.0.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("plugin `{path}` failed with exit code 42; its stderr ends: first | U+001B[31mlogin expired")
+    );
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+}
+
+#[tokio::test]
+async fn any_amount_of_stderr_is_drained_and_its_end_kept() {
+    let script = "head -c 10000000 /dev/zero | tr '\\0' 'x' >&2; printf '\\nthe reason\\n' >&2; echo token; exit $CODE";
+    let mut plugin = Plugin::script(script);
+    plugin.provider.env.push(("CODE".into(), "0".into()));
+    assert_eq!(plugin.run().await.0.unwrap(), "token\n");
+    let mut plugin = Plugin::script(script);
+    plugin.provider.env.push(("CODE".into(), "3".into()));
+    let error = plugin.run().await.0.unwrap_err();
+    let RunError::Exit { code: 3, stderr, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(&**stderr, "the reason");
+}
+
+#[tokio::test]
+async fn a_signal_is_named() {
+    let error = Plugin::script("echo oh >&2; kill -SEGV $$").run().await.0.unwrap_err();
+    assert!(matches!(&error, RunError::Signal { signal: 11, stderr, .. } if &**stderr == "oh"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_missing_plugin_says_how_to_install_it() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("gone");
+    let mut plugin = Plugin::program(home, path);
+    plugin.provider.install_hint = Some("Run \u{1b}[1mapt install it".into());
+    let error = plugin.run().await.0.unwrap_err();
+    assert!(matches!(error, RunError::NotFound { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("is not installed. Run U+001B[1mapt install it"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_run_is_told_from_a_missing_one() {
+    let not_executable = Plugin::script("");
+    fs::set_permissions(&not_executable.path, Permissions::from_mode(0o644)).unwrap();
+    let no_interpreter = Plugin::script("");
+    write_executable(&no_interpreter.path, "#!/no/such/interpreter\n");
+    let no_program = Plugin::script("");
+    write_executable(&no_program.path, "no program at all\n");
+    for (plugin, kind) in [
+        (not_executable, std::io::ErrorKind::PermissionDenied),
+        (no_interpreter, std::io::ErrorKind::NotFound),
+    ] {
+        let error = plugin.run().await.0.unwrap_err();
+        assert!(matches!(&error, RunError::Spawn { source, .. } if source.kind() == kind), "{error:?}");
+    }
+    let error = no_program.run().await.0.unwrap_err();
+    assert!(matches!(&error, RunError::Spawn { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_just_being_replaced_is_tried_again() {
+    let plugin = Plugin::script("echo token");
+    let writer = fs::OpenOptions::new().append(true).open(&plugin.path).unwrap();
+    let replaced = async {
+        sleep(ms(100)).await;
+        drop(writer);
+    };
+    let ((result, _), ()) = tokio::join!(plugin.run(), replaced);
+    assert_eq!(result.unwrap(), "token\n");
+}
+
+#[tokio::test]
+async fn too_large_an_environment_is_named_as_such() {
+    let mut plugin = Plugin::script("");
+    plugin.provider.env.push(("HUGE".into(), "x".repeat(200_000)));
+    let error = plugin.run().await.0.unwrap_err();
+    assert!(matches!(error, RunError::ArgumentsTooLong { size: 200_000.., .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn no_place_for_a_working_directory_is_named_as_such() {
+    let (started, spec) = Plugin::script("").spec();
+    fs::remove_dir(started.file("runs")).unwrap();
+    let error = started.runner.stdout(&spec).await.unwrap_err();
+    assert!(matches!(error, RunError::Directory { .. }), "{error:?}");
+    assert!(error.to_string().contains(started.file("runs").to_str().unwrap()), "{error}");
+}
+
+#[tokio::test]
+async fn a_plugin_that_leads_back_to_us_is_ended_however_stubborn() {
+    for script in [
+        "set -C; : > $CREDBROKER_RECURSION; exit 1",
+        "set -C; : > $CREDBROKER_RECURSION; echo token",
+        "echo $$ > $STATE/pid; trap '' TERM; : > $CREDBROKER_RECURSION; while :; do sleep 1; done",
+    ] {
+        let (result, _) = Plugin::script(script).run().await;
+        assert!(matches!(result, Err(RunError::Recursion { .. })), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_good_run_printed_is_decoded() {
+    let document = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"abc"}}"#;
+    let (started, spec) = Plugin::script(&format!("echo '{document}'; echo chatter >&2")).spec();
+    let decoded = started.runner.run(spec).await.unwrap();
+    assert_eq!(decoded.material.token.unwrap().secret.expose_secret(), "abc");
+}
+
+#[tokio::test]
+async fn what_is_no_credential_is_not_accepted() {
+    let (started, spec) = Plugin::script("echo secret-on-stdout").spec();
+    let error = started.runner.run(spec).await.unwrap_err();
+    assert!(matches!(error, RunError::Decode { .. }), "{error:?}");
+    assert!(!format!("{error:?} {error}").contains("secret"), "{error:?}");
+}

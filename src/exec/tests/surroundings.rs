@@ -1,0 +1,80 @@
+//! What a plugin finds when it starts.
+
+use super::*;
+use crate::credential::exec_info;
+
+#[tokio::test]
+async fn a_plugin_leads_a_group_of_its_own_and_reads_nothing() {
+    let script = "read -r _ _ _ _ group _ < /proc/self/stat; [ \"$group\" = $$ ] && echo leader
+        readlink /proc/$$/fd/0; wc -c";
+    let (stdout, _) = Plugin::script(script).run().await;
+    assert_eq!(stdout.unwrap(), "leader\n/dev/null\n0\n");
+}
+
+#[tokio::test]
+async fn a_plugin_inherits_none_of_our_descriptors() {
+    let (stdout, _) = Plugin::script("exec ls /proc/self/fd").run().await;
+    let stdout = stdout.unwrap();
+    let descriptors: Vec<u32> = stdout.lines().map(|line| line.parse().unwrap()).collect();
+    // 3 is the directory that ls reads. What whoever started these tests left open is nothing of ours.
+    let foreign = descriptors.iter().filter(|descriptor| **descriptor > 3).collect::<Vec<_>>();
+    assert!(foreign.iter().all(|descriptor| outlives_exec(**descriptor)), "{foreign:?}");
+}
+
+fn outlives_exec(descriptor: u32) -> bool {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.is_some_and(|flags| u32::from_str_radix(flags.trim(), 8).unwrap() & 0o2_000_000 == 0)
+}
+
+#[tokio::test]
+async fn the_working_directory_is_private_empty_and_goes_with_the_run() {
+    let script = "ls -A; stat -c %a . ..; pwd; mkdir -p left/behind; echo x > left/behind/file";
+    let (stdout, started) = Plugin::script(script).run().await;
+    let stdout = stdout.unwrap();
+    let path = stdout.strip_prefix("700\n700\n").unwrap();
+    assert!(path.starts_with(started.file("runs").to_str().unwrap()), "{path}");
+}
+
+#[tokio::test]
+async fn arguments_are_passed_verbatim() {
+    let args = ["--a=b c", "$HOME", "*", "", "'\"", "~/x", "äöü"];
+    let mut plugin = Plugin::script("printf '%s\\n' \"$@\"");
+    plugin.provider.args = args.map(str::to_owned).to_vec();
+    let (stdout, _) = plugin.run().await;
+    assert_eq!(stdout.unwrap().lines().collect::<Vec<_>>(), args);
+}
+
+#[tokio::test]
+async fn the_environment_is_what_was_computed_and_two_variables_of_the_runner() {
+    let mut plugin = Plugin::program(tempfile::tempdir().unwrap(), "/usr/bin/env".into());
+    plugin.provider.args = vec!["--null".into()];
+    plugin.provider.env = [
+        ("FROM_STANZA", "a b\nc=d"),
+        ("CREDBROKER_SOCKET", "/nowhere"),
+        ("CREDBROKER_RECURSION", "/forged"),
+        ("KUBERNETES_EXEC_INFO", "forged"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec();
+    plugin.provider.inherited.0.extend([("EMPTY".into(), "".into()), ("LANG".into(), "C".into())]);
+    let runs = plugin.home.path().join("runs");
+    let (stdout, _) = plugin.run().await;
+    let stdout = stdout.unwrap();
+    let variables: Vec<_> = stdout.split_terminator('\0').collect();
+    let [marker, empty, stanza, info, lang, path] = variables[..] else { panic!("{variables:?}") };
+    let marker = marker.strip_prefix("CREDBROKER_RECURSION=").unwrap();
+    assert!(marker.starts_with(runs.to_str().unwrap()) && marker.ends_with("/recursion"), "{marker}");
+    assert_eq!(format!("KUBERNETES_EXEC_INFO={}", exec_info(ApiVersion::V1, None).unwrap()), info);
+    let rest = [empty, stanza, lang, path];
+    assert_eq!(rest, ["EMPTY=", "FROM_STANZA=a b\nc=d", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin"]);
+}
+
+#[tokio::test]
+async fn the_marker_is_beside_the_working_directory_and_can_be_made() {
+    let script = "[ ! -e \"$CREDBROKER_RECURSION\" ] && dirname \"$CREDBROKER_RECURSION\"; dirname \"$PWD\"";
+    let (stdout, _) = Plugin::script(script).run().await;
+    let stdout = stdout.unwrap();
+    let (marker, directory) = stdout.trim().split_once('\n').unwrap();
+    assert_eq!(marker, directory);
+}

@@ -1,0 +1,151 @@
+use std::{path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    credential::ApiVersion,
+    plugin::{Command, Environment, provider::tests::provider},
+};
+
+type Variables = Vec<(String, String)>;
+/// The fields of a [`Cluster`], in order.
+type Parts = (String, String, bool, Vec<u8>, String, bool, Vec<u8>);
+
+/// All that is in a key, as plain values.
+#[derive(Clone, Debug, PartialEq)]
+struct Run {
+    name: String,
+    args: Vec<String>,
+    inherited: Variables,
+    path: String,
+    inode: u64,
+    modified: Duration,
+    cluster: Option<Parts>,
+    caller_env: Variables,
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    let text = || "[ab=,\n]{0,3}"; // few letters, so that concatenations meet
+    let variables =
+        || prop::collection::btree_map(text(), text(), 0..3).prop_map(|map| map.into_iter().collect());
+    let bytes = || prop::collection::vec(0..3_u8, 0..3);
+    let cluster = (text(), text(), any::<bool>(), bytes(), text(), any::<bool>(), bytes());
+    let parts = (
+        (text(), prop::collection::vec(text(), 0..3), variables(), text()),
+        (0..3_u64, 0..3_u64, prop::option::of(cluster), variables()),
+    );
+    parts.prop_map(|((name, args, inherited, path), (inode, nanos, cluster, caller_env))| Run {
+        name,
+        args,
+        inherited,
+        path,
+        inode,
+        modified: Duration::from_nanos(nanos),
+        cluster,
+        caller_env,
+    })
+}
+
+fn key(run: &Run) -> PluginKey {
+    let mut provider = provider("x", Command::Name("x".into()));
+    provider.name = run.name.as_str().into();
+    provider.args.clone_from(&run.args);
+    provider.inherited = run.inherited.iter().cloned().collect();
+    let executable =
+        Executable { path: PathBuf::from(&run.path), inode: run.inode, modified: UNIX_EPOCH + run.modified };
+    let cluster = run.cluster.clone().map(|cluster| Cluster {
+        server: cluster.0,
+        tls_server_name: cluster.1,
+        insecure_skip_tls_verify: cluster.2,
+        certificate_authority_data: Bytes::from(cluster.3),
+        proxy_url: cluster.4,
+        disable_compression: cluster.5,
+        config: Bytes::from(cluster.6),
+    });
+    let caller_env = run.caller_env.iter().cloned().collect();
+    PluginKey::of(ProviderDigest::of(&provider), &executable, cluster.as_ref(), &caller_env)
+}
+
+proptest! {
+    #[test]
+    fn keys_are_equal_if_and_only_if_the_runs_are(one in run(), two in run()) {
+        prop_assert_eq!(key(&one) == key(&two), one == two);
+    }
+
+    #[test]
+    fn the_order_of_variables_never_matters(one in run()) {
+        let mut two = one.clone();
+        two.inherited.reverse();
+        two.caller_env.reverse();
+        prop_assert_eq!(key(&one), key(&two));
+    }
+}
+
+#[test]
+fn text_that_moves_between_neighbours_is_another_run() {
+    let base = Run {
+        name: "p".into(),
+        args: vec!["ab".into(), "c".into()],
+        inherited: vec![("A".into(), "1".into())],
+        path: "/p".into(),
+        inode: 1,
+        modified: Duration::ZERO,
+        cluster: None,
+        caller_env: Vec::new(),
+    };
+    let others = [
+        Run { args: vec!["a".into(), "bc".into()], ..base.clone() },
+        Run { args: vec!["ab c".into()], ..base.clone() },
+        Run { inherited: vec![("A1".into(), String::new())], ..base.clone() },
+        Run { inherited: Vec::new(), caller_env: base.inherited.clone(), ..base.clone() },
+        Run { cluster: Some(<_>::default()), ..base.clone() }, // none differs from empty
+    ];
+    for other in others {
+        assert_ne!(key(&base), key(&other), "{other:?}");
+    }
+}
+
+#[test]
+fn only_what_changes_the_answer_is_in_the_key() {
+    let digest = |change: fn(&mut Provider)| {
+        let mut provider = provider("p", Command::Name("x".into()));
+        change(&mut provider);
+        ProviderDigest::of(&provider)
+    };
+    let base = digest(|_| ());
+    let same: [fn(&mut Provider); 4] = [
+        |provider| provider.install_hint = Some("brew install x".into()),
+        |provider| provider.timeout *= 2,
+        |provider| provider.interactive_timeout *= 2,
+        |provider| provider.inherited = Environment::default(),
+    ];
+    for change in same {
+        assert_eq!(digest(change), base);
+    }
+    let other: [fn(&mut Provider); 5] = [
+        |provider| provider.name = "q".into(),
+        |provider| provider.args.push(String::new()),
+        |provider| provider.env.push(("A".into(), String::new())),
+        |provider| provider.api_version = ApiVersion::V1Beta1,
+        |provider| provider.provide_cluster_info = !provider.provide_cluster_info,
+    ];
+    for change in other {
+        assert_ne!(digest(change), base);
+    }
+}
+
+#[test]
+fn a_variable_counts_with_the_value_the_plugin_sees() {
+    let digest = |inherited: &[(&str, &str)], env: &[(&str, &str)]| {
+        let mut provider = provider("p", Command::Name("x".into()));
+        provider.inherited = inherited.iter().copied().collect();
+        provider.env = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        ProviderDigest::of(&provider)
+    };
+    let plain = digest(&[("A", "2")], &[]);
+    assert_eq!(digest(&[("A", "1")], &[("A", "2")]), plain);
+    assert_eq!(digest(&[], &[("A", "1"), ("A", "2")]), plain);
+    assert_ne!(digest(&[], &[("A", "2"), ("A", "1")]), plain);
+}

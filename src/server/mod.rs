@@ -1,0 +1,17 @@
+//! gRPC on a Unix socket: our own accept loop over hyper's HTTP/2 connections, with tonic's routes on top.
+//!
+//! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
+
+mod accept;
+mod connection;
+mod convert;
+mod handshake;
+mod peer;
+mod service;
+mod socket;
+mod status;
+
+pub use accept::Acceptor;
+pub use peer::{Peer, PeerPolicy};
+pub use service::{BrokerService, routes};
+pub use socket::{Publication, SocketError, SocketOptions, publish};

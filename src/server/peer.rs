@@ -1,0 +1,72 @@
+//! Who is at the other end, and whether it may ask.
+
+use std::io;
+
+use tokio::net::UnixStream;
+
+/// The process that connected, as the kernel recorded it. Integers, taken once: nothing that a peer can choose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Peer {
+    /// Effective uid.
+    pub uid: u32,
+    /// Effective gid.
+    pub gid: u32,
+    /// Process id; `None` when the peer is in another pid namespace.
+    pub pid: Option<i32>,
+}
+
+impl Peer {
+    /// From `SO_PEERCRED`.
+    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+        let credentials = stream.peer_cred()?;
+        let pid = credentials.pid().filter(|pid| *pid > 0);
+        Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid })
+    }
+}
+
+/// What the kernel reports for a uid that has no number here (`/proc/sys/kernel/overflowuid`), and for none at all.
+const NOBODY: [u32; 2] = [65_534, u32::MAX];
+
+/// Who may ask.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerPolicy {
+    own_uid: u32,
+}
+
+impl PeerPolicy {
+    /// The broker's own uid and root: the two that could take what it holds anyway.
+    pub fn own_and_root() -> Self {
+        Self { own_uid: rustix::process::geteuid().as_raw() }
+    }
+
+    /// Whether `peer` may ask. A uid that stands for any unmapped user is nobody's identity.
+    pub fn allows(self, peer: &Peer) -> bool {
+        (peer.uid == self.own_uid || peer.uid == 0) && !NOBODY.contains(&peer.uid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_uid_and_root_are_allowed_and_nobody_else() {
+        let policy = PeerPolicy { own_uid: 1000 };
+        for (uid, allowed) in [(1000, true), (0, true), (1001, false), (65_534, false), (u32::MAX, false)] {
+            assert_eq!(policy.allows(&Peer { uid, gid: 1000, pid: Some(1) }), allowed, "uid {uid}");
+        }
+        let policy = PeerPolicy { own_uid: 65_534 };
+        assert!(
+            !policy.allows(&Peer { uid: 65_534, gid: 65_534, pid: None }),
+            "every unmapped user has this uid"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_kernel_says_who_it_is() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&ours).unwrap();
+        assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+        assert_eq!(peer.pid, Some(rustix::process::getpid().as_raw_nonzero().get()));
+    }
+}

@@ -1,0 +1,157 @@
+//! The one table from errors to gRPC statuses.
+
+use std::{error::Error, fmt::Write as _, time::Duration};
+
+use credbroker_proto::{DOMAIN, Reason, v1 as pb};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use super::Peer;
+use crate::{
+    cache::{CacheError, Failed},
+    credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
+    exec::RunError,
+    plugin::ResolveError,
+};
+
+/// How long a client waits before it asks a broker's successor.
+const SUCCESSOR: Duration = Duration::from_secs(1);
+
+/// The request itself is wrong.
+pub(super) fn invalid(message: &str) -> Status {
+    status(Reason::InvalidRequest, message.to_owned(), None)
+}
+
+/// A ClusterProfile was asked for.
+pub(super) fn no_cluster_profiles(profile: &pb::ClusterProfileRef) -> Status {
+    let message = format!(
+        "no provider serves ClusterProfile {}/{}: this broker reads no ClusterProfiles; name a provider instead",
+        profile.namespace, profile.name
+    );
+    status(Reason::NoMatchingProvider, message, None)
+}
+
+/// The peer may not ask.
+pub(super) fn peer_denied(peer: &Peer) -> Status {
+    let message = format!(
+        "uid {} may not use this broker: it serves its own uid and root; run a broker of your own (`credbroker serve`)",
+        peer.uid
+    );
+    status(Reason::PeerDenied, message, None)
+}
+
+/// No layer said who is asking.
+pub(super) fn no_peer() -> Status {
+    status(Reason::PeerDenied, "the connection has no identity".to_owned(), None)
+}
+
+/// The request leads to no run.
+pub(super) fn unresolved(error: &ResolveError) -> Status {
+    status(resolve_reason(error), chain(error), None)
+}
+
+/// No credential came of it. `provider` is named, so that the message stands by itself.
+pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
+    let retry = match &failed.error {
+        CacheError::Draining => SUCCESSOR,
+        _ => failed.retry_after,
+    };
+    let message = format!("provider `{provider}`: {}", chain(&failed.error));
+    status(cache_reason(&failed.error), message, Some(retry))
+}
+
+fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason.name(), DOMAIN, std::collections::HashMap::new());
+    let code = reason.code();
+    if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
+        details.set_retry_info(retry);
+    }
+    Status::with_error_details(code, message, details)
+}
+
+fn resolve_reason(error: &ResolveError) -> Reason {
+    match error {
+        ResolveError::ClusterConfig { .. }
+        | ResolveError::ClusterServer
+        | ResolveError::InvalidVariable { .. }
+        | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
+        ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
+        ResolveError::PluginNotFound { .. } => Reason::PluginNotFound,
+        ResolveError::PluginUnreadable { .. } => Reason::SpawnFailed,
+        ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
+    }
+}
+
+fn cache_reason(error: &CacheError) -> Reason {
+    match error {
+        CacheError::Draining => Reason::Draining,
+        CacheError::Full { .. } => Reason::Overloaded,
+        CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
+        CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
+        CacheError::Run(error) => run_reason(error),
+    }
+}
+
+fn run_reason(error: &RunError) -> Reason {
+    match error {
+        RunError::Decode { source, .. } => decode_reason(source),
+        RunError::ArgumentsTooLong { .. }
+        | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
+        RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
+        RunError::Exit { .. } => Reason::PluginExit,
+        RunError::NotFound { .. } => Reason::PluginNotFound,
+        RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
+        RunError::Overloaded { .. } => Reason::Overloaded,
+        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => {
+            Reason::SpawnFailed
+        }
+        RunError::Recursion { .. } => Reason::Recursion,
+        RunError::Signal { .. } => Reason::PluginSignal,
+        RunError::Timeout { .. } => Reason::PluginTimeout,
+    }
+}
+
+fn decode_reason(error: &DecodeError) -> Reason {
+    match error {
+        DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
+        DecodeError::Document { .. }
+        | DecodeError::Empty
+        | DecodeError::NotAnObject { .. }
+        | DecodeError::TokenBlank { .. }
+        | DecodeError::TokenControl { .. }
+        | DecodeError::TokenNotAscii { .. }
+        | DecodeError::WrongKind { .. }
+        | DecodeError::WrongType { .. } => Reason::OutputInvalid,
+        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+            Reason::NoCredential
+        }
+        DecodeError::Pair(error) => pair_reason(error),
+        DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
+    }
+}
+
+fn pair_reason(error: &PairError) -> Reason {
+    match error {
+        PairError::KeyMismatch | PairError::LeafNotFirst { .. } => Reason::KeyMismatch,
+        PairError::Base64 { .. }
+        | PairError::CertificateMissing
+        | PairError::CertificateUnreadable { .. }
+        | PairError::EncryptedKey
+        | PairError::KeyMissing
+        | PairError::KeyUnreadable
+        | PairError::PemBroken { .. }
+        | PairError::Swapped => Reason::OutputInvalid,
+    }
+}
+
+/// An error and its causes in one sentence; no layer repeats another, and none holds plugin output.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _infallible = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,62 @@
+//! `credbroker kubeconfig wrap`: the same contexts, from anywhere, by way of the shim.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig};
+use serde_json::json;
+
+use super::{Kubectl, newest_api_version, stdout};
+use crate::programs;
+
+#[test]
+fn a_wrapped_kubeconfig_works_from_another_directory_and_the_original_stays_as_it_was() {
+    let server = ApiServer::start(Accepts::Tokens);
+    server.accept_token("token-1");
+    let plugin =
+        FakePlugin::builder().token_per_run().expires_in(3600).api_version(newest_api_version()).build();
+    let home = Kubectl::new();
+    let (original, wrapped) = (home.dir().join("original/config"), home.dir().join("wrapped"));
+    fs::create_dir_all(home.dir().join("original/bin")).unwrap();
+    fs::write(home.dir().join("original/ca.crt"), server.ca_pem()).unwrap();
+    symlink(plugin.path(), home.dir().join("original/bin/plugin")).unwrap();
+    let mut stanza = plugin.exec_stanza();
+    stanza["command"] = json!("./bin/plugin");
+    Kubeconfig::new()
+        .cluster("prod", &json!({"server": server.url(), "certificate-authority": "ca.crt"}))
+        .exec_user("jane", &stanza)
+        .context("work", "prod", "jane")
+        .write(&original);
+    let before = fs::read(&original).unwrap();
+
+    let broker = Broker::builder(programs::broker()).kubeconfig(&original).start();
+    let kubectl = Kubectl::new().env("CREDBROKER_SOCKET", broker.socket()).env("PATH", path_with_shim());
+    let wrap = Command::new(programs::broker())
+        .args(["kubeconfig", "wrap", "--kubeconfig"])
+        .arg(&original)
+        .arg("-o")
+        .arg(&wrapped)
+        .env_clear()
+        .env("HOME", home.dir())
+        .env("PATH", path_with_shim())
+        .env("CREDBROKER_SOCKET", broker.socket())
+        .output()
+        .unwrap();
+    assert!(wrap.status.success(), "{}", String::from_utf8_lossy(&wrap.stderr));
+    assert_eq!(fs::metadata(&wrapped).unwrap().permissions().mode() & 0o777, 0o600);
+
+    for _ in 0..3 {
+        let output = kubectl.command(&wrapped, &["get", "pods"]).current_dir("/").output().unwrap();
+        assert!(stdout(&output).contains("web-0"));
+    }
+    assert_eq!(plugin.runs(), 1);
+    assert_eq!(server.seen_tokens(), ["token-1"]);
+    assert_eq!(fs::read(&original).unwrap(), before);
+}
+
+/// The wrapped stanza names the shim as a shell would find it.
+fn path_with_shim() -> String {
+    let shim = programs::shim();
+    format!("{}:{}", shim.parent().unwrap().display(), std::env::var("PATH").unwrap())
+}

@@ -1,0 +1,35 @@
+//! The programs under test, and how each is named where it is used.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// The broker, as cargo built it for this target.
+pub(crate) fn broker() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_credbroker"))
+}
+
+/// The shim that `SHIM` names, else the one beside the broker.
+pub(crate) fn shim() -> PathBuf {
+    let shim = match std::env::var_os("SHIM") {
+        Some(path) => PathBuf::from(path),
+        None => broker().with_file_name("credbroker-exec"),
+    };
+    assert!(
+        shim.is_absolute() && shim.is_file(),
+        "no shim at {} (an absolute path is needed); build it with: cargo build -p credbroker-exec",
+        shim.display()
+    );
+    shim
+}
+
+/// The `exec` stanza of a user whose credential comes from `provider` by way of the shim.
+pub(crate) fn shim_stanza(api_version: &str, provider: &str, socket: &Path) -> Value {
+    json!({
+        "apiVersion": api_version,
+        "command": shim(),
+        "args": ["--provider", provider, "--socket", socket],
+        "interactiveMode": "Never",
+        "provideClusterInfo": true,
+    })
+}

@@ -1,0 +1,37 @@
+//! What the broker tells the service manager that started it.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use credbroker_test_support::{Broker, FakePlugin};
+use serde_json::json;
+
+use crate::programs;
+
+#[test]
+fn systemd_hears_when_the_broker_is_ready_and_when_it_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let notify = UnixDatagram::bind(&path).unwrap();
+    notify.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let plugin = FakePlugin::builder().token("plain").build();
+    let broker = Broker::builder(programs::broker())
+        .providers(&json!([{"name": "corp", "execConfig": plugin.exec_stanza()}]))
+        .env("NOTIFY_SOCKET", &path)
+        .start();
+    wait_for(&notify, "READY=1");
+    let (status, log) = broker.stop();
+    assert!(status.success(), "{status}: {log}");
+    wait_for(&notify, "STOPPING=1");
+}
+
+#[track_caller]
+fn wait_for(notify: &UnixDatagram, state: &str) {
+    let mut message = [0; 4096];
+    loop {
+        let length = notify.recv(&mut message).unwrap_or_else(|error| panic!("no {state}: {error}"));
+        if String::from_utf8_lossy(&message[..length]).lines().any(|line| line == state) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The real binary.
+
+use std::{
+    collections::HashSet,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use credbroker_test_support::{Broker, FakePlugin};
+use serde_json::{Value, json};
+
+use crate::harness::provider;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
+
+fn shim(socket: &Path) -> Child {
+    Command::new(PROGRAM)
+        .args(["shim", "--provider", "cloud", "--socket"])
+        .arg(socket)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn two_hundred_shims_on_an_empty_cache_are_one_run() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).sleep(0.3).build();
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
+    let shims: Vec<_> = (0..200).map(|_| shim(&broker.socket())).collect();
+    let outputs: Vec<Output> = shims.into_iter().map(|shim| shim.wait_with_output().unwrap()).collect();
+    let tokens: HashSet<_> = outputs
+        .iter()
+        .map(|output| {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+            document["status"]["token"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(tokens, HashSet::from(["token-1".to_owned()]));
+    assert_eq!(plugin.runs(), 1);
+}
+
+#[test]
+fn sigterm_ends_it_with_exit_code_0_and_says_so() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
+    let (status, log) = broker.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("SIGTERM received") && log.contains("drained"), "{log}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
+    // A peer that shakes hands and then answers no ping holds a drain up until its deadline.
+    let mut mute = UnixStream::connect(broker.socket()).unwrap();
+    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    mute.read_exact(&mut [0; 9]).unwrap(); // the broker's SETTINGS: the handshake is done
+    let pid = rustix::process::Pid::from_raw(i32::try_from(broker.pid()).unwrap()).unwrap();
+    let signal = || rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    signal();
+    until(|| broker.log().contains("SIGTERM received"));
+    let again = Instant::now();
+    signal();
+    until(|| broker.log().contains("ending at once"));
+    let (status, log) = broker.stop();
+    assert!(again.elapsed() < Duration::from_secs(5), "{log}");
+    assert_eq!(status.code(), Some(1), "{log}");
+}
+
+#[test]
+fn it_does_not_start_where_it_must_not() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let providers = json!([provider("cloud", &plugin)]);
+    let first = Broker::builder(PROGRAM).providers(&providers).start();
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config.yaml");
+    let text =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+    std::fs::write(&config, text.to_string()).unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let serve = |socket: &Path, config: &Path| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--socket"]).arg(socket).arg("--config").arg(config);
+        command.env_clear().output().unwrap()
+    };
+    let text = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let second = serve(&first.socket(), &config);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second).contains("already running"), "{}", text(&second));
+    let foreign = serve(&file, &config);
+    assert_eq!(foreign.status.code(), Some(1));
+    assert!(text(&foreign).contains("is not a socket"), "{}", text(&foreign));
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    let nothing = serve(&file, &directory.path().join("none"));
+    assert_eq!(nothing.status.code(), Some(78), "{}", text(&nothing));
+    assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
+}
+
+#[test]
+fn logs_are_text_or_json_with_a_span_for_each_run() {
+    let plugin = FakePlugin::builder().token("t").exit_code(1).build();
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
+    let _ = shim(&broker.socket()).wait_with_output().unwrap();
+    let (_, log) = broker.stop();
+    assert!(
+        log.contains("plugin_run") && log.contains("provider=cloud") && log.contains("exit code 1"),
+        "{log}"
+    );
+    assert!(!log.contains('\x1b'), "no colours where there is no terminal");
+}
+
+fn until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "in time");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,108 @@
+//! The broker in this process: the production wiring on a private socket, with real plugins.
+
+use std::{collections::BTreeMap, ffi::OsString, fs, path::PathBuf};
+
+use credbroker::{
+    app::{self, Drained, Edges, Listening},
+    config,
+    plugin::Environment,
+    server::SocketOptions,
+};
+use credbroker_client::{Client, Error, Socket};
+use credbroker_proto::v1 as pb;
+use credbroker_test_support::FakePlugin;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A broker that serves until it is stopped or dropped.
+pub(crate) struct InProcess {
+    directory: TempDir,
+    stop: CancellationToken,
+    served: JoinHandle<Drained>,
+}
+
+/// The provider `name` that runs `plugin`.
+pub(crate) fn provider(name: &str, plugin: &FakePlugin) -> Value {
+    let mut stanza = plugin.exec_stanza();
+    stanza["provideClusterInfo"] = json!(false);
+    json!({"name": name, "execConfig": stanza})
+}
+
+impl InProcess {
+    /// A broker of `providers`, with nothing but `PATH` in its environment.
+    pub(crate) fn start(providers: Value) -> Self {
+        Self::with(json!({"providers": providers}), &[])
+    }
+
+    /// A broker of this configuration, to which apiVersion and kind are added, with `variables` of its own.
+    pub(crate) fn with(mut sections: Value, variables: &[(&str, &str)]) -> Self {
+        sections["apiVersion"] = json!("credbroker.io/v1alpha1");
+        sections["kind"] = json!("BrokerConfig");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config.yaml");
+        fs::write(&file, sections.to_string()).unwrap();
+        let mut environment = BTreeMap::from([(OsString::from("PATH"), std::env::var_os("PATH").unwrap())]);
+        environment.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
+        let environment = Environment(environment);
+        let config = config::load(Some(&file), &environment).unwrap().config;
+
+        let path = directory.path().join("run/credbroker.sock");
+        let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
+        let edges =
+            Edges { jitter: || 0.5, scratch: directory.path().to_owned(), ..Edges::system(&environment) };
+        let bound = app::build(config, Listening::At(options), edges).unwrap();
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let served = tokio::spawn(async move {
+            tokio::select! {
+                () = bound.serve() => panic!("it serves until it drains"),
+                () = stopped.cancelled() => {}
+            }
+            bound.drain().await
+        });
+        Self { directory, stop, served }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("run/credbroker.sock")
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&Socket::at(self.socket())).await.unwrap()
+    }
+
+    /// Asks for `provider` on a connection of its own.
+    pub(crate) async fn get(&self, provider: &str) -> Result<pb::Credential, Error> {
+        self.get_with(provider, None, &[]).await
+    }
+
+    /// The same with what a caller may send along.
+    pub(crate) async fn get_with(
+        &self,
+        provider: &str,
+        cluster: Option<pb::Cluster>,
+        variables: &[(&str, &str)],
+    ) -> Result<pb::Credential, Error> {
+        let answer = self.client().await.credential(request(provider, cluster, variables)).await?;
+        Ok(answer.credential.unwrap())
+    }
+
+    /// Drains as SIGTERM would.
+    pub(crate) async fn stop(self) -> Drained {
+        self.stop.cancel();
+        self.served.await.unwrap()
+    }
+}
+
+pub(crate) fn request(
+    provider: &str,
+    cluster: Option<pb::Cluster>,
+    variables: &[(&str, &str)],
+) -> pb::GetCredentialRequest {
+    let source = Some(pb::credential_ref::Source::Provider(provider.to_owned()));
+    let env = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let credential = Some(pb::CredentialRef { source, cluster, env });
+    pb::GetCredentialRequest { credential, caller: String::new() }
+}

@@ -1,0 +1,58 @@
+//! Drain: who waits is answered, plugins are ended, the name goes.
+
+use std::{fs, time::Duration};
+
+use credbroker::app::Drained;
+use credbroker_client::Error;
+use credbroker_proto::Reason;
+use credbroker_test_support::FakePlugin;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::harness::{InProcess, provider};
+
+#[tokio::test]
+async fn those_who_wait_for_a_run_are_sent_to_the_successor_and_the_plugin_is_ended() {
+    let plugin = FakePlugin::script("echo $$ > \"$dir/pid\"; sleep 60");
+    let broker = InProcess::start(json!([provider("slow", &plugin)]));
+    let socket = broker.socket();
+    let (waits, drained) = {
+        let stop = async {
+            until(|| plugin.dir().join("pid").exists()).await;
+        };
+        let mut ask = Box::pin(broker.get("slow"));
+        tokio::select! {
+            answer = &mut ask => panic!("it must wait: {answer:?}"),
+            () = stop => {}
+        }
+        let client = broker.client().await; // an idle connection must not hold the drain up
+        drop(ask);
+        let mut client_waiting = client.clone();
+        let waits = tokio::spawn(async move {
+            client_waiting.credential(crate::harness::request("slow", None, &[])).await
+        });
+        sleep(Duration::from_millis(50)).await; // its request is under way, or is refused all the same
+        let started = Instant::now();
+        let drained = broker.stop().await;
+        assert!(started.elapsed() < Duration::from_secs(8), "nothing had to be cut off");
+        (waits.await.unwrap(), drained)
+    };
+    assert_eq!(drained, Drained::Whole);
+    match waits.unwrap_err() {
+        Error::Failed { reason, .. } => assert_eq!(reason, Some(Reason::Draining)),
+        other => panic!("{other:?}"),
+    }
+    assert!(!socket.exists());
+    let pid = fs::read_to_string(plugin.dir().join("pid")).unwrap();
+    until(|| !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists()).await;
+}
+
+/// Polls, since nothing outside this process tells us.
+async fn until(condition: impl Fn() -> bool) {
+    let met = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), met).await.expect("in time");
+}

@@ -1,0 +1,79 @@
+//! The accept loop, on a thread and a runtime of its own: a test may block as it likes.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+
+use super::identity::{Presented, bearer_token};
+use super::{SeenRequest, State, lock, routes};
+
+/// Serves until `stopped` resolves; then the runtime goes, and every connection with it.
+pub(super) fn run(
+    socket: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    state: Arc<State>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async move {
+        socket.set_nonblocking(true).expect("a socket for tokio");
+        let socket = tokio::net::TcpListener::from_std(socket).expect("a socket for tokio");
+        let accept = async {
+            loop {
+                if let Ok((stream, _)) = socket.accept().await {
+                    tokio::spawn(serve(stream, TlsAcceptor::from(Arc::clone(&tls)), Arc::clone(&state)));
+                }
+            }
+        };
+        tokio::select! { () = accept => {}, _ = stopped => {} }
+    });
+}
+
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let connection = state.connections.fetch_add(1, Ordering::SeqCst) + 1;
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let presented = Presented(chain.iter().map(|certificate| certificate.clone().into_owned()).collect());
+    let service = service_fn(|request| answer(&state, &presented, connection, request));
+    // A client that goes away is no failure of the server.
+    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+}
+
+async fn answer(
+    state: &State,
+    presented: &Presented,
+    connection: u64,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let token = bearer_token(&head.headers);
+    let path = head.uri.path();
+    let (status, document) = if state.knows(presented, token.as_deref()) {
+        routes::respond(&mut lock(&state.objects), &head.method, path, &body)
+    } else {
+        routes::failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    };
+    lock(&state.requests).push(SeenRequest {
+        token,
+        certificate: presented.common_name(),
+        method: head.method.to_string(),
+        path: path.to_owned(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+        status: status.as_u16(),
+        connection,
+    });
+    let response = Response::builder().status(status).header("content-type", "application/json");
+    Ok(response.body(Full::from(document.to_string())).expect("a constant header"))
+}

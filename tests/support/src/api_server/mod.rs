@@ -1,0 +1,168 @@
+//! An HTTPS server that answers as a Kubernetes API server does, as far as `kubectl get`, `apply` and our own clients
+//! look, and that remembers who asked for what.
+
+mod authority;
+mod identity;
+mod listener;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustls::server::danger::ClientCertVerifier;
+use tokio::sync::oneshot;
+
+use self::authority::Authority;
+
+/// What the server takes as proof of an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepts {
+    /// A bearer token that [`ApiServer::accept_token`] named.
+    Tokens,
+    /// A client certificate that [`ApiServer::issue_client_certificate`] made.
+    Certificates,
+    /// Any of the two.
+    Either,
+}
+
+/// One request as the server saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenRequest {
+    /// The bearer token, accepted or not.
+    pub token: Option<String>,
+    /// The common name of the client certificate, accepted or not.
+    pub certificate: Option<String>,
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// The path, without the query.
+    pub path: String,
+    /// What the client sent as the body.
+    pub body: String,
+    /// How the server answered.
+    pub status: u16,
+    /// Which connection it came on, counted from 1.
+    pub connection: u64,
+}
+
+/// A running server. It ends when it is dropped.
+///
+/// As the real one does, it asks for a client certificate without demanding one, and answers 401 to an identity that it
+/// does not accept, also to a certificate that expired while its connection was open.
+#[derive(Debug)]
+pub struct ApiServer {
+    address: SocketAddr,
+    authority: Authority,
+    state: Arc<State>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ApiServer {
+    /// Starts a server on a free port of 127.0.0.1, with a certificate authority of its own.
+    pub fn start(accepts: Accepts) -> Self {
+        let authority = Authority::new();
+        let state = Arc::new(State {
+            accepts,
+            verifier: authority.client_verifier(),
+            tokens: Mutex::default(),
+            requests: Mutex::default(),
+            objects: Mutex::default(),
+            connections: AtomicU64::new(0),
+        });
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = socket.local_addr().expect("the port");
+        let (stop, stopped) = oneshot::channel();
+        let tls = authority.server_config();
+        let serving = Arc::clone(&state);
+        let thread = std::thread::spawn(move || listener::run(socket, tls, serving, stopped));
+        Self { address, authority, state, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// The address for a kubeconfig's `server`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The certificate by which clients know the server, as PEM.
+    pub fn ca_pem(&self) -> String {
+        self.authority.ca_pem()
+    }
+
+    /// Takes `token` as an identity from now on.
+    pub fn accept_token(&self, token: &str) {
+        lock(&self.state.tokens).insert(token.to_owned());
+    }
+
+    /// Answers 401 to `token` from now on.
+    pub fn revoke_token(&self, token: &str) {
+        lock(&self.state.tokens).remove(token);
+    }
+
+    /// A client certificate and its key, as PEM, that the server accepts for `valid_for`.
+    pub fn issue_client_certificate(&self, common_name: &str, valid_for: Duration) -> (String, String) {
+        self.authority.issue_client_certificate(common_name, valid_for)
+    }
+
+    /// How many connections finished their TLS handshake.
+    pub fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+
+    /// Every request so far, in the order of their answers.
+    pub fn requests(&self) -> Vec<SeenRequest> {
+        lock(&self.state.requests).clone()
+    }
+
+    /// The tokens that requests carried, each once.
+    pub fn seen_tokens(&self) -> Vec<String> {
+        distinct(self.requests().into_iter().filter_map(|request| request.token))
+    }
+
+    /// The common names of the certificates that requests came with, each once.
+    pub fn seen_certificates(&self) -> Vec<String> {
+        distinct(self.requests().into_iter().filter_map(|request| request.certificate))
+    }
+
+    /// Forgets the requests so far.
+    pub fn forget_requests(&self) {
+        lock(&self.state.requests).clear();
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().is_ok() || std::thread::panicking(), "the API server panicked");
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    accepts: Accepts,
+    verifier: Arc<dyn ClientCertVerifier>,
+    tokens: Mutex<HashSet<String>>,
+    requests: Mutex<Vec<SeenRequest>>,
+    objects: Mutex<BTreeMap<String, serde_json::Value>>,
+    connections: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+    values.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
