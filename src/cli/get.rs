@@ -11,7 +11,6 @@ use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, soc
 use credbroker_proto::v1::{Credential, credential_ref::Source};
 use prost_types::Timestamp;
 use rustix::process::geteuid;
-use tokio::runtime;
 
 use super::table;
 use crate::{
@@ -25,7 +24,6 @@ use crate::{
 /// says what the broker holds, without the secret. As with credbroker-exec, variables that choose an identity
 /// (AWS_PROFILE and the like) are sent along, and the broker uses what the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
-#[expect(clippy::doc_markdown, reason = "clap prints it on terminals, which show no Markdown")]
 pub(super) struct Args {
     /// The provider: a name in the broker's config, or a user of its kubeconfig [env: CREDBROKER_PROVIDER]
     #[arg(long, value_name = "NAME")]
@@ -56,12 +54,12 @@ pub(super) enum Output {
 /// The certificate of a provider that issues no token cannot be printed as one.
 const NO_TOKEN: &str = "it issues a certificate and no token; use -o json";
 
+/// Prints the credential on `out`, or why there is none on stderr; the exit code is the shim's.
 pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(answer(args, environment, &SystemClock, out, &mut io::stderr()))
 }
 
-/// Prints the credential on `out`, or why there is none on `err`, and returns the exit code: that of the shim.
 async fn answer(
     args: &Args,
     environment: &Environment,
@@ -70,7 +68,7 @@ async fn answer(
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let Some(provider) = provider(args, environment) else {
-        print(err, "credbroker get: --provider NAME is missing, and CREDBROKER_PROVIDER is not set\n")?;
+        writeln!(err, "credbroker get: --provider NAME is missing, and CREDBROKER_PROVIDER is not set")?;
         return Ok(2);
     };
     let source = Source::Provider(provider.clone());
@@ -114,23 +112,21 @@ fn rendered(
     let json = json.map_err(|failure| (failure.line(Some(&source)), failure.exit_code()))?;
     match output {
         Output::Json => Ok(json),
-        Output::Table => as_table(provider, credential, now).map_err(|error| (error.to_string(), 1)),
+        Output::Table => Ok(summary(provider, credential, now)),
         Output::Token if credential.token.is_empty() => Err((format!("provider {provider}: {NO_TOKEN}"), 1)),
         Output::Token => Ok(format!("{}\n", credential.token)),
     }
 }
 
-fn as_table(provider: &str, credential: &Credential, now: SystemTime) -> io::Result<String> {
+fn summary(provider: &str, credential: &Credential, now: SystemTime) -> String {
     let kind = match (credential.token.is_empty(), credential.client_certificate_data.is_empty()) {
         (false, true) => "token",
         (true, _) => "certificate",
         (false, false) => "token and certificate",
     };
     let expires = credential.expiration_timestamp.map_or_else(|| "unknown".to_owned(), |at| expires(at, now));
-    let row = [provider, kind, &expires, &credential.generation].map(str::to_owned);
-    let mut text = Vec::new();
-    table::print(&mut text, ["PROVIDER", "KIND", "EXPIRES", "GENERATION"], &[row])?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    let head = ["PROVIDER", "KIND", "EXPIRES", "GENERATION"];
+    table::text(head, &[[provider.to_owned(), kind.to_owned(), expires, credential.generation.clone()]])
 }
 
 /// `2026-11-20T10:00:00Z (in 42m)`.

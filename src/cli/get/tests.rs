@@ -1,6 +1,7 @@
 use clap::Parser;
 
 use super::*;
+use crate::clock::SystemClock;
 
 const NOW: u64 = 1_800_000_000;
 
@@ -86,7 +87,8 @@ fn the_time_left_is_said_in_one_unit() {
 }
 
 async fn run_with(args: &Args, environment: &[(&str, &str)]) -> (u8, String, String) {
-    let environment = environment.iter().copied().collect();
+    let pairs = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    let environment = Environment(pairs.collect());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = answer(args, &environment, &SystemClock, &mut out, &mut err).await.unwrap();
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
