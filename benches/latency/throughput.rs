@@ -20,8 +20,8 @@ use crate::{
 
 const CONNECTIONS: usize = 8;
 const IN_FLIGHT: usize = 16;
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_millis(500);
 const LIMIT: f64 = 0.85;
 
@@ -46,9 +46,12 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, subject: Subject) -
     runtime.block_on(load(&broker_socket, WARM_UP))?;
     runtime.block_on(load(&bare_socket, WARM_UP))?;
     let (mut broker_rates, mut bare_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let bare_rate = runtime.block_on(load(&bare_socket, ROUND))?;
-        let broker_rate = runtime.block_on(load(&broker_socket, ROUND))?;
+    for round in 0..ROUNDS {
+        // Whoever goes first in one round goes second in the next: a machine that drifts favours neither.
+        let broker_first = round % 2 == 0;
+        let early = runtime.block_on(load(if broker_first { &broker_socket } else { &bare_socket }, ROUND))?;
+        let late = runtime.block_on(load(if broker_first { &bare_socket } else { &broker_socket }, ROUND))?;
+        let (broker_rate, bare_rate) = if broker_first { (early, late) } else { (late, early) };
         broker_rates.push(broker_rate);
         bare_rates.push(bare_rate);
         ratios.push(broker_rate / bare_rate);
