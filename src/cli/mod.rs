@@ -1,11 +1,12 @@
 //! The command line: one file per subcommand.
 
 mod demo;
-pub mod kubeconfig;
+mod get;
+mod kubeconfig;
 mod progress;
 mod serve;
 mod table;
-pub mod validate;
+mod validate;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
@@ -39,6 +40,9 @@ Exit codes: 0 ok, 1 the broker answered with a failure, 2 usage, 69 no broker, 7
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Validate(validate::Args),
+    Get(get::Args),
+    Kubeconfig(kubeconfig::Args),
     Demo(demo::Args),
     /// Be credbroker-exec
     #[command(hide = true, disable_help_flag = true)]
@@ -55,6 +59,12 @@ enum Command {
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(&args, environment),
+        Command::Validate(args) => validate::run(&args, environment, out),
+        Command::Kubeconfig(args) => {
+            let this = std::env::current_exe().unwrap_or_else(|_| "credbroker".into());
+            kubeconfig::run(&args, environment, &this, out)
+        }
+        Command::Get(args) => get::run(&args, environment, out),
         Command::Demo(args) => demo::run(&args, environment, out),
         Command::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();

@@ -10,15 +10,15 @@ use crate::{config, plugin::Environment};
 /// Reads what `credbroker serve` would read, and runs nothing. Exits 78 if there is any problem; warnings are printed
 /// but do not count.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Configuration file [default: the one that `credbroker serve` would use; without one, the exec users of
     /// KUBECONFIG or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
 }
 
 /// Prints what there is to say about the configuration.
-pub fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => {
             warn(&loaded.warnings, out)?;

@@ -27,8 +27,11 @@ pub(super) enum PublicKey {
 impl PrivateKey {
     /// Reads DER of SEC1, PKCS#1 or PKCS#8 (1 or 2). `None`: it is none of them, or broken.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
+        // The library does not look at what follows a key.
+        let (_, sequence) =
+            Any::from_der(der).ok().filter(|(rest, any)| rest.is_empty() && any.tag() == Tag::Sequence)?;
         let known = public_keys(der);
-        if known.is_empty() { shape(der) } else { Some(Self::Known(known)) }
+        if known.is_empty() { shape(sequence.data) } else { Some(Self::Known(known)) }
     }
 
     /// Whether the certificate's key is this one's; `None` when that cannot be known.
@@ -90,10 +93,8 @@ fn modulus(der: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether this is shaped like a private key of a kind that the library does not know.
-fn shape(der: &[u8]) -> Option<PrivateKey> {
-    let sequence =
-        Any::from_der(der).ok().filter(|(rest, any)| rest.is_empty() && any.tag() == Tag::Sequence)?.1;
-    let items = items(sequence.data)?;
+fn shape(content: &[u8]) -> Option<PrivateKey> {
+    let items = items(content)?;
     let tags: Vec<Tag> = items.iter().map(Any::tag).collect();
     let shaped = match *tags {
         // PKCS#8: version, algorithm, key.

@@ -25,7 +25,7 @@ pub struct Lifetime {
 /// It cannot be served at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LifetimeError {
-    /// The certificate's NotAfter had passed.
+    /// The certificate's `NotAfter` had passed.
     #[error(
         "the certificate expired {ago:?} before the plugin printed it; check the plugin's own cache and this machine's clock"
     )]
@@ -52,7 +52,7 @@ const SKEW_GRACE: Duration = Duration::from_secs(10);
 /// Stands for an age that no clock can reach.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// min(`expirationTimestamp`, NotAfter, JWT `exp`, `maxAge` from `now`); unknown is `unknownExpiryMaxAge`.
+/// min(`expirationTimestamp`, `NotAfter`, JWT `exp`, `maxAge` from `now`); unknown is `unknownExpiryMaxAge`.
 ///
 /// What expired on arrival, or expires exactly now, is lent for ten seconds if that was less than five minutes ago: one
 /// of the two clocks may be off.

@@ -20,7 +20,13 @@ pub(super) fn plain(text: &str) -> Value {
 
 fn number(text: &str) -> Option<String> {
     match text.as_bytes().first()? {
-        b'.' => float(text),
+        b'.' => {
+            // Unlike below, an underscore must stand between two digits here.
+            let digit = |character: char| character.is_ascii_digit();
+            let mut cuts = text.split('_').zip(text.split('_').skip(1));
+            let separated = cuts.all(|(before, after)| before.ends_with(digit) && after.starts_with(digit));
+            float(&text.replace('_', "")).filter(|_| separated)
+        }
         b'0'..=b'9' | b'+' | b'-' => {
             let digits = text.replace('_', "");
             integer(&digits).or_else(|| float(&digits))

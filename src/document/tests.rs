@@ -50,7 +50,7 @@ fn unquoted_scalars_mean_what_kubernetes_reads() {
         ("-16 -0x10 -020 -0b10000", json!(-16)),
         ("18446744073709551615", json!(u64::MAX)),
         ("1.5 1.5e0 +1.5 15e-1 1_.5", json!(1.5)),
-        (".5", json!(0.5)),
+        (".5 .5_0", json!(0.5)),
         ("08", json!(8)),
         ("8. 8e0", json!(8.0)),
         ("18446744073709551616", json!(18_446_744_073_709_551_616.0)),
@@ -60,7 +60,7 @@ fn unquoted_scalars_mean_what_kubernetes_reads() {
             assert_eq!(tree(&format!("a: {scalar}")), json!({ "a": expected }), "{scalar}");
         }
     }
-    let texts = "nULL yEs tRUE 0x 0b2 1e 1e999 .e5 . + -- +-1 0x-1 1.2.3 12:30 2001-01-01 2020-01-02T03:04:05Z v1 \
+    let texts = "nULL yEs tRUE 0x 0b2 1e 1e999 .e5 . + -- +-1 0x-1 1.2.3 12:30 2001-01-01 ._5 .5_ .5__0 2020-01-02T03:04:05Z v1 \
                  _1 0xg nan inf 1,5";
     for text in texts.split(' ') {
         assert_eq!(tree(&format!("a: {text}")), json!({ "a": text }));

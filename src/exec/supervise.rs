@@ -1,6 +1,6 @@
 //! One run, from the start of its process to the end of its group.
 
-use std::{future::pending, io, path::Path, process::ExitStatus, time::Duration};
+use std::{convert::Infallible, future::pending, io, path::Path, process::ExitStatus, time::Duration};
 
 use rustix::process::Signal;
 use tokio::{
@@ -110,15 +110,8 @@ fn is_there(marker: &Path) -> bool {
 
 /// Reads both pipes until there is too much on stdout; for ever if there never is.
 async fn overflow(stdout: &mut Capped<ChildStdout>, stderr: &mut Tail<ChildStderr>) {
-    let read = async {
-        if stdout.fill().await.is_ok() {
-            pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = read => {}
-        () = drain(stderr) => {}
+    if let Ok(()) = end_of_stdout(stdout, stderr).await {
+        match drain(stderr).await {}
     }
 }
 
@@ -130,12 +123,12 @@ async fn end_of_stdout(
     tokio::select! {
         biased;
         end = stdout.fill() => end,
-        () = drain(stderr) => Ok(()),
+        never = drain(stderr) => match never {},
     }
 }
 
-/// Never returns: the end of stderr means nothing.
-async fn drain(stderr: &mut Tail<ChildStderr>) {
+/// The end of stderr means nothing.
+async fn drain(stderr: &mut Tail<ChildStderr>) -> Infallible {
     stderr.drain().await;
-    pending::<()>().await;
+    pending().await
 }

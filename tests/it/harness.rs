@@ -36,6 +36,16 @@ impl InProcess {
         Self::with(json!({"providers": providers}), &[])
     }
 
+    /// A broker whose provider nobody asks for.
+    pub(crate) fn idle() -> Self {
+        let stanza = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "/bin/false",
+            "interactiveMode": "Never",
+        });
+        Self::start(json!([{"name": "idle", "execConfig": stanza}]))
+    }
+
     /// A broker of this configuration, to which apiVersion and kind are added, with `variables` of its own.
     pub(crate) fn with(mut sections: Value, variables: &[(&str, &str)]) -> Self {
         sections["apiVersion"] = json!("credbroker.io/v1alpha1");

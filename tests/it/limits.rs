@@ -28,7 +28,7 @@ async fn frame(stream: &mut UnixStream) -> (u8, Vec<u8>) {
 
 #[tokio::test]
 async fn every_limit_is_announced() {
-    let broker = InProcess::start(json!([]));
+    let broker = InProcess::idle();
     let mut stream = UnixStream::connect(broker.socket()).await.unwrap();
     stream.write_all(PREFACE).await.unwrap();
     stream.write_all(&EMPTY_SETTINGS).await.unwrap();
@@ -47,7 +47,7 @@ async fn every_limit_is_announced() {
 
 #[tokio::test]
 async fn a_peer_that_says_nothing_is_cut_off() {
-    let broker = InProcess::start(json!([]));
+    let broker = InProcess::idle();
     let mut silent = UnixStream::connect(broker.socket()).await.unwrap();
     let mut halting = UnixStream::connect(broker.socket()).await.unwrap();
     halting.write_all(&PREFACE[..10]).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_peer_that_says_nothing_is_cut_off() {
 
 #[tokio::test]
 async fn malformed_streams_end_the_connection() {
-    let broker = InProcess::start(json!([]));
+    let broker = InProcess::idle();
     let mut stream = UnixStream::connect(broker.socket()).await.unwrap();
     stream.write_all(PREFACE).await.unwrap();
     stream.write_all(&EMPTY_SETTINGS).await.unwrap();

@@ -1,7 +1,6 @@
 //! What is served beside the credential: health, reflection.
 
 use hyper_util::rt::TokioIo;
-use serde_json::json;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::{
@@ -26,7 +25,7 @@ async fn channel(broker: &InProcess) -> Channel {
 
 #[tokio::test]
 async fn health_is_served_as_a_whole_and_for_the_service() {
-    let broker = InProcess::start(json!([]));
+    let broker = InProcess::idle();
     let mut health = HealthClient::new(channel(&broker).await);
     for service in ["", "credbroker.v1.CredentialBroker"] {
         let answer =
@@ -37,7 +36,7 @@ async fn health_is_served_as_a_whole_and_for_the_service() {
 
 #[tokio::test]
 async fn reflection_names_every_service() {
-    let broker = InProcess::start(json!([]));
+    let broker = InProcess::idle();
     let mut reflection = ServerReflectionClient::new(channel(&broker).await);
     let ask = ServerReflectionRequest {
         host: String::new(),

@@ -147,7 +147,7 @@ mod tests {
             (r#"["c4n4ry"]"#.to_owned(), "is not a JSON ExecCredential"),
             ("{\"c4n4ry\":\n".to_owned(), "(line 1, column 10)"),
             (format!(r#"{{{version},"spec":{{"cluster":"c4n4ry"}}}}"#), "is not a JSON ExecCredential"),
-            (format!(r#"{{{version}}} c4n4ry"#), "is not a JSON ExecCredential"),
+            (format!("{{{version}}} c4n4ry"), "is not a JSON ExecCredential"),
             (format!(r#"{{{version},"kind":"c4n4ry"}}"#), "kind ExecCredential"),
             (r#"{"apiVersion":"client.authentication.k8s.io/v1alpha1"}"#.to_owned(), "v1alpha1"),
             ("{}".to_owned(), r#"apiVersion """#),

@@ -168,7 +168,7 @@ fn print(steps: &[Step], out: &mut dyn Write) -> anyhow::Result<()> {
             [step.what.to_owned(), calls, took, step.runs.to_string(), step.remark.clone()]
         })
         .collect();
-    table::print(out, ["WHAT RAN", "CALLS", "TOOK", "PLUGIN RUNS", ""], &rows)?;
+    write!(out, "{}", table::text(["WHAT RAN", "CALLS", "TOOK", "PLUGIN RUNS", ""], &rows))?;
     let (calls, runs): (usize, usize) =
         (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
     writeln!(

@@ -13,7 +13,7 @@ use crate::plugin::Environment;
 
 /// Make kubeconfigs whose users ask credbroker
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -25,7 +25,7 @@ enum Command {
 
 /// Runs a subcommand. `shim` is the executable that stands for the shim when there is no `credbroker-exec` on `PATH`:
 /// a `credbroker-exec`, or a `credbroker`, which is then told to be the shim.
-pub fn run(args: &Args, environment: &Environment, shim: &Path, out: &mut dyn Write) -> anyhow::Result<u8> {
+pub(super) fn run(args: &Args, environment: &Environment, shim: &Path, out: &mut dyn Write) -> anyhow::Result<u8> {
     match &args.command {
         Command::Wrap(args) => wrap::run(args, environment, shim, out),
     }

@@ -11,7 +11,7 @@ fn time(offset: i64) -> SystemTime {
     if offset < 0 { now - distance } else { now + distance }
 }
 
-/// Offsets from now: `expirationTimestamp`, NotAfter, JWT `exp`.
+/// Offsets from now: `expirationTimestamp`, `NotAfter`, JWT `exp`.
 fn decoded(status: Option<i64>, certificate: Option<i64>, token: Option<i64>) -> Decoded {
     let pair = certificate.map(|offset| ClientPair {
         chain_pem: Vec::new().into(),
@@ -114,7 +114,7 @@ proptest! {
             for bound in [status, certificate, token].into_iter().flatten().map(time) {
                 prop_assert!(lifetime.within_skew || lifetime.expires_at <= bound);
             }
-            for age in max_age {
+            if let Some(age) = max_age {
                 prop_assert!(lifetime.expires_at <= now + Duration::from_secs(age));
             }
             if (status, certificate, token) == (None, None, None) {

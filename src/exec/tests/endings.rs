@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn a_timeout_ends_the_plugin_and_its_children() {
     let mut plugin =
-        Plugin::script("echo $$ > $STATE/pid; sleep 60 & echo $! > $STATE/child; echo hm >&2; wait");
+        Plugin::script("echo $$ > $STATE/pid; sleep 300 & echo $! > $STATE/child; echo hm >&2; wait");
     plugin.provider.timeout = ms(300);
     let (result, started) = plugin.run().await;
     let Err(error @ RunError::Timeout { .. }) = result else { panic!("{result:?}") };
@@ -41,7 +41,7 @@ async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace() {
 
 #[tokio::test]
 async fn one_byte_too_many_ends_the_run_at_once() {
-    let mut plugin = Plugin::script("echo $$ > $STATE/pid; head -c 2000; head -c 2001 /dev/zero; sleep 60");
+    let mut plugin = Plugin::script("echo $$ > $STATE/pid; head -c 2000; head -c 2001 /dev/zero; sleep 300");
     plugin.limits.stdout = 2000;
     let (result, started) = plugin.run().await;
     assert!(matches!(result, Err(RunError::OutputTooLarge { limit: 2000, .. })), "{result:?}");
@@ -59,7 +59,7 @@ async fn one_byte_too_many_ends_the_run_at_once() {
 
 #[tokio::test]
 async fn a_grandchild_that_holds_stdout_delays_the_answer_only_for_the_grace() {
-    let mut plugin = Plugin::script("sleep 60 & echo $! > $STATE/child; echo token");
+    let mut plugin = Plugin::script("sleep 300 & echo $! > $STATE/child; echo token");
     plugin.limits.stdout_grace = ms(100);
     let (result, started) = plugin.run().await;
     assert_eq!(result.unwrap(), "token\n");
@@ -75,7 +75,7 @@ async fn what_a_grandchild_still_writes_within_the_grace_counts() {
 #[tokio::test]
 async fn a_grandchild_that_holds_only_stderr_delays_nothing() {
     let (result, started) =
-        Plugin::script("sleep 60 >/dev/null & echo $! > $STATE/child; echo token").run().await;
+        Plugin::script("sleep 300 >/dev/null & echo $! > $STATE/child; echo token").run().await;
     assert_eq!(result.unwrap(), "token\n");
     started.is_gone("child").await;
 }
@@ -83,7 +83,7 @@ async fn a_grandchild_that_holds_only_stderr_delays_nothing() {
 /// It is beyond the group's reach; that it stays is known.
 #[tokio::test]
 async fn a_grandchild_in_a_session_of_its_own_cannot_block_the_answer() {
-    let script = "setsid sh -c 'echo $$ > $STATE/child; exec sleep 60' & 
+    let script = "setsid sh -c 'echo $$ > $STATE/child; exec sleep 300' & 
         while [ ! -s $STATE/child ]; do sleep 0.01; done; echo token";
     let mut plugin = Plugin::script(script);
     plugin.limits.stdout_grace = ms(100);
@@ -96,7 +96,7 @@ async fn a_grandchild_in_a_session_of_its_own_cannot_block_the_answer() {
 #[tokio::test]
 async fn dropping_the_run_kills_the_group_and_leaves_nothing() {
     let plugin =
-        Plugin::script("trap '' TERM; sleep 60 & echo $! > $STATE/child; echo $$ > $STATE/pid; wait");
+        Plugin::script("trap '' TERM; sleep 300 & echo $! > $STATE/child; echo $$ > $STATE/pid; wait");
     let (started, spec) = plugin.spec();
     let started_up = async { (started.pid("pid").await, started.pid("child").await) };
     let (pid, _) = tokio::select! {

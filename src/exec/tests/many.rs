@@ -26,7 +26,7 @@ async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
 
 #[tokio::test]
 async fn who_waits_for_a_slot_too_long_is_told_so() {
-    let mut slow = Plugin::script("echo $$ > $STATE/pid; exec sleep 60");
+    let mut slow = Plugin::script("echo $$ > $STATE/pid; exec sleep 300");
     slow.limits.runs = 1;
     let mut impatient = Plugin::script("echo token");
     impatient.provider.name = "another".into();

@@ -1,6 +1,9 @@
 //! Why runs fail.
 
+use secrecy::ExposeSecret as _;
+
 use super::*;
+use crate::exec::PluginRunner as _;
 
 #[tokio::test]
 async fn a_failure_carries_the_code_and_the_end_of_stderr() {
@@ -106,9 +109,17 @@ async fn a_plugin_that_leads_back_to_us_is_ended_however_stubborn() {
 }
 
 #[tokio::test]
+async fn what_a_good_run_printed_is_decoded() {
+    let document = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"abc"}}"#;
+    let (started, spec) = Plugin::script(&format!("echo '{document}'; echo chatter >&2")).spec();
+    let decoded = started.runner.run(spec).await.unwrap();
+    assert_eq!(decoded.material.token.unwrap().secret.expose_secret(), "abc");
+}
+
+#[tokio::test]
 async fn what_is_no_credential_is_not_accepted() {
     let (started, spec) = Plugin::script("echo secret-on-stdout").spec();
-    let error = crate::exec::PluginRunner::run(&started.runner, spec).await.unwrap_err();
+    let error = started.runner.run(spec).await.unwrap_err();
     assert!(matches!(error, RunError::Decode { .. }), "{error:?}");
     assert!(!format!("{error:?} {error}").contains("secret"), "{error:?}");
 }

@@ -1,6 +1,7 @@
 //! What a plugin finds when it starts.
 
 use super::*;
+use crate::credential::exec_info;
 
 #[tokio::test]
 async fn a_plugin_leads_a_group_of_its_own_and_reads_nothing() {
@@ -47,6 +48,7 @@ async fn arguments_are_passed_verbatim() {
 #[tokio::test]
 async fn the_environment_is_what_was_computed_and_two_variables_of_the_runner() {
     let mut plugin = Plugin::program(tempfile::tempdir().unwrap(), "/usr/bin/env".into());
+    plugin.provider.args = vec!["--null".into()];
     plugin.provider.env = [
         ("FROM_STANZA", "a b\nc=d"),
         ("CREDBROKER_SOCKET", "/nowhere"),
@@ -59,13 +61,13 @@ async fn the_environment_is_what_was_computed_and_two_variables_of_the_runner() 
     let runs = plugin.home.path().join("runs");
     let (stdout, _) = plugin.run().await;
     let stdout = stdout.unwrap();
-    let (before, info) = stdout.split_once("KUBERNETES_EXEC_INFO=").unwrap();
-    let (info, after) = info.split_once('\n').unwrap();
-    let (marker, rest) = before.strip_prefix("CREDBROKER_RECURSION=").unwrap().split_once('\n').unwrap();
+    let variables: Vec<_> = stdout.split_terminator('\0').collect();
+    let [marker, empty, stanza, info, lang, path] = variables[..] else { panic!("{variables:?}") };
+    let marker = marker.strip_prefix("CREDBROKER_RECURSION=").unwrap();
     assert!(marker.starts_with(runs.to_str().unwrap()) && marker.ends_with("/recursion"), "{marker}");
-    assert_eq!(rest, "EMPTY=\nFROM_STANZA=a b\nc=d\n");
-    assert!(info.contains("client.authentication.k8s.io/v1"), "{info}");
-    assert_eq!(after, "LANG=C\nPATH=/usr/local/bin:/usr/bin:/bin\n");
+    assert_eq!(format!("KUBERNETES_EXEC_INFO={}", exec_info(ApiVersion::V1, None).unwrap()), info);
+    let rest = [empty, stanza, lang, path];
+    assert_eq!(rest, ["EMPTY=", "FROM_STANZA=a b\nc=d", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin"]);
 }
 
 #[tokio::test]

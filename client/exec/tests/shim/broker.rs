@@ -28,13 +28,14 @@ pub(crate) enum Answer {
 pub(crate) struct Broker {
     pub(crate) directory: TempDir,
     requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
-    _stop: Option<oneshot::Sender<()>>,
+    /// Ends the broker when it is dropped.
+    stop: Option<oneshot::Sender<()>>,
 }
 
 impl Broker {
     /// A place for a broker; nothing listens yet.
     pub(crate) fn absent() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), requests: Arc::default(), _stop: None }
+        Self { directory: tempfile::tempdir().unwrap(), requests: Arc::default(), stop: None }
     }
 
     pub(crate) fn answering(answer: Answer) -> Self {
@@ -60,7 +61,7 @@ impl Broker {
         };
         let service = Service { answer, requests: Arc::clone(&self.requests) };
         let (stop, stopped) = oneshot::channel();
-        self._stop = Some(stop);
+        self.stop = Some(stop);
         thread::spawn(move || {
             let server = Server::builder().add_service(CredentialBrokerServer::new(service));
             let serving = server.serve_with_incoming(Incoming(listener));

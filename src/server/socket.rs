@@ -234,6 +234,3 @@ fn connect(path: &Path) -> Result<(), Errno> {
 fn io_error(error: Errno) -> io::Error {
     error.into()
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,21 @@
-//! On real directories, with real sockets.
+//! Publishing the socket, on real directories.
+//!
+//! A binary of its own that starts no process: a child holds every descriptor of its parent for the moment between fork
+//! and exec, a listener and a lock too, and so a socket that was just closed would look alive.
 
-use std::{os::unix::net::UnixStream, sync::atomic::AtomicBool, sync::atomic::Ordering};
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests end by panics")]
 
-use super::*;
+use std::{
+    fs,
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use credbroker::server::{SocketError, SocketOptions, publish};
 
 fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -91,8 +104,9 @@ fn no_wider_mode_and_no_gap_is_ever_visible() {
     let path = root.path().join("credbroker.sock");
     drop(UnixListener::bind(&path).unwrap());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    let done = AtomicBool::new(false);
+    let (elsewhere, done) = (directory(), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let _done = SetAtEnd(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 for found in fs::read_dir(root.path()).unwrap().flatten() {
@@ -105,14 +119,21 @@ fn no_wider_mode_and_no_gap_is_ever_visible() {
         });
         for _ in 0..200 {
             let (listener, published) = publish(&options(path.clone())).unwrap();
-            drop(listener);
-            leave_the_name(published);
+            // As after a crash: a socket that nobody listens on, and no lock.
+            let stale = elsewhere.path().join("stale");
+            drop((listener, UnixListener::bind(&stale).unwrap()));
+            fs::set_permissions(&stale, fs::Permissions::from_mode(0o600)).unwrap();
+            fs::rename(&stale, &path).unwrap();
+            drop(published); // leaves a name alone that is not its own any more
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
-/// Ends a publication as a crash would: the lock goes, the name stays.
-fn leave_the_name(mut published: Publication) {
-    published.inode = 0;
+/// Set even when the test fails, or the other thread would never end.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -77,8 +77,7 @@ fn resolve_reason(error: &ResolveError) -> Reason {
         | ResolveError::InvalidVariable { .. }
         | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
-        ResolveError::PluginNotFound { .. } => Reason::PluginNotFound,
-        ResolveError::PluginUnreadable { .. } => Reason::SpawnFailed,
+        ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
     }
 }
@@ -155,3 +154,6 @@ fn chain(error: &dyn Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

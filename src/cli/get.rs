@@ -1,0 +1,152 @@
+//! `credbroker get`: asks a running broker, as the shim does, and says the answer to a person or a script.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context as _;
+use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
+use credbroker_proto::v1::{Credential, credential_ref::Source};
+use prost_types::Timestamp;
+use rustix::process::geteuid;
+
+use super::table;
+use crate::{
+    clock::{Clock, SystemClock},
+    plugin::Environment,
+};
+
+/// Ask a running broker for a credential
+///
+/// The broker answers from its cache, or runs the provider's plugin if it holds no valid credential. The default output
+/// says what the broker holds, without the secret. As with credbroker-exec, variables that choose an identity
+/// (AWS_PROFILE and the like) are sent along, and the broker uses what the provider's callerEnv names.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Args {
+    /// The provider: a name in the broker's config, or a user of its kubeconfig [env: CREDBROKER_PROVIDER]
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    /// How to print the credential
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// The broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET] [default: the user's broker if
+    /// its socket exists, else /run/credbroker/credbroker.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<OsString>,
+    /// Give up after so many seconds [default: 45]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: Option<u64>,
+}
+
+/// What `credbroker get` prints.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum Output {
+    /// What the broker holds, without the secret
+    Table,
+    /// The ExecCredential, as credbroker-exec prints it
+    Json,
+    /// The bearer token alone, for a script
+    Token,
+}
+
+/// The certificate of a provider that issues no token cannot be printed as one.
+const NO_TOKEN: &str = "it issues a certificate and no token; use -o json";
+
+/// Prints the credential on `out`, or why there is none on stderr; the exit code is the shim's.
+pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(answer(args, environment, &SystemClock, out, &mut io::stderr()))
+}
+
+async fn answer(
+    args: &Args,
+    environment: &Environment,
+    clock: &dyn Clock,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let Some(provider) = provider(args, environment) else {
+        writeln!(err, "credbroker get: --provider NAME is missing, and CREDBROKER_PROVIDER is not set")?;
+        return Ok(2);
+    };
+    let source = Source::Provider(provider.clone());
+    let outcome = match ask(args, source.clone(), environment).await {
+        Ok(credential) => rendered(args.output, &provider, &credential, clock.now().wall),
+        Err(failure) => Err((failure.line(Some(&source)), failure.exit_code())),
+    };
+    match outcome {
+        Ok(text) => {
+            print(out, &text)?;
+            Ok(0)
+        }
+        Err((line, code)) => {
+            print(err, &format!("credbroker get: {line}\n"))?;
+            Ok(code)
+        }
+    }
+}
+
+fn provider(args: &Args, environment: &Environment) -> Option<String> {
+    let variable = || environment.get("CREDBROKER_PROVIDER")?.to_str().map(str::to_owned);
+    args.provider.clone().or_else(variable).filter(|name| !name.is_empty())
+}
+
+/// Whoever types this waits for it: with a person's patience.
+async fn ask(args: &Args, source: Source, environment: &Environment) -> Result<Credential, Failure> {
+    let socket = socket(args.socket.as_deref(), &environment.0, geteuid().is_root())?;
+    let request = request(source, None, &environment.0)?;
+    ask_patiently(&socket, request, args.timeout.map(Duration::from_secs), true).await
+}
+
+fn rendered(
+    output: Output,
+    provider: &str,
+    credential: &Credential,
+    now: SystemTime,
+) -> Result<String, (String, u8)> {
+    // Also checks that there is something in it that authenticates.
+    let source = Source::Provider(provider.to_owned());
+    let json = document(ApiVersion::V1, credential, now).map_err(Failure::from);
+    let json = json.map_err(|failure| (failure.line(Some(&source)), failure.exit_code()))?;
+    match output {
+        Output::Json => Ok(json),
+        Output::Table => Ok(summary(provider, credential, now)),
+        Output::Token if credential.token.is_empty() => Err((format!("provider {provider}: {NO_TOKEN}"), 1)),
+        Output::Token => Ok(format!("{}\n", credential.token)),
+    }
+}
+
+fn summary(provider: &str, credential: &Credential, now: SystemTime) -> String {
+    let kind = match (credential.token.is_empty(), credential.client_certificate_data.is_empty()) {
+        (false, true) => "token",
+        (true, _) => "certificate",
+        (false, false) => "token and certificate",
+    };
+    let expires = credential.expiration_timestamp.map_or_else(|| "unknown".to_owned(), |at| expires(at, now));
+    let head = ["PROVIDER", "KIND", "EXPIRES", "GENERATION"];
+    table::text(head, &[[provider.to_owned(), kind.to_owned(), expires, credential.generation.clone()]])
+}
+
+/// `2026-11-20T10:00:00Z (in 42m)`.
+fn expires(at: Timestamp, now: SystemTime) -> String {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let at = Timestamp { nanos: 0, ..at };
+    let left = match u64::try_from(at.seconds).unwrap_or_default().saturating_sub(now) {
+        0 => "expired".to_owned(),
+        left @ 1..120 => format!("in {left}s"),
+        left @ 120..7200 => format!("in {}m", left / 60),
+        left @ 7200..172_800 => format!("in {}h", left / 3600),
+        left => format!("in {}d", left / 86_400),
+    };
+    format!("{at} ({left})")
+}
+
+fn print(to: &mut dyn Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
+}
+
+#[cfg(test)]
+mod tests;

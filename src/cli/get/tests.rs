@@ -1,0 +1,113 @@
+use clap::Parser;
+
+use super::*;
+use crate::clock::SystemClock;
+
+const NOW: u64 = 1_800_000_000;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn args(line: &[&str]) -> Args {
+    Line::try_parse_from([&["get"], line].concat()).unwrap().args
+}
+
+fn credential() -> Credential {
+    let seconds = i64::try_from(NOW).unwrap() + 3000;
+    Credential {
+        generation: "3f2a-7".into(),
+        token: "s3cret".into(),
+        expiration_timestamp: Some(Timestamp { seconds, nanos: 7 }),
+        ..Credential::default()
+    }
+}
+
+fn printed(output: Output, credential: &Credential) -> Result<String, (String, u8)> {
+    rendered(output, "gke", credential, UNIX_EPOCH + Duration::from_secs(NOW))
+}
+
+#[test]
+fn the_table_says_what_the_broker_holds_and_not_the_secret() {
+    let expected = "\
+PROVIDER  KIND   EXPIRES                        GENERATION
+gke       token  2027-01-15T08:50:00Z (in 50m)  3f2a-7
+";
+    assert_eq!(printed(Output::Table, &credential()).unwrap(), expected);
+
+    let pem = |text: &str| text.as_bytes().to_vec();
+    let both =
+        Credential { client_certificate_data: pem("c"), client_key_data: pem("s3cret"), ..credential() };
+    let text = printed(Output::Table, &both).unwrap();
+    assert!(text.contains("token and certificate") && !text.contains("s3cret"), "{text}");
+    let pair = Credential { token: String::new(), expiration_timestamp: None, ..both };
+    let text = printed(Output::Table, &pair).unwrap();
+    assert!(text.contains("certificate  unknown  3f2a-7"), "{text}");
+}
+
+#[test]
+fn json_is_the_shims_document_and_token_is_bare() {
+    let json = printed(Output::Json, &credential()).unwrap();
+    assert!(json.starts_with(r#"{"kind":"ExecCredential""#) && json.contains("s3cret"), "{json}");
+    assert_eq!(printed(Output::Token, &credential()).unwrap(), "s3cret\n");
+}
+
+#[test]
+fn a_certificate_is_no_token_and_nothing_is_no_credential() {
+    let pem = |text: &str| text.as_bytes().to_vec();
+    let pair =
+        Credential { client_certificate_data: pem("c"), client_key_data: pem("k"), ..Credential::default() };
+    let (line, code) = printed(Output::Token, &pair).unwrap_err();
+    assert!(line.contains("provider gke") && line.contains("-o json"), "{line}");
+    assert_eq!(code, 1);
+    let (line, code) = printed(Output::Table, &Credential::default()).unwrap_err();
+    assert!(line.contains("holds no credential"), "{line}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn the_time_left_is_said_in_one_unit() {
+    let at = |left: i64| {
+        let at = Timestamp { seconds: i64::try_from(NOW).unwrap() + left, nanos: 0 };
+        let text = expires(at, UNIX_EPOCH + Duration::from_secs(NOW));
+        text.split_once(" (").unwrap().1.trim_end_matches(')').to_owned()
+    };
+    for (left, expected) in [
+        (-5, "expired"),
+        (0, "expired"),
+        (90, "in 90s"),
+        (3600, "in 60m"),
+        (86_400, "in 24h"),
+        (1_000_000, "in 11d"),
+    ] {
+        assert_eq!(at(left), expected, "{left}");
+    }
+}
+
+async fn run_with(args: &Args, environment: &[(&str, &str)]) -> (u8, String, String) {
+    let pairs = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    let environment = Environment(pairs.collect());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = answer(args, &environment, &SystemClock, &mut out, &mut err).await.unwrap();
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+#[tokio::test]
+async fn without_a_provider_it_is_wrong_usage() {
+    let (code, out, err) = run_with(&args(&[]), &[]).await;
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("CREDBROKER_PROVIDER is not set"), "{err}");
+}
+
+#[tokio::test]
+async fn without_a_broker_it_ends_as_the_shim_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("none.sock");
+    let environment = [("CREDBROKER_PROVIDER", "gke"), ("CREDBROKER_SOCKET", socket.to_str().unwrap())];
+    let (code, out, err) = run_with(&args(&["-o", "token"]), &environment).await;
+    assert_eq!((code, out.as_str()), (69, ""));
+    assert!(err.starts_with("credbroker get: provider gke: no broker answers on"), "{err}");
+    assert_eq!(err.matches('\n').count(), 1, "{err}");
+}

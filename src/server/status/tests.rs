@@ -1,0 +1,148 @@
+//! Every error there is, and what becomes of it on the wire.
+
+use std::{io, sync::Arc};
+
+use super::*;
+use crate::{
+    credential::ApiVersion,
+    document::{self, Aliases, Position},
+    plugin::Command,
+};
+
+const AT: Position = Position { line: 3, column: 7 };
+
+fn run_errors() -> Vec<RunError> {
+    let command = || Arc::<str>::from("/plugins/p");
+    let source = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+    let stderr = || Arc::<str>::from("try again");
+    vec![
+        RunError::ArgumentsTooLong { command: command(), size: 3_000_000 },
+        RunError::Directory {
+            command: command(),
+            base: Arc::from(std::path::Path::new("/tmp")),
+            source: source(),
+        },
+        RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 2 } },
+        RunError::ExecInfo {
+            command: command(),
+            source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000, limit: 131_072 },
+        },
+        RunError::Exit { command: command(), code: 3, stderr: stderr() },
+        RunError::NotFound { command: command(), install_hint: Some("Install it.".into()) },
+        RunError::OutputTooLarge { command: command(), limit: 1 << 20 },
+        RunError::Overloaded { command: command(), waited: Duration::from_secs(30) },
+        RunError::Panicked { command: command() },
+        RunError::Recursion { command: command() },
+        RunError::Signal { command: command(), signal: 9, stderr: stderr() },
+        RunError::Spawn { command: command(), source: source() },
+        RunError::Timeout { command: command(), limit: Duration::from_secs(30), stderr: stderr() },
+    ]
+}
+
+fn decode_errors() -> Vec<DecodeError> {
+    let parse = document::parse(b"{\"a\": ", Aliases::Refuse).unwrap_err();
+    let errors = vec![
+        DecodeError::BadTimestamp { at: AT },
+        DecodeError::Document { source: parse },
+        DecodeError::Empty,
+        DecodeError::HalfPair { missing: "clientKeyData" },
+        DecodeError::NoCredential,
+        DecodeError::NoStatus,
+        DecodeError::NotAnObject { found: "a list", at: AT },
+        DecodeError::TokenBlank { at: AT },
+        DecodeError::TokenControl { at: AT },
+        DecodeError::TokenNotAscii { at: AT },
+        DecodeError::VersionMismatch { expected: ApiVersion::V1, found: Some(ApiVersion::V1Beta1) },
+        DecodeError::VersionMissing { expected: ApiVersion::V1 },
+        DecodeError::WrongKind { at: AT },
+        DecodeError::WrongType { field: "status.token", expected: "text", found: "a number", at: AT },
+    ];
+    let pairs = [
+        PairError::Base64 { field: "clientKeyData" },
+        PairError::CertificateMissing,
+        PairError::CertificateUnreadable { number: 2 },
+        PairError::EncryptedKey,
+        PairError::KeyMismatch,
+        PairError::KeyMissing,
+        PairError::KeyUnreadable,
+        PairError::LeafNotFirst { number: 2 },
+        PairError::PemBroken { field: "clientKeyData", line: 4 },
+        PairError::Swapped,
+    ];
+    errors.into_iter().chain(pairs.map(DecodeError::Pair)).collect()
+}
+
+fn cache_errors() -> Vec<CacheError> {
+    let command = || Arc::<str>::from("/plugins/p");
+    let ago = Duration::from_secs(600);
+    let mut errors = vec![
+        CacheError::Draining,
+        CacheError::Full { limit: 10_000 },
+        CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
+        CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
+    ];
+    errors.extend(run_errors().into_iter().map(CacheError::Run));
+    let decode = |source| CacheError::Run(RunError::Decode { command: command(), source });
+    errors.extend(decode_errors().into_iter().map(decode));
+    errors
+}
+
+fn resolve_errors() -> Vec<ResolveError> {
+    let provider = || Arc::<str>::from("cloud");
+    let command = || Command::Name("p".into());
+    vec![
+        ResolveError::ClusterConfig { line: 1, column: 2 },
+        ResolveError::ClusterServer,
+        ResolveError::InvalidVariable { name: "A=B".into() },
+        ResolveError::NeedsTerminal { provider: provider() },
+        ResolveError::NoCluster { provider: provider(), known: 2 },
+        ResolveError::PluginNotFound { provider: provider(), command: command(), install_hint: None },
+        ResolveError::PluginUnreadable {
+            provider: provider(),
+            command: command(),
+            source: Arc::new(io::ErrorKind::PermissionDenied.into()),
+        },
+        ResolveError::UnknownProvider { name: "clout".into(), known: vec!["cloud".into()] },
+    ]
+}
+
+fn line(status: &Status) -> String {
+    let info = status.get_details_error_info().expect("every status carries ErrorInfo");
+    assert_eq!(info.domain, "credbroker.io");
+    let reason = Reason::from_name(&info.reason).expect("a reason of ours");
+    assert_eq!(status.code(), reason.code(), "{reason:?}");
+    let retry = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    if status.code() == Code::Unavailable {
+        assert!(retry.is_some(), "UNAVAILABLE says when to try again: {status:?}");
+    }
+    let retry = retry.map(|retry| format!(" in {retry:?}")).unwrap_or_default();
+    format!("{} {:?}{retry}: {}", info.reason, status.code(), status.message())
+}
+
+#[test]
+fn every_error_has_its_reason_code_and_text() {
+    let retry_after = Duration::from_secs(4);
+    let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
+    let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: "a".into() };
+    let peer = Peer { uid: 7, gid: 7, pid: None };
+    let others = [invalid("empty"), no_cluster_profiles(&profile), peer_denied(&peer), no_peer()];
+    let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+/// What no error becomes yet: an allowlist of plugins has to be built first.
+#[test]
+fn every_reason_but_one_is_reachable() {
+    let retry_after = Duration::ZERO;
+    let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
+    let profile = pb::ClusterProfileRef::default();
+    let reached: std::collections::HashSet<_> = failed
+        .chain(unresolved)
+        .chain([no_cluster_profiles(&profile), no_peer()])
+        .filter_map(|status| Reason::from_name(&status.get_details_error_info()?.reason))
+        .collect();
+    let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();
+    assert_eq!(missing, [Reason::PluginNotAllowed]);
+}
