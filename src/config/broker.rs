@@ -78,6 +78,19 @@ const UNSUPPORTED: [&str; 2] = ["access", "clusterProfiles"];
 /// Reads a whole config, and the kubeconfigs that it names.
 pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Sections {
     let root = Cursor::new(path, Dialect::Strict, node);
+    if [("apiVersion", "v1"), ("kind", "Config")]
+        .iter()
+        .all(|(key, is)| node.get(key).and_then(Node::as_str) == Some(is))
+    {
+        root.problem(
+            report,
+            format!(
+                "is a kubeconfig; name it in a config (`kubeconfigs: [{}]`), or in KUBECONFIG with no config",
+                path.display()
+            ),
+        );
+        return Sections::default();
+    }
     let mut known = vec!["apiVersion", "kind", "listen", "limits", "providers", "kubeconfigs"];
     known.extend(UNSUPPORTED);
     let Some(fields) = root.fields(&known, report) else { return Sections::default() };

@@ -194,6 +194,11 @@ fn what_this_release_lacks_is_refused_by_name() {
 }
 
 #[test]
+fn a_kubeconfig_in_place_of_a_config_is_recognised() {
+    insta::assert_snapshot!(Home::new("apiVersion: v1\nkind: Config\nusers: []\n").problems(), @"~/.config/credbroker/config.yaml:1:1: is a kubeconfig; name it in a config (`kubeconfigs: [~/.config/credbroker/config.yaml]`), or in KUBECONFIG with no config");
+}
+
+#[test]
 fn a_name_stands_for_one_provider_whatever_defines_it() {
     let home = Home::new(&format!(
         "{HEAD}kubeconfigs: [~/one, ~/two]\nproviders:\n- name: p\n  {}\n- name: p\n  {}\n",

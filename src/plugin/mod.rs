@@ -2,6 +2,7 @@
 
 mod command;
 mod environment;
+mod error;
 mod globs;
 mod key;
 mod nearest;
@@ -11,9 +12,10 @@ mod spec;
 
 pub use command::{Command, find_in_path};
 pub use environment::{Environment, from_caller, identity_variables, is_denied};
+pub use error::ResolveError;
 pub use globs::Globs;
 pub use key::PluginKey;
 pub use nearest::nearest;
 pub use provider::Provider;
-pub use providers::{Ask, Providers, ResolveError};
+pub use providers::{Ask, Providers};
 pub use spec::{Executable, PluginSpec};

@@ -25,7 +25,12 @@ enum Command {
 
 /// Runs a subcommand. `shim` is the executable that stands for the shim when there is no `credbroker-exec` on `PATH`:
 /// a `credbroker-exec`, or a `credbroker`, which is then told to be the shim.
-pub(super) fn run(args: &Args, environment: &Environment, shim: &Path, out: &mut dyn Write) -> anyhow::Result<u8> {
+pub(super) fn run(
+    args: &Args,
+    environment: &Environment,
+    shim: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<u8> {
     match &args.command {
         Command::Wrap(args) => wrap::run(args, environment, shim, out),
     }

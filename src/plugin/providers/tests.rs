@@ -3,7 +3,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use bytes::Bytes;
 
 use super::*;
-use crate::plugin::{Environment, Globs, provider::tests::provider};
+use crate::plugin::{Command, Environment, Globs, provider::tests::provider};
 
 /// An executable file in `dir`.
 fn plugin(dir: &Path) -> Command {
