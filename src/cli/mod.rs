@@ -1,5 +1,7 @@
 //! The command line: one file per subcommand.
 
+#![expect(clippy::doc_markdown, reason = "doc comments on arguments are help texts, read on a terminal")]
+
 mod demo;
 mod get;
 mod kubeconfig;
@@ -62,7 +64,9 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         Command::Validate(args) => validate::run(&args, environment, out),
         Command::Kubeconfig(args) => {
             let this = std::env::current_exe().unwrap_or_else(|_| "credbroker".into());
-            kubeconfig::run(&args, environment, &this, out)
+            let beside = this.with_file_name("credbroker-exec");
+            let shim = if beside.is_file() { beside } else { this };
+            kubeconfig::run(&args, environment, &shim, out)
         }
         Command::Get(args) => get::run(&args, environment, out),
         Command::Demo(args) => demo::run(&args, environment, out),

@@ -45,6 +45,9 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
     let loaded = match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => loaded,
         Err(error) => {
+            for warning in &error.warnings {
+                warn!("{warning}");
+            }
             let _unheard = writeln!(std::io::stderr(), "{error}");
             return Ok(EX_CONFIG);
         }

@@ -90,6 +90,9 @@ pub(super) fn section(
     let caller_env = fields.get("callerEnv").map(|value| globs(&value, report)).unwrap_or_default();
     let timeout = fields.duration("timeout", report);
     let interactive_timeout = fields.duration("interactiveTimeout", report);
+    if let Some(value) = fields.get("interactiveTimeout") {
+        value.warning(report, "has no effect: in this release nobody can attend a run");
+    }
     let max_age = fields.duration("maxAge", report);
     let unknown_expiry_max_age = fields.duration("unknownExpiryMaxAge", report);
     let Some(exec) = fields.get("execConfig") else {

@@ -89,7 +89,14 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
 "#
     ));
     let loaded = home.load().unwrap();
-    assert_eq!(loaded.warnings, []);
+    let warnings: Vec<_> = loaded.warnings.iter().map(|warning| warning.message.as_str()).collect();
+    assert_eq!(
+        warnings,
+        [
+            "providers[0].interactiveTimeout: has no effect: in this release nobody can attend a run",
+            "limits.watchesPerConnection: has no effect: this release serves no watches",
+        ]
+    );
     assert_eq!(home.shown(&loaded.source), "~/.config/credbroker/config.yaml");
     let provider = provider(&loaded);
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "MY_A", "PATH"]);

@@ -58,12 +58,11 @@ impl Connections {
         let builder = limits(TrackedExecutor(self.tasks.clone()));
         let io = TokioIo::new(HandshakeDeadline::new(stream, HANDSHAKE));
         let mut connection = pin!(builder.serve_connection(io, PeerService { connections: self, peer }));
-        let ended = match connection.as_mut().with_cancellation_token(&draining).await {
-            Some(ended) => ended,
-            None => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+        let ended = if let Some(ended) = connection.as_mut().with_cancellation_token(&draining).await {
+            ended
+        } else {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         };
         if let Err(error) = ended {
             debug!(uid = peer.uid, pid = peer.pid, %error, "connection ended");

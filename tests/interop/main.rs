@@ -14,4 +14,6 @@
 
 mod kubectl;
 mod programs;
+mod readme;
 mod systemd;
+mod users;

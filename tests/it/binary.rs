@@ -106,7 +106,31 @@ fn it_does_not_start_where_it_must_not() {
 }
 
 #[test]
-fn logs_are_text_or_json_with_a_span_for_each_run() {
+fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
+    let plugin = FakePlugin::builder().exit_code(1).build();
+    let directory = tempfile::tempdir().unwrap();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
+    let providers = json!([provider("cloud", &plugin)]);
+    let text =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+    std::fs::write(&config, text.to_string()).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--log-format", "json", "--config"]).arg(&config).arg("--socket").arg(&socket);
+    let mut broker = command.env_clear().stderr(Stdio::piped()).spawn().unwrap();
+    until(|| UnixStream::connect(&socket).is_ok());
+    let _ = shim(&socket).wait_with_output().unwrap();
+    let pid = rustix::process::Pid::from_child(&broker);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut log = String::new();
+    broker.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    broker.wait().unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let span = |name: &str| lines.iter().any(|line| line["span"]["name"] == name);
+    assert!(span("plugin_run") && span("get_credential"), "{log}");
+}
+
+#[test]
+fn logs_name_the_run_and_its_failure() {
     let plugin = FakePlugin::builder().token("t").exit_code(1).build();
     let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
     let _ = shim(&broker.socket()).wait_with_output().unwrap();

@@ -32,8 +32,8 @@ pub(crate) fn provider(name: &str, plugin: &FakePlugin) -> Value {
 
 impl InProcess {
     /// A broker of `providers`, with nothing but `PATH` in its environment.
-    pub(crate) fn start(providers: Value) -> Self {
-        Self::with(json!({"providers": providers}), &[])
+    pub(crate) fn start(providers: impl Into<Value>) -> Self {
+        Self::with(json!({"providers": providers.into()}), &[])
     }
 
     /// A broker whose provider nobody asks for.

@@ -1,5 +1,8 @@
 //! The cell under paused time, with a runner that runs nothing.
 
+#![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
+#![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
+
 mod cell;
 mod schedule;
 mod time;

@@ -1,0 +1,86 @@
+//! Every command that the README and CONTRIBUTING name is run by something.
+
+use std::{fs, path::Path, process::Command};
+
+use credbroker_test_support::{Accepts, ApiServer, FakePlugin, Kubeconfig};
+
+use crate::programs::{broker, shim};
+
+/// The fenced `sh` blocks of a document, in their order.
+fn blocks(document: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut rest = document;
+    while let Some((_, tail)) = rest.split_once("```sh\n") {
+        let (block, tail) = tail.split_once("```").expect("a block ends");
+        blocks.push(block.to_owned());
+        rest = tail;
+    }
+    blocks
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+#[test]
+fn the_three_lines_of_the_readme_serve_a_kubeconfig() {
+    let server = ApiServer::start(Accepts::Tokens);
+    server.accept_token("token-1");
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join(".kube")).unwrap();
+    Kubeconfig::for_server(&server, "NAME", &plugin.exec_stanza()).write(home.path().join(".kube/config"));
+    let bin = home.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(broker(), bin.join("credbroker")).unwrap();
+    std::os::unix::fs::symlink(shim(), bin.join("credbroker-exec")).unwrap();
+    let runtime = home.path().join("run");
+    fs::create_dir(&runtime).unwrap();
+
+    let mine = |block: &String| block.starts_with("credbroker ");
+    let blocks: Vec<_> = blocks(&read("README.md")).into_iter().filter(mine).collect();
+    assert_eq!(blocks.len(), 2, "the three lines, and a look at what the broker holds: {blocks:?}");
+    // As in a terminal, but for the end: the broker must not outlive the test.
+    let script = format!("set -e\ntrap 'kill %1' EXIT\n{}", blocks.concat());
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", home.path())
+        // Root's broker is the machine's; here everything is private.
+        .env("CREDBROKER_SOCKET", runtime.join("credbroker.sock"))
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    assert_eq!(stdout.lines().last(), Some("token-1"), "`get -o token`: {stdout}{stderr}");
+    assert!(server.seen_tokens().iter().all(|token| token == "token-1") && plugin.runs() == 1, "{stderr}");
+}
+
+/// Either this file runs it, or `.ci/run` does, or it is listed here with what does.
+#[test]
+fn every_command_of_the_documents_is_run_by_something() {
+    let ci = read(".ci/run");
+    let elsewhere = [
+        // The installation of both binaries into a directory of its own, in `.ci/run`.
+        "cargo install --locked --path .",
+        "cargo install --locked --path client/exec",
+        // `systemd/check.sh` verifies the units and tries the activation; there is no user manager in CI.
+        "systemctl --user enable --now credbroker.socket",
+        "cargo build -p credbroker-exec",
+        "cargo bench --bench latency",
+    ];
+    for document in ["README.md", "CONTRIBUTING.md", "benches/README.md"] {
+        for line in blocks(&read(document)).iter().flat_map(|block| block.lines()) {
+            let command = line.replace("cargo run --release -- demo", "cargo run --release --locked -- demo");
+            let command = command.replace("cargo test --test interop", "cargo test --locked --test interop");
+            let run = ci.contains(&command)
+                || elsewhere.contains(&line)
+                || line.starts_with("credbroker ")
+                || line.starts_with("KUBECONFIG=~/.kube/broker kubectl")
+                || line.starts_with("BLESS=1");
+            assert!(run, "{document} names a command that nothing runs: {line}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Other users of the machine. Needs root, to be somebody else.
+
+use std::{
+    fs,
+    os::unix::{fs::MetadataExt as _, fs::PermissionsExt as _, process::CommandExt as _},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use credbroker_test_support::FakePlugin;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::programs::{broker, shim};
+
+/// Somebody who is neither root nor nobody.
+const OTHER: u32 = 65_533;
+
+fn require_root() {
+    let root = rustix::process::geteuid().is_root();
+    assert!(root, "these tests start programs as another user, so they must be run as root");
+}
+
+/// A directory that everybody can look into, with a copy of `program` that everybody can run.
+fn with_program(program: &Path) -> (TempDir, std::path::PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = directory.path().join("program");
+    fs::copy(program, &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    (directory, copy)
+}
+
+/// A config of one provider, readable by everybody, its socket open to everybody.
+fn config(directory: &Path, plugin: &FakePlugin) -> std::path::PathBuf {
+    let config = directory.join("config.yaml");
+    let mut stanza = plugin.exec_stanza();
+    stanza["provideClusterInfo"] = json!(false);
+    let text = json!({
+        "apiVersion": "credbroker.io/v1alpha1",
+        "kind": "BrokerConfig",
+        "listen": {"mode": "0666"},
+        "providers": [{"name": "cloud", "execConfig": stanza}],
+    });
+    fs::write(&config, text.to_string()).unwrap();
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).unwrap();
+    config
+}
+
+struct Serving(std::process::Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn serve(command: &mut Command, socket: &Path) -> Serving {
+    let child = Serving(command.env_clear().stdin(Stdio::null()).spawn().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while std::os::unix::net::UnixStream::connect(socket).is_err() {
+        assert!(Instant::now() < deadline, "no broker");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+#[test]
+fn another_user_is_denied_by_the_kernels_word_and_root_is_not() {
+    require_root();
+    let plugin = FakePlugin::builder().token("t").build();
+    let (directory, program) = with_program(&shim());
+    let socket = directory.path().join("credbroker.sock");
+    let config = config(directory.path(), &plugin);
+    let _broker = serve(
+        Command::new(broker()).args(["serve", "--socket"]).arg(&socket).arg("--config").arg(config),
+        &socket,
+    );
+    let ask = |uid: u32| {
+        let mut command = Command::new(&program);
+        command.args(["--provider", "cloud", "--socket"]).arg(&socket).env_clear().uid(uid).gid(uid);
+        command.output().unwrap()
+    };
+    let denied = ask(OTHER);
+    let stderr = String::from_utf8_lossy(&denied.stderr);
+    assert_eq!(denied.status.code(), Some(77), "{stderr}");
+    assert!(stderr.contains("PEER_DENIED") && stderr.contains("65533"), "{stderr}");
+    assert!(denied.stdout.is_empty() && plugin.runs() == 0);
+    assert!(ask(0).status.success());
+}
+
+/// A plugin runs as the broker's uid: it must not be able to read the broker's memory.
+#[test]
+fn the_broker_is_not_dumpable() {
+    require_root();
+    let plugin = FakePlugin::builder().token("t").build();
+    let (directory, program) = with_program(broker());
+    let config = config(directory.path(), &plugin);
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(home.path(), Some(OTHER), Some(OTHER)).unwrap();
+    let socket = home.path().join("credbroker.sock");
+    let mut command = Command::new(program);
+    command.args(["serve", "--socket"]).arg(&socket).arg("--config").arg(config).uid(OTHER).gid(OTHER);
+    let broker = serve(&mut command, &socket);
+    let owner = |file: &str| fs::metadata(format!("/proc/{}/{file}", broker.0.id())).unwrap().uid();
+    // The kernel gives these files of a process that is not dumpable to root.
+    assert_eq!((owner("environ"), owner("mem")), (0, 0));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", broker.0.id())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+}
