@@ -54,8 +54,14 @@ fn the_three_lines_of_the_readme_serve_a_kubeconfig() {
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
-    assert_eq!(stdout.lines().last(), Some("token-1"), "`get -o token`: {stdout}{stderr}");
-    assert!(server.seen_tokens().iter().all(|token| token == "token-1") && plugin.runs() == 1, "{stderr}");
+    let tokens = server.seen_tokens();
+    assert!(!tokens.is_empty() && tokens.iter().all(|token| token == "token-1"), "{tokens:?} {stderr}");
+    // A caller's KUBECONFIG can change what a plugin answers, and `get` was called without: a run of its own.
+    assert_eq!(
+        (stdout.lines().last(), plugin.runs()),
+        (Some("token-2"), 2),
+        "`get -o token`: {stdout}{stderr}"
+    );
 }
 
 /// Either this file runs it, or `.ci/run` does, or it is listed here with what does.

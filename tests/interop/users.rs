@@ -27,8 +27,9 @@ fn with_program(program: &Path) -> (TempDir, std::path::PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = directory.path().join("program");
-    fs::copy(program, &copy).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    // By another process: a file that this one has open for writing, even in a child about to exec, cannot be run.
+    let installed = Command::new("install").arg("--mode=0755").args([program, &copy]).status().unwrap();
+    assert!(installed.success());
     (directory, copy)
 }
 
