@@ -88,15 +88,12 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// [`Failed`] says what went wrong and for how long the failure is held.
     pub async fn get(&self, spec: PluginSpec) -> Result<Arc<Issued>, Failed> {
-        let entry = self.entry(spec)?;
+        let mut now = self.now();
+        let entry = self.entry(spec, now)?;
+        if let Decision::Serve(issued) = policy::decide(&entry.cell.borrow(), now) {
+            return Ok(issued);
+        }
         loop {
-            let now = self.now();
-            let decision = policy::decide(&entry.cell.borrow(), now);
-            match decision {
-                Decision::Serve(issued) => return Ok(issued),
-                Decision::Fail(failed) => return Err(failed),
-                Decision::ServeAndRefresh(_) | Decision::Wait => {}
-            }
             let Look { decision, finished, claim } = entry.look(now);
             if let Some(claim) = claim {
                 self.start(claim);
@@ -111,6 +108,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 Err(Some(failure)) => return Err(failure.at(self.now())),
                 Ok(_) | Err(None) => {} // so late that it is over: ask again
             }
+            now = self.now();
         }
     }
 
@@ -153,9 +151,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// The cell of `spec`, made if there is none.
-    fn entry(&self, spec: PluginSpec) -> Result<Arc<Entry>, Failed> {
+    fn entry(&self, spec: PluginSpec, now: Now) -> Result<Arc<Entry>, Failed> {
         let mut entries = self.lock();
-        let now = self.now();
         if let Some(entry) = entries.get(&spec.key) {
             entry.touch(now); // under the lock: an entry that is asked for is not forgotten
             return Ok(Arc::clone(entry));

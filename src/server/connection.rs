@@ -1,12 +1,18 @@
 //! One connection: HTTP/2 with every limit set.
 
-use std::{convert::Infallible, future::Future, io, pin::pin, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{Future, Ready, ready},
+    io,
+    pin::pin,
+    time::Duration,
+};
 
 use http::{Request, Response};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::UnixStream;
-use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
+use tokio_util::{either::Either, future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
 use tonic::{body::Body, service::Routes};
 use tower::Service as _;
 use tracing::debug;
@@ -98,15 +104,17 @@ struct PeerService {
 impl Service<Request<Incoming>> for PeerService {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Either<
+        <Routes as tower::Service<Request<Incoming>>>::Future,
+        Ready<Result<Response<Body>, Infallible>>,
+    >;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         if !self.connections.policy.allows(&self.peer) {
-            let refusal = status::peer_denied(&self.peer).into_http();
-            return Box::pin(std::future::ready(Ok(refusal)));
+            return Either::Right(ready(Ok(status::peer_denied(&self.peer).into_http())));
         }
         request.extensions_mut().insert(self.peer);
-        Box::pin(self.connections.routes.clone().call(request))
+        Either::Left(self.connections.routes.clone().call(request))
     }
 }
 

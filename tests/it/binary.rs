@@ -116,7 +116,8 @@ fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
     std::fs::write(&config, text.to_string()).unwrap();
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--log-format", "json", "--config"]).arg(&config).arg("--socket").arg(&socket);
-    let mut broker = command.env_clear().stderr(Stdio::piped()).spawn().unwrap();
+    let mut broker =
+        command.env_clear().env("CREDBROKER_LOG", "debug").stderr(Stdio::piped()).spawn().unwrap();
     until(|| UnixStream::connect(&socket).is_ok());
     let _ = shim(&socket).wait_with_output().unwrap();
     let pid = rustix::process::Pid::from_child(&broker);
