@@ -49,7 +49,8 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, subject: Subject) -
     for round in 0..ROUNDS {
         // Whoever goes first in one round goes second in the next: a machine that drifts favours neither.
         let broker_first = round % 2 == 0;
-        let early = runtime.block_on(load(if broker_first { &broker_socket } else { &bare_socket }, ROUND))?;
+        let early =
+            runtime.block_on(load(if broker_first { &broker_socket } else { &bare_socket }, ROUND))?;
         let late = runtime.block_on(load(if broker_first { &bare_socket } else { &broker_socket }, ROUND))?;
         let (broker_rate, bare_rate) = if broker_first { (early, late) } else { (late, early) };
         broker_rates.push(broker_rate);
