@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{
     daemon::{self, PROVIDER, Subject},
-    report::Report,
+    report::{Report, section},
 };
 
 const SHIMS: usize = 200;
@@ -33,7 +33,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
     }
     let took = start.elapsed();
 
-    report.section(&format!("Cold: {SHIMS} shims at once, plugin takes 200 ms"));
+    section(&format!("Cold: {SHIMS} shims at once, plugin takes 200 ms"));
     if matches!(subject, Subject::Daemon) {
         report.limited("plugin runs", &broker.runs().to_string(), "1", broker.runs() == 1);
     }

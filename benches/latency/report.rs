@@ -9,14 +9,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn section(&self, title: &str) {
-        println!("\n{title}");
-    }
-
-    pub(crate) fn figure(&self, name: &str, value: &str) {
-        println!("  {name:<44} {value:>14}");
-    }
-
     pub(crate) fn limited(&mut self, name: &str, value: &str, limit: &str, holds: bool) {
         let verdict = if holds { "ok" } else { "MISSED" };
         println!("  {name:<44} {value:>14}   limit {limit}: {verdict}");
@@ -26,6 +18,14 @@ impl Report {
     pub(crate) fn passed(&self) -> bool {
         !self.missed
     }
+}
+
+pub(crate) fn section(title: &str) {
+    println!("\n{title}");
+}
+
+pub(crate) fn figure(name: &str, value: &str) {
+    println!("  {name:<44} {value:>14}");
 }
 
 /// The value below which `percent` of the sorted `values` lie.

@@ -15,7 +15,7 @@ use tokio::{runtime, task::JoinSet, time::sleep};
 
 use crate::{
     daemon::{self, Subject, request},
-    report::Report,
+    report::{Report, figure, section},
 };
 
 const CONNECTIONS: usize = 8;
@@ -42,7 +42,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, subject: Subject) -
         "GetCredential on a warm key: {CONNECTIONS} connections, {IN_FLIGHT} requests in flight on each, {ROUNDS} rounds of {} s in turns",
         ROUND.as_secs()
     );
-    report.section(&title);
+    section(&title);
     runtime.block_on(load(&broker_socket, WARM_UP))?;
     runtime.block_on(load(&bare_socket, WARM_UP))?;
     let (mut broker_rates, mut bare_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -57,8 +57,8 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, subject: Subject) -
         bare_rates.push(bare_rate);
         ratios.push(broker_rate / bare_rate);
     }
-    report.figure("credbroker, requests per second", &format!("{:.0}", median(broker_rates)));
-    report.figure("bare tonic service, requests per second", &format!("{:.0}", median(bare_rates)));
+    figure("credbroker, requests per second", &format!("{:.0}", median(broker_rates)));
+    figure("bare tonic service, requests per second", &format!("{:.0}", median(bare_rates)));
     let ratio = median(ratios);
     report.limited("median of the rounds' ratios", &format!("{ratio:.3}"), "0.850", ratio >= LIMIT);
     Ok(())

@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 
 use crate::{
     daemon::{self, PROVIDER, Subject},
-    report::{Report, micros, percentile},
+    report::{Report, figure, micros, percentile, section},
 };
 
 const RUNS: usize = 1000;
@@ -48,13 +48,10 @@ pub(crate) fn measure(
     shim_times.sort_unstable();
     baseline_times.sort_unstable();
 
-    report.section(&format!(
-        "Warm: whole process, {RUNS} runs each, in turns, {} bytes printed",
-        document.len()
-    ));
+    section(&format!("Warm: whole process, {RUNS} runs each, in turns, {} bytes printed", document.len()));
     for (name, times) in [("credbroker-exec", &shim_times), ("static C", &baseline_times)] {
-        report.figure(&format!("{name}, p50"), &micros(percentile(times, 50)));
-        report.figure(&format!("{name}, p99"), &micros(percentile(times, 99)));
+        figure(&format!("{name}, p50"), &micros(percentile(times, 50)));
+        figure(&format!("{name}, p99"), &micros(percentile(times, 99)));
     }
     let ratio = percentile(&shim_times, 50).as_secs_f64() / percentile(&baseline_times, 50).as_secs_f64();
     report.limited("ratio of the p50", &format!("{ratio:.2}"), "2.00", ratio <= LIMIT);
