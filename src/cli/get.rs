@@ -24,6 +24,7 @@ use crate::{
 /// says what the broker holds, without the secret. As with credbroker-exec, variables that choose an identity
 /// (AWS_PROFILE and the like) are sent along, and the broker uses what the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::doc_markdown, reason = "clap prints it on terminals, which show no Markdown")]
 pub(super) struct Args {
     /// The provider: a name in the broker's config, or a user of its kubeconfig [env: CREDBROKER_PROVIDER]
     #[arg(long, value_name = "NAME")]

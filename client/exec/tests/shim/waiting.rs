@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
+    os::unix::net::UnixListener,
     path::Path,
     process::Stdio,
     sync::{Arc, Mutex},
@@ -27,6 +28,18 @@ fn a_broker_that_starts_late_is_waited_for() {
 }
 
 #[test]
+fn a_broker_that_restarts_is_waited_for() {
+    let mut broker = Broker::absent();
+    let leaving = UnixListener::bind(broker.socket()).unwrap();
+    let child = asking(&broker).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (connection, _) = leaving.accept().unwrap();
+    drop((connection, leaving)); // from here on: hung up on, then refused
+    fs::remove_file(broker.socket()).unwrap(); // then absent
+    broker.start(Answer::Say(Ok(Credential { token: "new".into(), ..Credential::default() })));
+    assert_eq!(printed(&child.wait_with_output().unwrap())["status"]["token"], "new");
+}
+
+#[test]
 fn no_broker_at_all_says_where_it_was_looked_for_and_how_to_start_one() {
     let broker = Broker::absent();
     let line = complaint(&mut asking(&broker), 69);
@@ -37,7 +50,7 @@ fn no_broker_at_all_says_where_it_was_looked_for_and_how_to_start_one() {
 #[test]
 fn a_listener_that_hangs_up_is_no_broker() {
     let broker = Broker::absent();
-    let listener = std::os::unix::net::UnixListener::bind(broker.socket()).unwrap();
+    let listener = UnixListener::bind(broker.socket()).unwrap();
     thread::spawn(move || listener.incoming().for_each(drop));
     let line = complaint(&mut asking(&broker), 69);
     assert!(line.contains("connection was lost"), "{line}");
