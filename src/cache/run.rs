@@ -9,8 +9,9 @@ use tracing::{Instrument as _, Span, debug, field, info, info_span, warn};
 
 use super::{
     CacheError, CredentialCache,
-    entry::{Claim, Current, Entry, State},
+    entry::{Claim, Entry},
     policy::{self, Replacement},
+    state::{Current, State},
 };
 use crate::{
     credential::{Decoded, Generation, lifetime},
