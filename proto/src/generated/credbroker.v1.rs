@@ -113,6 +113,193 @@ pub struct GetCredentialResponse {
     #[prost(message, optional, tag = "2")]
     pub cluster: ::core::option::Option<Cluster>,
 }
+/// Follows the credential of `credential`.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchCredentialRequest {
+    /// Which credential.
+    #[prost(message, optional, tag = "1")]
+    pub credential: ::core::option::Option<CredentialRef>,
+}
+/// The credential as it is now, whole.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchCredentialResponse {
+    /// Valid now.
+    #[prost(message, optional, tag = "1")]
+    pub credential: ::core::option::Option<Credential>,
+    /// The cluster that the plugin was told about, if any.
+    #[prost(message, optional, tag = "2")]
+    pub cluster: ::core::option::Option<Cluster>,
+}
+/// Says that a generation was rejected.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReportRejectedRequest {
+    /// Which credential.
+    #[prost(message, optional, tag = "1")]
+    pub credential: ::core::option::Option<CredentialRef>,
+    /// What the API server rejected.
+    #[prost(string, tag = "2")]
+    pub generation: ::prost::alloc::string::String,
+}
+/// What to use instead: the same generation if the plugin was not asked or had nothing newer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportRejectedResponse {
+    /// Valid now.
+    #[prost(message, optional, tag = "1")]
+    pub credential: ::core::option::Option<Credential>,
+}
+/// Asks what the broker holds.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListCredentialsRequest {
+    /// Only this provider's; empty: all.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+}
+/// What the broker holds, sorted by provider and key.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListCredentialsResponse {
+    /// One for each plugin invocation that somebody asked for.
+    #[prost(message, repeated, tag = "1")]
+    pub credentials: ::prost::alloc::vec::Vec<CredentialState>,
+}
+/// One credential in memory, without the credential.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CredentialState {
+    /// The provider.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// Names the invocation: provider, plugin file, arguments, environment, cluster, caller's variables.
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+    /// URL of the cluster that the plugin is told about; empty: none.
+    #[prost(string, tag = "3")]
+    pub server: ::prost::alloc::string::String,
+    /// Names of the caller's variables in the invocation.
+    #[prost(string, repeated, tag = "4")]
+    pub caller_env: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What it is good for now.
+    #[prost(enumeration = "credential_state::State", tag = "5")]
+    pub state: i32,
+    /// Of the credential that is held; empty: none.
+    #[prost(string, tag = "6")]
+    pub generation: ::prost::alloc::string::String,
+    /// When the broker stops serving it. Absent: there is none.
+    #[prost(message, optional, tag = "7")]
+    pub expiration_timestamp: ::core::option::Option<::prost_types::Timestamp>,
+    /// When the broker will renew it, if somebody uses it.
+    #[prost(message, optional, tag = "8")]
+    pub next_refresh: ::core::option::Option<::prost_types::Timestamp>,
+    /// Open watches.
+    #[prost(uint32, tag = "9")]
+    pub watchers: u32,
+    /// Plugin runs so far.
+    #[prost(uint64, tag = "10")]
+    pub runs: u64,
+    /// Why the last run gave nothing. Absent: it gave a credential, or there was none.
+    #[prost(message, optional, tag = "11")]
+    pub last_failure: ::core::option::Option<credential_state::Failure>,
+}
+/// Nested message and enum types in `CredentialState`.
+pub mod credential_state {
+    /// Why a run gave nothing.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Failure {
+        /// One of the stable reasons.
+        #[prost(string, tag = "1")]
+        pub reason: ::prost::alloc::string::String,
+        /// For people, with the end of the plugin's stderr, sanitised.
+        #[prost(string, tag = "2")]
+        pub message: ::prost::alloc::string::String,
+        /// Failures in a row.
+        #[prost(uint32, tag = "3")]
+        pub attempts: u32,
+        /// How long it is still held.
+        #[prost(message, optional, tag = "4")]
+        pub retry_after: ::core::option::Option<::prost_types::Duration>,
+    }
+    /// What a credential is good for.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// Served.
+        Valid = 1,
+        /// Served, while a run for the next one is in flight or the last one failed.
+        Renewing = 2,
+        /// There is none, and a run is in flight.
+        Waiting = 3,
+        /// There is none, and the last run failed.
+        Failed = 4,
+        /// There is none; the next ask starts a run.
+        Empty = 5,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Valid => "STATE_VALID",
+                Self::Renewing => "STATE_RENEWING",
+                Self::Waiting => "STATE_WAITING",
+                Self::Failed => "STATE_FAILED",
+                Self::Empty => "STATE_EMPTY",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "STATE_VALID" => Some(Self::Valid),
+                "STATE_RENEWING" => Some(Self::Renewing),
+                "STATE_WAITING" => Some(Self::Waiting),
+                "STATE_FAILED" => Some(Self::Failed),
+                "STATE_EMPTY" => Some(Self::Empty),
+                _ => None,
+            }
+        }
+    }
+}
+/// Asks for a run now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefreshCredentialRequest {
+    /// Of this provider's credentials.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+}
+/// What became of it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RefreshCredentialResponse {
+    /// As ListCredentials would say, after the runs.
+    #[prost(message, repeated, tag = "1")]
+    pub credentials: ::prost::alloc::vec::Vec<CredentialState>,
+}
+/// Forgets.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EvictCredentialRequest {
+    /// This provider's credentials; empty: all there are.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+}
+/// What was forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EvictCredentialResponse {
+    /// How many.
+    #[prost(uint32, tag = "1")]
+    pub evicted: u32,
+}
 /// Generated client implementations.
 pub mod credential_broker_client {
     #![allow(
@@ -221,6 +408,147 @@ pub mod credential_broker_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// First message: the credential now. Then one full message per rotation, and when its end moves; newest only, nothing
+        /// when nothing changed. A watch keeps its credential refreshed. It ends with UNAVAILABLE and RetryInfo when the
+        /// credential expired without a replacement, and when the broker drains.
+        pub async fn watch_credential(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchCredentialResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/WatchCredential",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "WatchCredential"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// The API server answered 401 to this generation. Compare and refresh: only the first report of a generation runs the
+        /// plugin, and rarely; a report of an older one is answered with the current one.
+        pub async fn report_rejected(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReportRejectedRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReportRejectedResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/ReportRejected",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "ReportRejected"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// What the broker holds: no secrets.
+        pub async fn list_credentials(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListCredentialsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCredentialsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/ListCredentials",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "ListCredentials"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Runs the plugin now for credentials that are held. The old one is served until the new one is there.
+        pub async fn refresh_credential(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RefreshCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RefreshCredentialResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/RefreshCredential",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "credbroker.v1.CredentialBroker",
+                        "RefreshCredential",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Forgets credentials and wipes them; the next ask runs the plugin. For a person who changed account.
+        pub async fn evict_credential(
+            &mut self,
+            request: impl tonic::IntoRequest<super::EvictCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EvictCredentialResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/EvictCredential",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "EvictCredential"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -243,6 +571,55 @@ pub mod credential_broker_server {
             request: tonic::Request<super::GetCredentialRequest>,
         ) -> std::result::Result<
             tonic::Response<super::GetCredentialResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchCredential method.
+        type WatchCredentialStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchCredentialResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// First message: the credential now. Then one full message per rotation, and when its end moves; newest only, nothing
+        /// when nothing changed. A watch keeps its credential refreshed. It ends with UNAVAILABLE and RetryInfo when the
+        /// credential expired without a replacement, and when the broker drains.
+        async fn watch_credential(
+            &self,
+            request: tonic::Request<super::WatchCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchCredentialStream>,
+            tonic::Status,
+        >;
+        /// The API server answered 401 to this generation. Compare and refresh: only the first report of a generation runs the
+        /// plugin, and rarely; a report of an older one is answered with the current one.
+        async fn report_rejected(
+            &self,
+            request: tonic::Request<super::ReportRejectedRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReportRejectedResponse>,
+            tonic::Status,
+        >;
+        /// What the broker holds: no secrets.
+        async fn list_credentials(
+            &self,
+            request: tonic::Request<super::ListCredentialsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCredentialsResponse>,
+            tonic::Status,
+        >;
+        /// Runs the plugin now for credentials that are held. The old one is served until the new one is there.
+        async fn refresh_credential(
+            &self,
+            request: tonic::Request<super::RefreshCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RefreshCredentialResponse>,
+            tonic::Status,
+        >;
+        /// Forgets credentials and wipes them; the next ask runs the plugin. For a person who changed account.
+        async fn evict_credential(
+            &self,
+            request: tonic::Request<super::EvictCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EvictCredentialResponse>,
             tonic::Status,
         >;
     }
@@ -354,6 +731,238 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetCredentialSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/WatchCredential" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchCredentialSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::ServerStreamingService<
+                        super::WatchCredentialRequest,
+                    > for WatchCredentialSvc<T> {
+                        type Response = super::WatchCredentialResponse;
+                        type ResponseStream = T::WatchCredentialStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchCredentialRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::watch_credential(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchCredentialSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/ReportRejected" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReportRejectedSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::UnaryService<super::ReportRejectedRequest>
+                    for ReportRejectedSvc<T> {
+                        type Response = super::ReportRejectedResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReportRejectedRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::report_rejected(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReportRejectedSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/ListCredentials" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListCredentialsSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::UnaryService<super::ListCredentialsRequest>
+                    for ListCredentialsSvc<T> {
+                        type Response = super::ListCredentialsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListCredentialsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::list_credentials(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListCredentialsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/RefreshCredential" => {
+                    #[allow(non_camel_case_types)]
+                    struct RefreshCredentialSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::UnaryService<super::RefreshCredentialRequest>
+                    for RefreshCredentialSvc<T> {
+                        type Response = super::RefreshCredentialResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RefreshCredentialRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::refresh_credential(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RefreshCredentialSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/EvictCredential" => {
+                    #[allow(non_camel_case_types)]
+                    struct EvictCredentialSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::UnaryService<super::EvictCredentialRequest>
+                    for EvictCredentialSvc<T> {
+                        type Response = super::EvictCredentialResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::EvictCredentialRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::evict_credential(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = EvictCredentialSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
