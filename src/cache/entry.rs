@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -11,7 +11,8 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    policy::{Decision, decide},
+    callers::Callers,
+    policy::{Decision, decide, decide_rejected},
     state::{Failure, State},
 };
 use crate::{
@@ -24,13 +25,25 @@ use crate::{
 pub(crate) struct Entry {
     pub(crate) spec: Arc<PluginSpec>,
     pub(crate) cell: watch::Sender<State>,
+    pub(crate) callers: Callers,
     /// Milliseconds since boot of the last ask.
     last_used: AtomicU64,
+    /// Open watches.
+    pub(crate) watchers: AtomicUsize,
+    /// Runs that were started.
+    pub(crate) runs: AtomicU64,
 }
 
 impl Entry {
     pub(crate) fn new(spec: Arc<PluginSpec>, now: Now) -> Self {
-        let entry = Self { spec, cell: watch::Sender::default(), last_used: AtomicU64::default() };
+        let entry = Self {
+            spec,
+            cell: watch::Sender::default(),
+            callers: Callers::default(),
+            last_used: AtomicU64::default(),
+            watchers: AtomicUsize::default(),
+            runs: AtomicU64::default(),
+        };
         entry.touch(now);
         entry
     }
@@ -45,7 +58,12 @@ impl Entry {
         Duration::from_millis(millis(now).saturating_sub(self.last_used.load(Ordering::Relaxed)))
     }
 
-    /// Whether a run is in flight or somebody waits for one.
+    /// Whether somebody watches it.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a run is in flight or somebody waits for one or watches.
     pub(crate) fn is_busy(&self) -> bool {
         self.cell.receiver_count() > 0 || self.cell.borrow().running
     }
@@ -53,9 +71,23 @@ impl Entry {
     /// Decides, and takes the turn if a run is called for and none is in flight, in one step: between a look and a
     /// claim another run could start and end.
     pub(crate) fn look(self: &Arc<Self>, now: Now) -> Look {
+        self.look_with(|state| decide(state, now))
+    }
+
+    /// The same for somebody whose API server refused `generation`.
+    pub(crate) fn look_rejected(self: &Arc<Self>, generation: &str, now: Now) -> Look {
+        self.look_with(|state| decide_rejected(state, generation, now))
+    }
+
+    /// Takes the turn, if none is in flight, whatever there is: somebody wants a run now.
+    pub(crate) fn look_anew(self: &Arc<Self>) -> Look {
+        self.look_with(|_| Decision::Wait)
+    }
+
+    fn look_with(self: &Arc<Self>, decide: impl FnOnce(&mut State) -> Decision) -> Look {
         let mut look = Look { decision: Decision::Wait, finished: 0, claim: None };
         self.cell.send_if_modified(|state| {
-            look.decision = decide(state, now);
+            look.decision = decide(state);
             look.finished = state.finished;
             let wanted = matches!(look.decision, Decision::Wait | Decision::ServeAndRefresh(_));
             if wanted && !state.running {

@@ -39,3 +39,10 @@ pub struct Failed {
     /// How long the failure is held: an earlier ask gets it again, without a run.
     pub retry_after: Duration,
 }
+
+/// One that is not held.
+impl From<CacheError> for Failed {
+    fn from(error: CacheError) -> Self {
+        Self { error, retry_after: Duration::ZERO }
+    }
+}

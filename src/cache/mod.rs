@@ -1,12 +1,16 @@
 //! The credentials in memory: one cell per key, one run at a time in each, refreshed ahead of expiry.
 
+mod callers;
 mod entry;
 mod error;
+mod overview;
 mod policy;
+mod rejection;
 mod run;
 mod state;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 use std::{
     collections::HashMap,
@@ -29,6 +33,8 @@ use entry::{Entry, Look};
 use policy::{Care, Decision, care};
 
 pub use error::{CacheError, Failed};
+pub use overview::{Held, Holding};
+pub use watching::Watch;
 
 /// How often entries are looked at. Validity is decided by the clocks at each ask; this bounds how late a refresh
 /// starts, after a step of the clock and a suspend too.
@@ -83,19 +89,66 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The credential of `spec`: from memory while it is valid, else from one run that all who ask share.
     ///
+    /// `caller` is an opaque name of the process that the credential is for, or empty. A caller that asks again for the
+    /// generation that it has, before that is due, is taken to have seen it rejected.
+    ///
     /// Dropping the future does not stop a run that it started: it belongs to the cache, and others may wait for it.
     ///
     /// # Errors
     ///
     /// [`Failed`] says what went wrong and for how long the failure is held.
-    pub async fn get(&self, spec: PluginSpec) -> Result<Arc<Issued>, Failed> {
-        let mut now = self.now();
+    pub async fn get(&self, spec: PluginSpec, caller: &str) -> Result<Arc<Issued>, Failed> {
+        let now = self.now();
         let entry = self.entry(spec, now)?;
-        if let Decision::Serve(issued) = policy::decide(&entry.cell.borrow(), now) {
-            return Ok(issued);
-        }
+        let hit = {
+            let state = entry.cell.borrow();
+            let due = state.current.as_ref().is_none_or(|current| current.is_due_at(now));
+            match policy::decide(&state, now) {
+                Decision::Serve(issued) => Some((issued, due)),
+                _ => None,
+            }
+        };
+        let rejected = match hit {
+            Some((issued, due)) if entry.callers.repeats(caller, issued.generation.number()) && !due => {
+                Some(issued.generation.to_string())
+            }
+            Some((issued, _)) => return Ok(issued),
+            None => None,
+        };
+        let issued = self.settle(&entry, rejected.as_deref()).await?;
+        entry.callers.repeats(caller, issued.generation.number());
+        Ok(issued)
+    }
+
+    /// What to use instead of `generation`, which an API server refused: a newer one if there is one, else the outcome
+    /// of one run, shared by all who report. Where a run is not worth it (the generation is seconds old, or the last
+    /// such run was a short time ago) the same one is returned.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get). The old credential stays for those who did not report it.
+    pub async fn report(&self, spec: PluginSpec, generation: &str) -> Result<Arc<Issued>, Failed> {
+        let entry = self.entry(spec, self.now())?;
+        self.settle(&entry, Some(generation)).await
+    }
+
+    /// Follows the credential of `spec`, and keeps it refreshed.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for another key.
+    pub fn watch(&self, spec: PluginSpec) -> Result<Watch<R>, Failed> {
+        Ok(Watch::new(self.clone(), self.entry(spec, self.now())?))
+    }
+
+    /// Serves, waits or fails, as often as it takes.
+    async fn settle(&self, entry: &Arc<Entry>, mut rejected: Option<&str>) -> Result<Arc<Issued>, Failed> {
         loop {
-            let Look { decision, finished, claim } = entry.look(now);
+            let now = self.now();
+            let Look { decision, finished, claim } = match rejected.take() {
+                Some(generation) => entry.look_rejected(generation, now),
+                None => entry.look(now),
+            };
             if let Some(claim) = claim {
                 self.start(claim);
             }
@@ -109,7 +162,6 @@ impl<R: PluginRunner> CredentialCache<R> {
                 Err(Some(failure)) => return Err(failure.at(self.now())),
                 Ok(_) | Err(None) => {} // so late that it is over: ask again
             }
-            now = self.now();
         }
     }
 
@@ -135,7 +187,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     fn look_after(&self) {
         let now = self.now();
         let mut due = Vec::new();
-        self.lock().retain(|key, entry| match care(&entry.cell.borrow(), entry.idle(now), now) {
+        let care = |entry: &Entry| care(&entry.cell.borrow(), entry.idle(now), entry.is_watched(), now);
+        self.lock().retain(|key, entry| match care(entry) {
             Care::Keep => true,
             Care::Refresh => {
                 due.push(Arc::clone(entry));

@@ -43,6 +43,24 @@ pub(crate) fn decide(state: &State, now: Now) -> Decision {
     }
 }
 
+/// What somebody gets at `now` whose API server refused `generation`. A newer one, if there is one; else the outcome of
+/// one run, if a run is worth it.
+pub(crate) fn decide_rejected(state: &mut State, generation: &str, now: Now) -> Decision {
+    let decision = decide(state, now);
+    let (Decision::Serve(issued) | Decision::ServeAndRefresh(issued)) = &decision else { return decision };
+    let (Some(current), true) = (&state.current, issued.generation.to_string() == generation) else {
+        return decision;
+    };
+    let admitted = state.rejections.admit(current, now);
+    if state.running {
+        return Decision::Wait;
+    }
+    if let Some(failure) = state.failure.as_ref().filter(|failure| now.boot < failure.retry_at) {
+        return Decision::Fail(failure.at(now));
+    }
+    if admitted { Decision::Wait } else { decision }
+}
+
 /// What the periodic look at an entry finds to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Care {
@@ -54,11 +72,11 @@ pub(crate) enum Care {
     Drop,
 }
 
-/// What to do for an entry that nobody asked for since `idle`.
-pub(crate) fn care(state: &State, idle: Duration, now: Now) -> Care {
+/// What to do for an entry that nobody asked for since `idle`. A watch asks all the time.
+pub(crate) fn care(state: &State, idle: Duration, watched: bool, now: Now) -> Care {
     match decide(state, now) {
-        Decision::ServeAndRefresh(issued) if idle <= issued.lifetime => Care::Refresh,
-        Decision::Wait if !state.running && idle >= IDLE => Care::Drop,
+        Decision::ServeAndRefresh(issued) if watched || idle <= issued.lifetime => Care::Refresh,
+        Decision::Wait if !watched && !state.running && idle >= IDLE => Care::Drop,
         _ => Care::Keep,
     }
 }

@@ -29,6 +29,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             outcome = field::Empty,
             generation = field::Empty,
         );
+        claim.0.runs.fetch_add(1, Ordering::Relaxed);
         let turn = Turn { claim: Some(claim), cache: self.clone() };
         let run = async move {
             let parts = &turn.cache.inner.parts;
@@ -61,8 +62,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         let current = match policy::replace(current, decoded.material, lifetime, now, u, next) {
             Replacement::Unchanged(current) => record("unchanged", &current),
             Replacement::Extended(current) => record("extended", &current),
-            Replacement::Rotated(current) => record("rotated", &current),
+            Replacement::Rotated(current) => {
+                state.rejections.rotated();
+                record("rotated", &current)
+            }
         };
+        let current = if std::mem::take(&mut state.outdated) { current.due_now(now) } else { current };
         if lifetime.within_skew {
             warn!("the credential had already expired when it arrived: is the clock of this machine right?");
         }

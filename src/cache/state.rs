@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{CacheError, Failed};
+use super::{CacheError, Failed, rejection::Rejections};
 use crate::credential::{Issued, Now};
 
 /// What the cell holds.
@@ -19,6 +19,10 @@ pub(crate) struct State {
     pub(crate) running: bool,
     /// Runs that ended. Whoever waits, waits for it to grow.
     pub(crate) finished: u64,
+    /// Reports that the API server refused the credential.
+    pub(crate) rejections: Rejections,
+    /// The run in flight was started before somebody asked to forget: what it brings is renewed at once.
+    pub(crate) outdated: bool,
 }
 
 /// A credential and when to renew it: whichever clock gets there first.
@@ -33,6 +37,16 @@ impl Current {
     /// To be renewed `due_in` after `now`.
     pub(crate) fn new(issued: Arc<Issued>, due_in: Duration, now: Now) -> Self {
         Self { issued, due_wall: now.wall + due_in, due_boot: now.boot.saturating_add(due_in) }
+    }
+
+    /// The same, to be renewed at `now`.
+    pub(crate) fn due_now(self, now: Now) -> Self {
+        Self { due_wall: now.wall, due_boot: now.boot, ..self }
+    }
+
+    /// When it is to be renewed, by the wall clock.
+    pub(crate) fn due_wall(&self) -> SystemTime {
+        self.due_wall
     }
 
     pub(crate) fn is_due_at(&self, now: Now) -> bool {

@@ -158,9 +158,6 @@ fn limits(at: &Cursor<'_>, report: &mut Report) -> Limits {
     let mut limits = Limits::default();
     let known = ["connections", "watchesPerConnection", "pluginRuns", "pluginRunsPerProvider", "entries"];
     let Some(fields) = at.fields(&known, report) else { return limits };
-    if let Some(value) = fields.get("watchesPerConnection") {
-        value.warning(report, "has no effect: this release serves no watches");
-    }
     let [connections, watches, runs, runs_per_provider, entries] =
         known.map(|key| fields.get(key).and_then(|value| value.count(report)));
     limits.connections = connections.unwrap_or(limits.connections);

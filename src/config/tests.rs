@@ -92,10 +92,7 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     let warnings: Vec<_> = loaded.warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert_eq!(
         warnings,
-        [
-            "providers[0].interactiveTimeout: has no effect: in this release nobody can attend a run",
-            "limits.watchesPerConnection: has no effect: this release serves no watches",
-        ]
+        ["providers[0].interactiveTimeout: has no effect: in this release nobody can attend a run",]
     );
     assert_eq!(home.shown(&loaded.source), "~/.config/credbroker/config.yaml");
     let provider = provider(&loaded);

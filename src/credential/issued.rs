@@ -32,6 +32,13 @@ impl Generation {
     }
 }
 
+impl Generation {
+    /// Its number among those of one broker start.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl fmt::Display for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.epoch, self.number)

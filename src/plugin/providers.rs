@@ -67,6 +67,12 @@ impl Providers {
         self.iter().map(|provider| provider.name.to_string()).collect()
     }
 
+    /// The provider of that name.
+    pub fn find(&self, name: &str) -> Result<&Arc<Provider>, ResolveError> {
+        let entry = self.0.get(name).map(|entry| &entry.provider);
+        entry.ok_or_else(|| ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() })
+    }
+
     /// Turns a request into one invocation. Costs one `stat` and one hash; it may be asked on every request.
     pub fn resolve(&self, ask: Ask) -> Result<PluginSpec, ResolveError> {
         let Some(Entry { provider, digest, lookup }) = self.0.get(ask.provider.as_str()) else {

@@ -28,15 +28,15 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// At most `limit` connections at a time; one more is closed at once.
+    /// At most `limit` connections at a time, one more is closed at once; at most `watches` watches on each.
     pub fn new(
         routes: Routes,
         policy: PeerPolicy,
-        limit: usize,
+        (limit, watches): (usize, usize),
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        let connections = Connections { routes: routes.prepare(), policy, tasks, draining };
+        let connections = Connections { routes: routes.prepare(), policy, watches, tasks, draining };
         Self { connections, slots: Arc::new(Semaphore::new(limit)), limit }
     }
 

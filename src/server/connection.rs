@@ -18,6 +18,7 @@ use tower::Service as _;
 use tracing::debug;
 
 use super::{
+    follow::WatchSlots,
     handshake::HandshakeDeadline,
     peer::{Peer, PeerPolicy},
     status,
@@ -45,6 +46,7 @@ const FRAME: u32 = 16 * 1024;
 pub(super) struct Connections {
     pub(super) routes: Routes,
     pub(super) policy: PeerPolicy,
+    pub(super) watches: usize,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
 }
@@ -60,7 +62,10 @@ impl Connections {
         let draining = self.draining.child_token();
         let builder = limits(TrackedExecutor(self.tasks.clone()));
         let io = TokioIo::new(HandshakeDeadline::new(stream, HANDSHAKE));
-        let mut connection = pin!(builder.serve_connection(io, PeerService { connections: self, peer }));
+        let mut connection = pin!(builder.serve_connection(
+            io,
+            PeerService { watches: WatchSlots::new(self.watches), connections: self, peer }
+        ));
         let ended = if let Some(ended) = connection.as_mut().with_cancellation_token(&draining).await {
             ended
         } else {
@@ -96,6 +101,7 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
 /// Puts the peer into each request, or refuses it.
 struct PeerService {
     connections: Connections,
+    watches: WatchSlots,
     peer: Peer,
 }
 
@@ -112,6 +118,7 @@ impl Service<Request<Incoming>> for PeerService {
             return Either::Right(ready(Ok(status::peer_denied(&self.peer).into_http())));
         }
         request.extensions_mut().insert(self.peer);
+        request.extensions_mut().insert(self.watches.clone());
         Either::Left(self.connections.routes.clone().call(request))
     }
 }

@@ -10,7 +10,7 @@ use tonic::Status;
 use super::status;
 use crate::{
     credential::{Cluster, Issued},
-    plugin::Ask,
+    plugin::{Ask, PluginSpec},
 };
 
 /// What a caller asks for.
@@ -50,8 +50,12 @@ fn cluster(cluster: pb::Cluster) -> Cluster {
     }
 }
 
-/// The cluster as the plugin was told.
-pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
+/// The cluster as the plugin is told, if it is.
+pub(super) fn cluster_of(spec: &PluginSpec) -> Option<pb::Cluster> {
+    spec.cluster.as_ref().map(cluster_message)
+}
+
+fn cluster_message(cluster: &Cluster) -> pb::Cluster {
     let Cluster {
         server,
         tls_server_name,
@@ -88,13 +92,13 @@ pub(super) fn credential(issued: &Issued) -> pb::Credential {
     }
 }
 
-fn timestamp(time: SystemTime) -> Option<Timestamp> {
+pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let nanos = since.subsec_nanos().cast_signed();
     Some(Timestamp { seconds: i64::try_from(since.as_secs()).ok()?, nanos })
 }
 
-fn duration(duration: Duration) -> Option<prost_types::Duration> {
+pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
     duration.try_into().ok()
 }
 

@@ -5,7 +5,9 @@
 mod accept;
 mod connection;
 mod convert;
+mod follow;
 mod handshake;
+mod overview;
 mod peer;
 mod service;
 mod socket;

@@ -4,12 +4,22 @@ use std::sync::Arc;
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::credential_broker_server::{CredentialBroker, CredentialBrokerServer};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::server::HealthReporter;
-use tracing::{Instrument as _, debug, debug_span};
+use tracing::{Instrument as _, Span, debug, debug_span};
 
-use super::{Peer, convert, status};
-use crate::{cache::CredentialCache, exec::PluginRunner, plugin::Providers};
+use super::{
+    Peer, convert,
+    follow::{Following, Messages, WatchSlots},
+    overview, status,
+};
+use crate::{
+    cache::{CredentialCache, Failed},
+    credential::Issued,
+    exec::PluginRunner,
+    plugin::{Ask, PluginSpec, Providers},
+};
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
 const REQUEST: usize = 256 * 1024;
@@ -19,16 +29,18 @@ const REQUEST: usize = 256 * 1024;
 pub struct BrokerService<R> {
     cache: CredentialCache<R>,
     providers: Arc<Providers>,
+    draining: CancellationToken,
 }
 
-/// The broker's routes: the service, gRPC health and server reflection.
+/// The broker's routes: the service, gRPC health and server reflection. Watches end when `draining` is cancelled.
 pub fn routes<R: PluginRunner>(
     cache: CredentialCache<R>,
     providers: Arc<Providers>,
     health: HealthReporter,
+    draining: CancellationToken,
 ) -> Routes {
-    let service =
-        CredentialBrokerServer::new(BrokerService { cache, providers }).max_decoding_message_size(REQUEST);
+    let service = CredentialBrokerServer::new(BrokerService { cache, providers, draining })
+        .max_decoding_message_size(REQUEST);
     let health = tonic_health::server::HealthService::from_health_reporter(health);
     let health = tonic_health::pb::health_server::HealthServer::new(health);
     let routes = Routes::new(service).add_service(health);
@@ -50,27 +62,117 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         &self,
         request: Request<pb::GetCredentialRequest>,
     ) -> Result<Response<pb::GetCredentialResponse>, Status> {
-        let peer = request.extensions().get::<Peer>().copied().ok_or_else(status::no_peer)?;
-        // At debug: a span that nobody sees costs nothing, and a hit has nothing to tell.
-        let span = debug_span!("get_credential", uid = peer.uid, pid = peer.pid);
+        let span = span(&request, "get_credential")?;
+        let pb::GetCredentialRequest { credential, caller } = request.into_inner();
+        let get = async move {
+            let spec = self.resolve(convert::ask(credential)?)?;
+            let (name, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
+            let credential = answer(&name, self.cache.get(spec, &caller).await)?;
+            Ok(Response::new(pb::GetCredentialResponse { credential, cluster }))
+        };
+        get.instrument(span).await
+    }
+
+    type WatchCredentialStream = Messages;
+
+    async fn watch_credential(
+        &self,
+        request: Request<pb::WatchCredentialRequest>,
+    ) -> Result<Response<Messages>, Status> {
+        let span = span(&request, "watch_credential")?;
+        let slot = WatchSlots::take(&request)?;
         let ask = convert::ask(request.into_inner().credential)?;
-        self.get(ask).instrument(span).await
+        let (cache, providers, draining) =
+            (self.cache.clone(), Arc::clone(&self.providers), self.draining.clone());
+        let following = span.in_scope(|| Following::start(cache, providers, ask, draining, slot))?;
+        Ok(Response::new(following.messages()))
+    }
+
+    async fn report_rejected(
+        &self,
+        request: Request<pb::ReportRejectedRequest>,
+    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
+        let span = span(&request, "report_rejected")?;
+        let pb::ReportRejectedRequest { credential, generation } = request.into_inner();
+        if generation.is_empty() {
+            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
+        }
+        let report = async move {
+            let spec = self.resolve(convert::ask(credential)?)?;
+            let name = Arc::clone(&spec.provider.name);
+            let credential = answer(&name, self.cache.report(spec, &generation).await)?;
+            Ok(Response::new(pb::ReportRejectedResponse { credential }))
+        };
+        report.instrument(span).await
+    }
+
+    async fn list_credentials(
+        &self,
+        request: Request<pb::ListCredentialsRequest>,
+    ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
+        span(&request, "list_credentials")?;
+        let provider = request.into_inner().provider;
+        let wanted = self.named(&provider)?;
+        let credentials = self.cache.list(wanted).iter().map(overview::state).collect();
+        Ok(Response::new(pb::ListCredentialsResponse { credentials }))
+    }
+
+    async fn refresh_credential(
+        &self,
+        request: Request<pb::RefreshCredentialRequest>,
+    ) -> Result<Response<pb::RefreshCredentialResponse>, Status> {
+        let span = span(&request, "refresh_credential")?;
+        let provider = request.into_inner().provider;
+        let Some(name) = self.named(&provider)? else {
+            return Err(status::invalid("`provider` is empty: say whose credentials to refresh"));
+        };
+        self.cache.refresh(name).instrument(span).await;
+        let credentials = self.cache.list(Some(name)).iter().map(overview::state).collect();
+        Ok(Response::new(pb::RefreshCredentialResponse { credentials }))
+    }
+
+    async fn evict_credential(
+        &self,
+        request: Request<pb::EvictCredentialRequest>,
+    ) -> Result<Response<pb::EvictCredentialResponse>, Status> {
+        span(&request, "evict_credential")?;
+        let provider = request.into_inner().provider;
+        let evicted = self.cache.evict(self.named(&provider)?);
+        let evicted = u32::try_from(evicted).unwrap_or(u32::MAX);
+        Ok(Response::new(pb::EvictCredentialResponse { evicted }))
     }
 }
 
 impl<R: PluginRunner> BrokerService<R> {
-    async fn get(&self, ask: crate::plugin::Ask) -> Result<Response<pb::GetCredentialResponse>, Status> {
-        let spec = self.providers.resolve(ask).map_err(|error| {
+    fn resolve(&self, ask: Ask) -> Result<PluginSpec, Status> {
+        self.providers.resolve(ask).map_err(|error| {
             debug!("request refused: {error}");
             status::unresolved(&error)
-        })?;
-        let (provider, key) = (Arc::clone(&spec.provider), spec.key);
-        let cluster = spec.cluster.as_ref().map(convert::cluster_message);
-        let issued = self.cache.get(spec).await.map_err(|failed| {
-            debug!(provider = %provider.name, %key, "request failed: {failed}");
-            status::failed(&provider.name, &failed)
-        })?;
-        let credential = Some(convert::credential(&issued));
-        Ok(Response::new(pb::GetCredentialResponse { credential, cluster }))
+        })
+    }
+
+    /// The provider that is meant, which must be one of ours; empty is `None`.
+    fn named<'a>(&self, provider: &'a str) -> Result<Option<&'a str>, Status> {
+        if provider.is_empty() {
+            return Ok(None);
+        }
+        self.providers.find(provider).map_err(|error| status::unresolved(&error))?;
+        Ok(Some(provider))
+    }
+}
+
+/// At debug: a span that nobody sees costs nothing, and a hit has nothing to tell.
+fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
+    let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
+    Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
+}
+
+fn answer(provider: &str, outcome: Result<Arc<Issued>, Failed>) -> Result<Option<pb::Credential>, Status> {
+    match outcome {
+        Ok(issued) => Ok(Some(convert::credential(&issued))),
+        Err(failed) => {
+            debug!(provider, "request failed: {failed}");
+            Err(status::failed(provider, &failed))
+        }
     }
 }

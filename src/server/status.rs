@@ -60,6 +60,19 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     status(cache_reason(&failed.error), message, Some(retry))
 }
 
+/// One watch too many on one connection.
+pub(super) fn too_many_watches(limit: usize) -> Status {
+    let message = format!(
+        "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
+    );
+    status(Reason::Overloaded, message, None)
+}
+
+/// The stable reason of a failure.
+pub(super) fn reason(error: &CacheError) -> Reason {
+    cache_reason(error)
+}
+
 fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason.name(), DOMAIN, std::collections::HashMap::new());
@@ -145,7 +158,7 @@ fn pair_reason(error: &PairError) -> Reason {
 }
 
 /// An error and its causes in one sentence; no layer repeats another, and none holds plugin output.
-fn chain(error: &dyn Error) -> String {
+pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

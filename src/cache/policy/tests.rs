@@ -39,7 +39,7 @@ fn current() -> Current {
 fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> State {
     let failure =
         retry_at.map(|at| Failure { error: CacheError::Draining, attempts: 1, retry_at: BOOT + secs(at) });
-    State { current, failure, running, finished: 0 }
+    State { current, failure, running, ..State::default() }
 }
 
 fn name(decision: &Decision) -> &'static str {
@@ -73,8 +73,9 @@ fn an_ask_gets_what_the_table_says() {
         let state = state(held.then(current), retry_at, running);
         let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
         assert_eq!(name(&decide(&state, after(at))), decision, "{row}");
-        assert_eq!(care(&state, secs(1), after(at)), used, "used; {row}");
-        assert_eq!(care(&state, IDLE, after(at)), idle, "idle; {row}");
+        assert_eq!(care(&state, secs(1), false, after(at)), used, "used; {row}");
+        assert_eq!(care(&state, IDLE, false, after(at)), idle, "idle; {row}");
+        assert_eq!(care(&state, IDLE, true, after(at)), used, "watched; {row}");
     }
 }
 

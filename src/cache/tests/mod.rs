@@ -4,8 +4,10 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
 
 mod cell;
+mod rejection;
 mod schedule;
 mod time;
+mod watching;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -103,7 +105,7 @@ fn setup_with(entries: usize, script: &[Script]) -> Setup {
 impl Setup {
     /// Asks for the one key that most tests use: its generation, as text.
     async fn ask(&self) -> Result<String, Failed> {
-        self.cache.get(spec("a")).await.map(|issued| issued.generation.to_string())
+        self.cache.get(spec("a"), "").await.map(|issued| issued.generation.to_string())
     }
 
     /// Plugin runs so far.

@@ -1,0 +1,113 @@
+//! Reports, and callers that repeat themselves.
+
+use tokio::time::sleep;
+
+use super::{Script::*, *};
+
+impl Setup {
+    async fn report(&self, generation: &str) -> Result<String, Failed> {
+        self.cache.report(spec("a"), generation).await.map(|issued| issued.generation.to_string())
+    }
+
+    async fn ask_as(&self, caller: &str) -> Result<String, Failed> {
+        self.cache.get(spec("a"), caller).await.map(|issued| issued.generation.to_string())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn twenty_concurrent_reports_of_a_generation_are_one_run() {
+    let setup = setup(&[Token(mins(60))]);
+    setup.ask().await.unwrap();
+    sleep(secs(10)).await;
+    let reports: Vec<_> = (0..20)
+        .map(|_| {
+            let cache = setup.cache.clone();
+            setup
+                .tasks
+                .spawn(async move { cache.report(spec("a"), "test-1").await.unwrap().generation.to_string() })
+        })
+        .collect();
+    for report in reports {
+        assert_eq!(report.await.unwrap(), "test-2");
+    }
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_of_an_older_generation_runs_nothing_and_returns_the_newer() {
+    let setup = setup(&[Token(mins(60))]);
+    setup.ask().await.unwrap();
+    sleep(secs(10)).await;
+    assert_eq!(setup.report("test-1").await.unwrap(), "test-2");
+    sleep(secs(60)).await;
+    assert_eq!(setup.report("test-1").await.unwrap(), "test-2");
+    assert_eq!(setup.report("of another start").await.unwrap(), "test-2");
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_for_ever_are_few_runs() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut generation = setup.ask().await.unwrap();
+    for _ in 0..1000 {
+        generation = setup.report(&generation).await.unwrap();
+        sleep(secs(1)).await;
+    }
+    assert!((6..12).contains(&setup.runs()), "10, 20, 40 … 300 s apart: {}", setup.runs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_bytes_again_are_no_new_generation_and_no_loop() {
+    let setup = setup(&[Same(mins(60))]);
+    setup.ask().await.unwrap();
+    sleep(secs(10)).await;
+    for _ in 0..100 {
+        assert_eq!(setup.report("test-1").await.unwrap(), "test-1");
+    }
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_run_fails_the_report_and_leaves_the_old_one_for_the_others() {
+    let setup = setup(&[Token(mins(60)), Fail]);
+    setup.ask().await.unwrap();
+    sleep(secs(10)).await;
+    let (report, other) = tokio::join!(setup.report("test-1"), setup.ask());
+    assert!(report.is_err());
+    assert_eq!(other.unwrap(), "test-1");
+    assert!(setup.report("test-1").await.is_err(), "held, without a run");
+    assert_eq!((setup.ask().await.unwrap().as_str(), setup.runs()), ("test-1", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_asks_again_far_from_expiry_has_seen_a_rejection() {
+    let setup = setup(&[Token(mins(60))]);
+    assert_eq!(setup.ask_as("kubectl").await.unwrap(), "test-1");
+    sleep(secs(10)).await;
+    assert_eq!(setup.ask_as("helm").await.unwrap(), "test-1", "somebody else who asks for the first time");
+    let (again, other) = tokio::join!(setup.ask_as("kubectl"), setup.ask());
+    assert_eq!((again.unwrap().as_str(), other.unwrap().as_str()), ("test-2", "test-1"));
+    assert_eq!(setup.ask_as("helm").await.unwrap(), "test-2", "not a repeat: another generation");
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_asks_often_at_its_start_costs_nothing() {
+    let setup = setup(&[Token(mins(60))]);
+    for _ in 0..3 {
+        assert_eq!(setup.ask_as("kube-rs").await.unwrap(), "test-1");
+    }
+    assert_eq!(setup.runs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn near_expiry_asking_again_is_no_rejection() {
+    let setup = setup(&[Token(mins(60)), Fail]);
+    setup.ask_as("python").await.unwrap();
+    sleep(mins(50)).await; // due: it is being renewed anyway, and the renewal fails
+    let runs = setup.runs();
+    for _ in 0..100 {
+        assert_eq!(setup.ask_as("python").await.unwrap(), "test-1");
+    }
+    assert!(setup.runs() <= runs + 1);
+}

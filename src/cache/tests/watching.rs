@@ -1,0 +1,124 @@
+//! Watches: one value per rotation, newest only.
+
+use tokio::time::{sleep, timeout};
+
+use super::{Script::*, *};
+use crate::cache::CacheError;
+
+/// The generation of the next value.
+async fn next(watch: &mut super::super::Watch<Arc<FakeRunner>>) -> Result<String, Failed> {
+    loop {
+        if let Some(issued) = watch.next().await? {
+            return Ok(issued.generation.to_string());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_gives_the_credential_now_and_then_each_rotation() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let started = Instant::now();
+    assert_eq!(next(&mut watch).await.unwrap(), "test-1");
+    for generation in 2..6 {
+        assert_eq!(next(&mut watch).await.unwrap(), format!("test-{generation}"));
+    }
+    assert!(started.elapsed() > mins(4 * 44), "each at its refresh point: the key is kept fresh");
+    assert_eq!(setup.runs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_when_nothing_changed() {
+    let setup = setup(&[Same(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    next(&mut watch).await.unwrap();
+    assert!(timeout(mins(55), next(&mut watch)).await.is_err());
+    assert!(setup.runs() > 3, "the plugin was asked, and had nothing new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_end_of_the_same_credential_is_news() {
+    let setup = setup(&[Same(mins(10)), Same(mins(30))]);
+    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let first = watch.next().await.unwrap().unwrap();
+    let second = loop {
+        if let Some(issued) = watch.next().await.unwrap() {
+            break issued;
+        }
+    };
+    assert_eq!(first.generation, second.generation);
+    assert!(second.expires_at > first.expires_at);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_gets_the_latest_and_delays_nobody() {
+    let setup = setup(&[Token(mins(10))]);
+    let (mut slow, mut quick) =
+        (setup.cache.watch(spec("a")).unwrap(), setup.cache.watch(spec("a")).unwrap());
+    assert_eq!(next(&mut slow).await.unwrap(), "test-1");
+    for generation in 1..5 {
+        assert_eq!(next(&mut quick).await.unwrap(), format!("test-{generation}"));
+    }
+    assert_eq!(next(&mut slow).await.unwrap(), "test-4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_ends_without_another_ends_the_watch_with_the_reason() {
+    let setup = setup(&[Token(mins(10)), Fail]);
+    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let started = Instant::now();
+    next(&mut watch).await.unwrap();
+    let failed = next(&mut watch).await.unwrap_err();
+    assert!(matches!(failed.error, CacheError::Run(_)), "{failed:?}");
+    assert!(started.elapsed() >= mins(10) && started.elapsed() < mins(11), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_forgotten_only_when_its_last_watch_is_gone() {
+    let setup = setup(&[Token(mins(10))]);
+    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    next(&mut watch).await.unwrap();
+    sleep(mins(60)).await;
+    assert_eq!(setup.cache.list(None)[0].watchers, 1);
+    assert!(setup.runs() > 5);
+    drop(watch);
+    sleep(mins(60)).await;
+    assert!(setup.cache.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_credential_is_wiped_and_a_watch_gets_the_next() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let first = watch.next().await.unwrap().unwrap();
+    let material = Arc::downgrade(&first.material);
+    drop(first);
+    assert_eq!(setup.cache.evict(Some("another")), 0);
+    assert_eq!(setup.cache.evict(None), 1);
+    assert!(material.upgrade().is_none(), "no copy is left");
+    assert_eq!(next(&mut watch).await.unwrap(), "test-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_old_run_brings_after_an_eviction_is_renewed_at_once() {
+    let setup = setup(&[Token(mins(60))]);
+    let (asked, ()) = tokio::join!(setup.ask(), async {
+        sleep(secs(1)).await; // the run is in flight, perhaps for the account that is left
+        setup.cache.evict(None);
+    });
+    assert_eq!(asked.unwrap(), "test-1");
+    sleep(secs(4)).await;
+    assert_eq!(setup.ask().await.unwrap(), "test-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_runs_now_and_a_failing_one_leaves_what_is_there() {
+    let setup = setup(&[Token(mins(60)), Token(mins(60)), Fail]);
+    setup.ask().await.unwrap();
+    setup.cache.refresh("fake").await;
+    assert_eq!(setup.ask().await.unwrap(), "test-2");
+    setup.cache.refresh("fake").await;
+    assert_eq!((setup.ask().await.unwrap().as_str(), setup.runs()), ("test-2", 3));
+    let held = setup.cache.list(Some("fake"));
+    assert_eq!((held[0].holding, held[0].runs), (crate::cache::Holding::Renewing, 3));
+}

@@ -1,0 +1,119 @@
+//! A watch: one message per rotation, newest only.
+
+use std::{fmt, pin::Pin, sync::Arc};
+
+use credbroker_proto::v1 as pb;
+use futures_util::{Stream, stream::unfold};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Status};
+
+use super::{convert, status};
+use crate::{
+    cache::{CacheError, CredentialCache, Failed, Watch},
+    exec::PluginRunner,
+    plugin::{Ask, PluginKey, Providers},
+};
+
+/// The messages of one watch. Made when the peer can take one, so a slow reader gets the latest when it returns, and
+/// delays nobody.
+pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<pb::WatchCredentialResponse, Status>> + Send>>;
+
+/// The watches of one connection. Fewer than its streams, so that a get on the same connection always passes.
+#[derive(Clone, Debug)]
+pub(super) struct WatchSlots {
+    slots: Arc<Semaphore>,
+    limit: usize,
+}
+
+impl WatchSlots {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { slots: Arc::new(Semaphore::new(limit)), limit }
+    }
+
+    /// A slot of the connection that `request` came on.
+    pub(super) fn take<T>(request: &Request<T>) -> Result<OwnedSemaphorePermit, Status> {
+        let Some(Self { slots, limit }) = request.extensions().get() else { return Err(status::no_peer()) };
+        Arc::clone(slots).try_acquire_owned().map_err(|_full| status::too_many_watches(*limit))
+    }
+}
+
+/// An open watch: what was asked for, and the invocation that it leads to for now.
+pub(super) struct Following<R> {
+    cache: CredentialCache<R>,
+    providers: Arc<Providers>,
+    ask: Ask,
+    provider: Arc<str>,
+    key: PluginKey,
+    cluster: Option<pb::Cluster>,
+    watch: Watch<R>,
+    draining: CancellationToken,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl<R> fmt::Debug for Following<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following")
+            .field("provider", &self.provider)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: PluginRunner> Following<R> {
+    pub(super) fn start(
+        cache: CredentialCache<R>,
+        providers: Arc<Providers>,
+        ask: Ask,
+        draining: CancellationToken,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<Self, Status> {
+        let spec = providers.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
+        let (provider, key) = (Arc::clone(&spec.provider.name), spec.key);
+        let cluster = convert::cluster_of(&spec);
+        let watch = cache.watch(spec).map_err(|failed| status::failed(&provider, &failed))?;
+        Ok(Self { cache, providers, ask, provider, key, cluster, watch, draining, _slot: slot })
+    }
+
+    pub(super) fn messages(self) -> Messages {
+        Box::pin(unfold(Some(self), async |following| {
+            let mut following = following?;
+            match following.next().await {
+                Ok(message) => Some((Ok(message), Some(following))),
+                Err(status) => Some((Err(status), None)),
+            }
+        }))
+    }
+
+    async fn next(&mut self) -> Result<pb::WatchCredentialResponse, Status> {
+        loop {
+            let draining = self.draining.clone();
+            let news = tokio::select! {
+                biased;
+                () = draining.cancelled() => Err(Failed::from(CacheError::Draining)),
+                news = self.watch.next() => news,
+            };
+            match news {
+                Ok(Some(issued)) => {
+                    let (credential, cluster) = (Some(convert::credential(&issued)), self.cluster.clone());
+                    return Ok(pb::WatchCredentialResponse { credential, cluster });
+                }
+                Ok(None) => self.move_on(),
+                Err(failed) => return Err(status::failed(&self.provider, &failed)),
+            }
+        }
+    }
+
+    /// Follows an upgraded plugin, which is another key. If it is gone, the old one is followed to its end.
+    fn move_on(&mut self) {
+        let Ok(spec) = self.providers.resolve(self.ask.clone()) else { return };
+        if spec.key == self.key {
+            return;
+        }
+        let key = spec.key;
+        if let Ok(mut watch) = self.cache.watch(spec) {
+            watch.succeeds(&self.watch);
+            (self.watch, self.key) = (watch, key);
+        }
+    }
+}
