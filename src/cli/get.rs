@@ -97,7 +97,7 @@ fn provider(args: &Args, environment: &Environment) -> Option<String> {
 /// Whoever types this waits for it: with a person's patience.
 async fn ask(args: &Args, source: Source, environment: &Environment) -> Result<Credential, Failure> {
     let socket = socket(args.socket.as_deref(), &environment.0, geteuid().is_root())?;
-    let request = request(source, None, &environment.0)?;
+    let request = request(source, None, &environment.0, String::new())?;
     ask_patiently(&socket, request, args.timeout.map(Duration::from_secs), true).await
 }
 

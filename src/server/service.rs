@@ -73,8 +73,6 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         get.instrument(span).await
     }
 
-    type WatchCredentialStream = Messages;
-
     async fn watch_credential(
         &self,
         request: Request<pb::WatchCredentialRequest>,

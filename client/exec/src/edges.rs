@@ -3,15 +3,17 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    fmt,
+    fmt, fs,
     io::{self, IsTerminal, Write},
     time::SystemTime,
 };
 
 use rustix::{
     fs::{Mode, OFlags, open},
-    process::geteuid,
+    process::{geteuid, getppid},
 };
+
+use crate::caller::{Parent, start_time};
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -30,6 +32,8 @@ pub struct Edges {
     pub terminal: bool,
     /// The effective user is root.
     pub is_root: bool,
+    /// The process that started this one; `None` where `/proc` does not say.
+    pub parent: fn() -> Option<Parent>,
 }
 
 impl Edges {
@@ -46,6 +50,7 @@ impl Edges {
             stderr: Box::new(io::stderr()),
             terminal: io::stderr().is_terminal(),
             is_root: geteuid().is_root(),
+            parent,
         }
     }
 
@@ -71,6 +76,14 @@ impl Edges {
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
         self.environment.get(OsStr::new(name))
     }
+}
+
+fn parent() -> Option<Parent> {
+    let pid = getppid()?.as_raw_nonzero().get();
+    let start = start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?.to_string_lossy().into_owned();
+    Some(Parent { boot, namespace, pid, start })
 }
 
 /// Names of variables, never their values.

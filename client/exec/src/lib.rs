@@ -7,6 +7,7 @@
 //! It starts with every API client that starts, so it does as little as it can: one thread, one connection, one write.
 
 mod arguments;
+mod caller;
 mod document;
 mod edges;
 mod exec_info;
@@ -17,6 +18,7 @@ mod request;
 mod run;
 
 pub use arguments::UsageError;
+pub use caller::Parent;
 pub use document::{AnswerError, ApiVersion, document};
 pub use edges::{Edges, Environment};
 pub use exec_info::ExecInfoError;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Asks for the credential of `source`, with what of `environment` chooses an identity: the list of common variables
-/// and the globs of `CREDBROKER_CALLER_ENV`.
+/// and the globs of `CREDBROKER_CALLER_ENV`. `caller` names the process that it is for; empty: unknown.
 ///
 /// # Errors
 ///
@@ -20,10 +20,10 @@ pub fn request(
     source: Source,
     cluster: Option<Cluster>,
     environment: &Environment,
+    caller: String,
 ) -> Result<GetCredentialRequest, ForwardError> {
     let credential = CredentialRef { cluster, env: forwarded(environment)?, source: Some(source) };
-    // No caller: nothing that this process knows is sure to name the process that uses the credential.
-    Ok(GetCredentialRequest { credential: Some(credential), caller: String::new() })
+    Ok(GetCredentialRequest { credential: Some(credential), caller })
 }
 
 /// Where to ask: `flag`, else `CREDBROKER_SOCKET`, else where brokers are.

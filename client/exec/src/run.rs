@@ -18,6 +18,7 @@ use tokio::{runtime, time::timeout};
 use crate::{
     AnswerError, ApiVersion, Edges, Failure,
     arguments::{Arguments, Command, HELP, parse},
+    caller::caller,
     document::document,
     exec_info::{self, ExecInfo, ExecInfoError},
     failure::Named,
@@ -78,7 +79,7 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let version = info.as_ref().map(|info| info.version).or(arguments.api_version).unwrap_or_default();
     let cluster = info.and_then(|info| info.cluster);
     let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
-    let request = request(arguments.source.clone(), cluster, &edges.environment)?;
+    let request = request(arguments.source.clone(), cluster, &edges.environment, caller_of(edges))?;
 
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -105,6 +106,13 @@ fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
     };
     let text = value.to_str().ok_or(ExecInfoError::Syntax { line: 1, column: 1 })?;
     exec_info::parse(text).map(Some)
+}
+
+/// Empty without `KUBERNETES_EXEC_INFO`: then nothing says that a client of the API started us, and not a shell.
+fn caller_of(edges: &Edges) -> String {
+    let info = edges.variable("KUBERNETES_EXEC_INFO").and_then(|value| value.to_str());
+    let Some(info) = info.filter(|info| !info.is_empty()) else { return String::new() };
+    (edges.parent)().map(|parent| caller(&parent, info)).unwrap_or_default()
 }
 
 /// A person who waits for more than a second is told for what; the line is gone when the answer is there.

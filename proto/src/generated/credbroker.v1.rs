@@ -572,13 +572,9 @@ pub mod credential_broker_server {
         ) -> std::result::Result<
             tonic::Response<super::GetCredentialResponse>,
             tonic::Status,
-        >;
-        /// Server streaming response type for the WatchCredential method.
-        type WatchCredentialStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::WatchCredentialResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         /// First message: the credential now. Then one full message per rotation, and when its end moves; newest only, nothing
         /// when nothing changed. A watch keeps its credential refreshed. It ends with UNAVAILABLE and RetryInfo when the
         /// credential expired without a replacement, and when the broker drains.
@@ -586,9 +582,11 @@ pub mod credential_broker_server {
             &self,
             request: tonic::Request<super::WatchCredentialRequest>,
         ) -> std::result::Result<
-            tonic::Response<Self::WatchCredentialStream>,
+            tonic::Response<BoxStream<super::WatchCredentialResponse>>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         /// The API server answered 401 to this generation. Compare and refresh: only the first report of a generation runs the
         /// plugin, and rarely; a report of an older one is answered with the current one.
         async fn report_rejected(
@@ -597,7 +595,9 @@ pub mod credential_broker_server {
         ) -> std::result::Result<
             tonic::Response<super::ReportRejectedResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         /// What the broker holds: no secrets.
         async fn list_credentials(
             &self,
@@ -605,7 +605,9 @@ pub mod credential_broker_server {
         ) -> std::result::Result<
             tonic::Response<super::ListCredentialsResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         /// Runs the plugin now for credentials that are held. The old one is served until the new one is there.
         async fn refresh_credential(
             &self,
@@ -613,7 +615,9 @@ pub mod credential_broker_server {
         ) -> std::result::Result<
             tonic::Response<super::RefreshCredentialResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         /// Forgets credentials and wipes them; the next ask runs the plugin. For a person who changed account.
         async fn evict_credential(
             &self,
@@ -621,7 +625,9 @@ pub mod credential_broker_server {
         ) -> std::result::Result<
             tonic::Response<super::EvictCredentialResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
     }
     /// Hands out credentials for Kubernetes API servers.
     #[derive(Debug)]
@@ -755,7 +761,7 @@ pub mod credential_broker_server {
                         super::WatchCredentialRequest,
                     > for WatchCredentialSvc<T> {
                         type Response = super::WatchCredentialResponse;
-                        type ResponseStream = T::WatchCredentialStream;
+                        type ResponseStream = BoxStream<super::WatchCredentialResponse>;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,

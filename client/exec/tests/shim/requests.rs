@@ -25,7 +25,6 @@ fn the_cluster_is_passed_on_as_the_client_wrote_it() {
     );
     document(asking(&broker).env("KUBERNETES_EXEC_INFO", info));
     let request = broker.request();
-    assert_eq!(request.caller, "");
     let reference = request.credential.unwrap();
     assert_eq!(reference.source, Some(Source::Provider("gke".into())));
     assert_eq!(
@@ -43,10 +42,26 @@ fn the_cluster_is_passed_on_as_the_client_wrote_it() {
 }
 
 #[test]
-fn without_exec_info_there_is_no_cluster() {
+fn without_exec_info_there_is_neither_cluster_nor_caller() {
     let broker = Broker::with_token("t");
     document(&mut asking(&broker));
-    assert_eq!(broker.request().credential.unwrap().cluster, None);
+    let request = broker.request();
+    assert_eq!((request.credential.unwrap().cluster, request.caller.as_str()), (None, ""));
+}
+
+#[test]
+fn the_caller_is_the_process_that_started_the_shim_and_its_cluster() {
+    let broker = Broker::with_token("t");
+    let caller = |server: &str| {
+        let info = format!(
+            r#"{{"apiVersion":"client.authentication.k8s.io/v1","spec":{{"cluster":{{"server":"{server}"}}}}}}"#
+        );
+        document(asking(&broker).env("KUBERNETES_EXEC_INFO", info));
+        broker.requests().pop().unwrap().caller
+    };
+    let first = caller("https://a");
+    assert_eq!((first.len(), &first), (16, &caller("https://a")), "as long as this process lives");
+    assert_ne!(first, caller("https://b"));
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn a_broker_that_never_answers_is_left_after_the_time_allowed() {
 fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, String, String) {
     let (stdout, stderr) = (Shared::default(), Shared::default());
     let edges = Edges {
+        parent: || None,
         environment: environment.iter().map(|(name, path)| (name.into(), path.into())).collect(),
         clock: SystemTime::now,
         stdout: Box::new(stdout.clone()),
