@@ -3,10 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use credbroker_proto::v1::{
-    GetCredentialRequest, GetCredentialResponse, credential_broker_client::CredentialBrokerClient,
+    CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
+    ListCredentialsRequest, RefreshCredentialRequest, credential_broker_client::CredentialBrokerClient,
 };
 use http::Uri;
 use tokio::time::{sleep, timeout};
+use tonic::{Response, Status};
 
 use crate::{Error, Socket, connect::connect, patience::Patience, transport::Transport};
 
@@ -81,10 +83,48 @@ impl Client {
         &mut self,
         request: GetCredentialRequest,
     ) -> Result<GetCredentialResponse, Error> {
-        match self.rpc.get_credential(request).await {
-            Ok(response) => Ok(response.into_inner()),
-            Err(status) => Err(Error::from_status(&self.socket, &status)),
-        }
+        let answer = self.rpc.get_credential(request).await;
+        self.answered(answer)
+    }
+
+    /// What the broker holds of `provider`, or of all when it is empty. No secrets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] with [`UNKNOWN_PROVIDER`](credbroker_proto::Reason::UnknownProvider), or
+    /// [`Error::Unreachable`].
+    pub async fn list(&mut self, provider: &str) -> Result<Vec<CredentialState>, Error> {
+        let answer =
+            self.rpc.list_credentials(ListCredentialsRequest { provider: provider.to_owned() }).await;
+        Ok(self.answered(answer)?.credentials)
+    }
+
+    /// Runs the plugin now for all that the broker holds of `provider`, and says how it stands then. What was held is
+    /// served meanwhile, and stays if a run fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list). A run that failed is no error: the state says so.
+    pub async fn refresh(&mut self, provider: &str) -> Result<Vec<CredentialState>, Error> {
+        let request = RefreshCredentialRequest { provider: provider.to_owned() };
+        let answer = self.rpc.refresh_credential(request).await;
+        Ok(self.answered(answer)?.credentials)
+    }
+
+    /// Makes the broker forget what it holds of `provider`, or everything when it is empty: how many credentials that
+    /// were. The next ask runs the plugin.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub async fn evict(&mut self, provider: &str) -> Result<u32, Error> {
+        let answer =
+            self.rpc.evict_credential(EvictCredentialRequest { provider: provider.to_owned() }).await;
+        Ok(self.answered(answer)?.evicted)
+    }
+
+    fn answered<T>(&self, answer: Result<Response<T>, Status>) -> Result<T, Error> {
+        answer.map(Response::into_inner).map_err(|status| Error::from_status(&self.socket, &status))
     }
 }
 

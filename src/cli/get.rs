@@ -131,7 +131,7 @@ fn summary(provider: &str, credential: &Credential, now: SystemTime) -> String {
 }
 
 /// `2026-11-20T10:00:00Z (in 42m)`.
-fn expires(at: Timestamp, now: SystemTime) -> String {
+pub(super) fn expires(at: Timestamp, now: SystemTime) -> String {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let at = Timestamp { nanos: 0, ..at };
     let left = match u64::try_from(at.seconds).unwrap_or_default().saturating_sub(now) {

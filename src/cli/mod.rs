@@ -4,6 +4,7 @@
 
 mod demo;
 mod get;
+mod held;
 mod kubeconfig;
 mod progress;
 mod serve;
@@ -44,6 +45,9 @@ enum Command {
     Serve(serve::Args),
     Validate(validate::Args),
     Get(get::Args),
+    Status(held::StatusArgs),
+    Refresh(held::RefreshArgs),
+    Evict(held::EvictArgs),
     Kubeconfig(kubeconfig::Args),
     Demo(demo::Args),
     /// Be credbroker-exec
@@ -69,6 +73,9 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
             kubeconfig::run(&args, environment, &shim, out)
         }
         Command::Get(args) => get::run(&args, environment, out),
+        Command::Status(args) => held::status(&args, environment, out),
+        Command::Refresh(args) => held::refresh(&args, environment, out),
+        Command::Evict(args) => held::evict(&args, environment, out),
         Command::Demo(args) => demo::run(&args, environment, out),
         Command::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();

@@ -127,7 +127,7 @@ fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
     broker.wait().unwrap();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let span = |name: &str| lines.iter().any(|line| line["span"]["name"] == name);
-    assert!(span("plugin_run") && span("get_credential"), "{log}");
+    assert!(span("plugin_run") && span("request"), "{log}");
 }
 
 #[test]

@@ -11,10 +11,12 @@ use credbroker::{
 use credbroker_client::{Client, Error, Socket};
 use credbroker_proto::v1 as pb;
 use credbroker_test_support::FakePlugin;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
+use tokio::{net::UnixStream, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
 
 /// A broker that serves until it is stopped or dropped.
 pub(crate) struct InProcess {
@@ -73,6 +75,16 @@ impl InProcess {
             bound.drain().await
         });
         Self { directory, stop, served }
+    }
+
+    /// A channel of tonic's own: the client that everybody else uses.
+    pub(crate) async fn channel(&self) -> Channel {
+        let path = self.socket();
+        let connect = tower::service_fn(move |_| {
+            let path = path.clone();
+            async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
+        });
+        Endpoint::from_static("http://localhost").connect_with_connector(connect).await.unwrap()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

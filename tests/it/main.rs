@@ -14,5 +14,6 @@ mod binary;
 mod harness;
 mod limits;
 mod protocol;
+mod rotation;
 mod secrets;
 mod shutdown;

@@ -1,8 +1,5 @@
 //! What is served beside the credential: health, reflection.
 
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
@@ -13,20 +10,10 @@ use tonic_reflection::pb::v1::{
 
 use crate::harness::InProcess;
 
-/// The client that everybody else uses: tonic's own.
-async fn channel(broker: &InProcess) -> Channel {
-    let path = broker.socket();
-    let connect = tower::service_fn(move |_| {
-        let path = path.clone();
-        async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
-    });
-    Endpoint::from_static("http://localhost").connect_with_connector(connect).await.unwrap()
-}
-
 #[tokio::test]
 async fn health_is_served_as_a_whole_and_for_the_service() {
     let broker = InProcess::idle();
-    let mut health = HealthClient::new(channel(&broker).await);
+    let mut health = HealthClient::new(broker.channel().await);
     for service in ["", "credbroker.v1.CredentialBroker"] {
         let answer =
             health.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
@@ -37,7 +24,7 @@ async fn health_is_served_as_a_whole_and_for_the_service() {
 #[tokio::test]
 async fn reflection_names_every_service() {
     let broker = InProcess::idle();
-    let mut reflection = ServerReflectionClient::new(channel(&broker).await);
+    let mut reflection = ServerReflectionClient::new(broker.channel().await);
     let ask = ServerReflectionRequest {
         host: String::new(),
         message_request: Some(MessageRequest::ListServices(String::new())),

@@ -1,0 +1,266 @@
+//! `credbroker status`, `refresh` and `evict`: what a running broker holds.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    time::SystemTime,
+};
+
+use anyhow::Context as _;
+use credbroker_client::{Client, Error};
+use credbroker_exec::socket;
+use credbroker_proto::v1::{CredentialState, credential_state::State};
+use prost_types::Timestamp;
+use serde_json::{Value, json};
+
+use super::{get::expires, table};
+use crate::{
+    clock::{Clock as _, SystemClock},
+    plugin::Environment,
+};
+
+/// Where the broker is.
+#[derive(Debug, clap::Args)]
+pub(super) struct Place {
+    /// The broker's socket [env: CREDBROKER_SOCKET] [default: the user's broker if its socket exists, else
+    /// /run/credbroker/credbroker.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<OsString>,
+}
+
+/// Show what a running broker holds: no secrets
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    /// Only of this provider
+    provider: Option<String>,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Run a provider's plugin now, for everything that the broker holds of it
+///
+/// What was held is served meanwhile, and stays if the run fails.
+#[derive(Debug, clap::Args)]
+pub(super) struct RefreshArgs {
+    /// The provider
+    provider: String,
+    /// How to print the outcome
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Make the broker forget and wipe what it holds: after you changed account
+///
+/// The next ask runs the plugin.
+#[derive(Debug, clap::Args)]
+pub(super) struct EvictArgs {
+    /// What it holds of this provider
+    #[arg(required_unless_present = "all")]
+    provider: Option<String>,
+    /// Everything
+    #[arg(long, conflicts_with = "provider")]
+    all: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Output {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+pub(super) fn status(
+    args: &StatusArgs,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let provider = args.provider.clone().unwrap_or_default();
+    let listed = ask(&args.place, environment, async |mut client| client.list(&provider).await)?;
+    said(listed, out, |states, out| print(&states, args.output, out))
+}
+
+pub(super) fn refresh(
+    args: &RefreshArgs,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let refreshed = ask(&args.place, environment, async |mut client| client.refresh(&args.provider).await)?;
+    let failed =
+        refreshed.as_ref().is_ok_and(|states| states.iter().any(|state| state.last_failure.is_some()));
+    let code = said(refreshed, out, |states, out| print(&states, args.output, out))?;
+    Ok(if failed { 1 } else { code })
+}
+
+pub(super) fn evict(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let provider = args.provider.clone().unwrap_or_default();
+    let evicted = ask(&args.place, environment, async |mut client| client.evict(&provider).await)?;
+    said(evicted, out, |count, out| {
+        let credentials = if count == 1 { "credential" } else { "credentials" };
+        writeln!(out, "{count} {credentials} forgotten")
+    })
+}
+
+/// One connection, one question. The inner error is the broker's answer, the outer one a fault of ours.
+fn ask<T>(
+    place: &Place,
+    environment: &Environment,
+    question: impl AsyncFnOnce(Client) -> Result<T, Error>,
+) -> anyhow::Result<Result<T, Error>> {
+    let is_root = rustix::process::geteuid().is_root();
+    let socket = socket(place.socket.as_deref(), &environment.0, is_root)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    Ok(runtime.block_on(async { question(Client::connect(&socket).await?).await }))
+}
+
+fn said<T>(
+    answer: Result<T, Error>,
+    out: &mut dyn Write,
+    say: impl FnOnce(T, &mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<u8> {
+    match answer {
+        Ok(answer) => {
+            say(answer, out)?;
+            Ok(0)
+        }
+        Err(error) => {
+            writeln!(io::stderr(), "credbroker: {error}")?;
+            Ok(error.exit_code())
+        }
+    }
+}
+
+fn print(states: &[CredentialState], output: Output, out: &mut dyn Write) -> io::Result<()> {
+    match output {
+        Output::Table => write!(out, "{}", as_table(states, SystemClock.now().wall)),
+        Output::Json => {
+            let list: Vec<_> = states.iter().map(as_json).collect();
+            writeln!(out, "{:#}", json!({"credentials": list}))
+        }
+    }
+}
+
+fn as_table(states: &[CredentialState], now: SystemTime) -> String {
+    let head = ["PROVIDER", "KEY", "STATE", "EXPIRES", "NEXT REFRESH", "WATCHES", "RUNS", "LAST FAILURE"];
+    let time = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| expires(at, now));
+    let rows: Vec<_> = states
+        .iter()
+        .map(|held| {
+            let failure = held.last_failure.as_ref();
+            [
+                held.provider.clone(),
+                held.key.clone(),
+                name(held.state()).to_owned(),
+                time(held.expiration_timestamp),
+                time(held.next_refresh),
+                held.watchers.to_string(),
+                held.runs.to_string(),
+                failure.map_or_else(
+                    || "-".to_owned(),
+                    |failure| format!("{}: {}", failure.reason, failure.message),
+                ),
+            ]
+        })
+        .collect();
+    table::text(head, &rows)
+}
+
+fn as_json(held: &CredentialState) -> Value {
+    json!({
+        "provider": held.provider,
+        "key": held.key,
+        "server": held.server,
+        "callerEnv": held.caller_env,
+        "state": name(held.state()),
+        "generation": held.generation,
+        "expirationTimestamp": held.expiration_timestamp.map(|at| at.to_string()),
+        "nextRefresh": held.next_refresh.map(|at| at.to_string()),
+        "watchers": held.watchers,
+        "runs": held.runs,
+        "lastFailure": held.last_failure.as_ref().map(|failure| json!({
+            "reason": failure.reason,
+            "message": failure.message,
+            "attempts": failure.attempts,
+        })),
+    })
+}
+
+fn name(state: State) -> &'static str {
+    match state {
+        State::Unspecified => "unknown",
+        State::Valid => "valid",
+        State::Renewing => "renewing",
+        State::Waiting => "waiting",
+        State::Failed => "failed",
+        State::Empty => "empty",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use credbroker_proto::v1::credential_state::Failure;
+
+    use super::*;
+
+    fn held() -> CredentialState {
+        let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
+        CredentialState {
+            provider: "gke".into(),
+            key: "0a1b2c".into(),
+            server: "https://a".into(),
+            caller_env: vec!["AWS_PROFILE".into()],
+            state: State::Renewing.into(),
+            generation: "e-7".into(),
+            expiration_timestamp: at(1_800_000_600),
+            next_refresh: at(1_800_000_060),
+            watchers: 2,
+            runs: 9,
+            last_failure: Some(Failure {
+                reason: "PLUGIN_EXIT".into(),
+                message: "no".into(),
+                ..Failure::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn the_table_is_for_people() {
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
+        let empty = CredentialState {
+            provider: "x".into(),
+            state: State::Empty.into(),
+            ..CredentialState::default()
+        };
+        insta::assert_snapshot!(as_table(&[held(), empty], now), @r"
+        PROVIDER  KEY     STATE     EXPIRES                        NEXT REFRESH                   WATCHES  RUNS  LAST FAILURE
+        gke       0a1b2c  renewing  2027-01-15T08:10:00Z (in 10m)  2027-01-15T08:01:00Z (in 60s)  2        9     PLUGIN_EXIT: no
+        x                 empty     -                              -                              0        0     -
+        ");
+    }
+
+    #[test]
+    fn json_has_every_field() {
+        let expected = json!({
+            "provider": "gke",
+            "key": "0a1b2c",
+            "server": "https://a",
+            "callerEnv": ["AWS_PROFILE"],
+            "state": "renewing",
+            "generation": "e-7",
+            "expirationTimestamp": "2027-01-15T08:10:00Z",
+            "nextRefresh": "2027-01-15T08:01:00Z",
+            "watchers": 2,
+            "runs": 9,
+            "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no", "attempts": 0},
+        });
+        assert_eq!(as_json(&held()), expected);
+    }
+}

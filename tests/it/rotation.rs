@@ -1,0 +1,159 @@
+//! Watch, report, list, refresh and evict, over the wire.
+
+use std::time::Duration;
+
+use credbroker_proto::{
+    Reason,
+    v1::{self as pb, credential_broker_client::CredentialBrokerClient, credential_state::State},
+};
+use credbroker_test_support::FakePlugin;
+use serde_json::json;
+use tokio::time::timeout;
+use tonic::{Code, Streaming, transport::Channel};
+use tonic_types::StatusExt as _;
+
+use crate::harness::{InProcess, provider, request};
+
+type Rpc = CredentialBrokerClient<Channel>;
+
+async fn rpc(broker: &InProcess) -> Rpc {
+    CredentialBrokerClient::new(broker.channel().await)
+}
+
+async fn watch(rpc: &mut Rpc, name: &str) -> Streaming<pb::WatchCredentialResponse> {
+    let credential = request(name, None, &[]).credential;
+    rpc.watch_credential(pb::WatchCredentialRequest { credential }).await.unwrap().into_inner()
+}
+
+async fn token(watch: &mut Streaming<pb::WatchCredentialResponse>) -> String {
+    let message = timeout(Duration::from_secs(30), watch.message()).await.expect("a message in time");
+    message.unwrap().unwrap().credential.unwrap().token
+}
+
+fn reason(status: &tonic::Status) -> Option<Reason> {
+    Reason::from_name(&status.get_details_error_info()?.reason)
+}
+
+#[tokio::test]
+async fn a_watch_brings_the_credential_now_and_then_each_rotation() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(8).build();
+    let broker = InProcess::start(json!([provider("cloud", &plugin)]));
+    let mut rpc = rpc(&broker).await;
+    let mut watch = watch(&mut rpc, "cloud").await;
+    for run in 1..=3 {
+        assert_eq!(token(&mut watch).await, format!("token-{run}"));
+    }
+    let held = rpc.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    assert_eq!((held.credentials[0].watchers, held.credentials[0].runs), (1, 3));
+}
+
+#[tokio::test]
+async fn a_refresh_reaches_every_watch_and_an_eviction_too() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let broker = InProcess::start(json!([provider("cloud", &plugin)]));
+    let mut rpc = rpc(&broker).await;
+    let mut watches = Vec::new();
+    for _ in 0..100 {
+        watches.push(watch(&mut rpc, "cloud").await);
+    }
+    for watch in &mut watches {
+        assert_eq!(token(watch).await, "token-1");
+    }
+    let request = pb::RefreshCredentialRequest { provider: "cloud".into() };
+    let held = rpc.refresh_credential(request).await.unwrap().into_inner().credentials;
+    assert_eq!((held[0].state(), held[0].runs), (State::Valid, 2));
+    for watch in &mut watches {
+        assert_eq!(token(watch).await, "token-2");
+    }
+    let request = pb::EvictCredentialRequest { provider: String::new() };
+    assert_eq!(rpc.evict_credential(request).await.unwrap().into_inner().evicted, 1);
+    for watch in &mut watches {
+        assert_eq!(token(watch).await, "token-3");
+    }
+    assert_eq!(plugin.runs(), 3);
+}
+
+#[tokio::test]
+async fn the_watch_after_the_last_is_refused_and_a_get_on_that_connection_passes() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let broker = InProcess::start(json!([provider("cloud", &plugin)]));
+    let mut rpc = rpc(&broker).await;
+    let mut watches = Vec::new();
+    for _ in 0..1000 {
+        watches.push(watch(&mut rpc, "cloud").await);
+    }
+    let credential = request("cloud", None, &[]).credential;
+    let refused = rpc.watch_credential(pb::WatchCredentialRequest { credential }).await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused)), (Code::ResourceExhausted, Some(Reason::Overloaded)));
+    assert!(refused.message().contains("limits.watchesPerConnection"), "{}", refused.message());
+    assert!(rpc.get_credential(request("cloud", None, &[])).await.is_ok());
+    watches.pop();
+    let again = async {
+        loop {
+            let credential = request("cloud", None, &[]).credential;
+            if rpc.watch_credential(pb::WatchCredentialRequest { credential }).await.is_ok() {
+                break;
+            }
+        }
+    };
+    timeout(Duration::from_secs(30), again).await.expect("the place of a watch that ended is given back");
+}
+
+#[tokio::test]
+async fn draining_ends_watches_with_the_reason_and_holds_nothing_up() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let broker = InProcess::start(json!([provider("cloud", &plugin)]));
+    let mut rpc = rpc(&broker).await;
+    let mut watch = watch(&mut rpc, "cloud").await;
+    token(&mut watch).await;
+    let (drained, ended) = tokio::join!(broker.stop(), watch.message());
+    assert_eq!(drained, credbroker::app::Drained::Whole);
+    let ended = ended.unwrap_err();
+    assert_eq!((ended.code(), reason(&ended)), (Code::Unavailable, Some(Reason::Draining)));
+}
+
+#[tokio::test]
+async fn a_watch_whose_first_credential_fails_ends_with_its_status() {
+    let plugin = FakePlugin::builder().exit_code(3).build();
+    let broker = InProcess::start(json!([provider("cloud", &plugin)]));
+    let mut rpc = rpc(&broker).await;
+    let ended = watch(&mut rpc, "cloud").await.message().await.unwrap_err();
+    assert_eq!(reason(&ended), Some(Reason::PluginExit));
+    assert!(ended.get_details_retry_info().is_some());
+    let held = rpc.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    let held = &held.credentials[0];
+    assert_eq!((held.state(), held.runs), (State::Failed, 1));
+    let failure = held.last_failure.as_ref().unwrap();
+    assert_eq!((failure.reason.as_str(), failure.attempts), ("PLUGIN_EXIT", 1));
+}
+
+#[tokio::test]
+async fn a_fresh_generation_that_is_reported_is_not_asked_for_again_at_once() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let broker = InProcess::start(json!([provider("cloud", &plugin)]));
+    let mut rpc = rpc(&broker).await;
+    let got = rpc.get_credential(request("cloud", None, &[])).await.unwrap().into_inner().credential.unwrap();
+    let credential = request("cloud", None, &[]).credential;
+    let report =
+        pb::ReportRejectedRequest { credential: credential.clone(), generation: got.generation.clone() };
+    let answer = rpc.report_rejected(report).await.unwrap().into_inner().credential.unwrap();
+    assert_eq!((answer.generation, plugin.runs()), (got.generation, 1));
+    let nothing = pb::ReportRejectedRequest { credential, generation: String::new() };
+    assert_eq!(rpc.report_rejected(nothing).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn an_unknown_provider_is_named_by_every_call() {
+    let broker = InProcess::idle();
+    let mut rpc = rpc(&broker).await;
+    let list = pb::ListCredentialsRequest { provider: "none".into() };
+    let refresh = pb::RefreshCredentialRequest { provider: "none".into() };
+    let evict = pb::EvictCredentialRequest { provider: "none".into() };
+    for status in [
+        rpc.list_credentials(list).await.unwrap_err(),
+        rpc.refresh_credential(refresh).await.unwrap_err(),
+        rpc.evict_credential(evict).await.unwrap_err(),
+    ] {
+        assert_eq!(reason(&status), Some(Reason::UnknownProvider));
+    }
+}
