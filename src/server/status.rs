@@ -60,6 +60,11 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     status(cache_reason(&failed.error), message, Some(retry))
 }
 
+/// A stream ends because the broker does.
+pub(super) fn draining() -> Status {
+    status(Reason::Draining, CacheError::Draining.to_string(), Some(SUCCESSOR))
+}
+
 fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason.name(), DOMAIN, std::collections::HashMap::new());
