@@ -1,5 +1,9 @@
 //! The one table from errors to gRPC statuses.
 
+mod fitted;
+#[cfg(test)]
+mod tests;
+
 use std::{error::Error, fmt::Write as _, time::Duration};
 
 use credbroker_proto::{DOMAIN, Reason, v1 as pb};
@@ -72,7 +76,7 @@ fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
     if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
         details.set_retry_info(retry);
     }
-    Status::with_error_details(code, message, details)
+    Status::with_error_details(code, fitted::fitted(message), details)
 }
 
 fn resolve_reason(error: &ResolveError) -> Reason {
@@ -159,6 +163,3 @@ fn chain(error: &dyn Error) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests;
