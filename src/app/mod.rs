@@ -107,7 +107,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         draining: draining.clone(),
     });
     let health = HealthReporter::new();
-    let routes = routes(cache.clone(), Arc::new(config.providers), health.clone());
+    let routes = routes(cache.clone(), Arc::new(config.providers), health.clone(), &draining);
     let connections = config.limits.connections.get();
     let acceptor =
         Acceptor::new(routes, PeerPolicy::own_and_root(), connections, tasks.clone(), draining.clone());

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::credential_broker_server::{CredentialBroker, CredentialBrokerServer};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::server::HealthReporter;
 use tracing::{Instrument as _, debug, debug_span};
 
-use super::{Peer, convert, status};
+use super::{Peer, convert, status, until_drained::UntilDrained};
 use crate::{cache::CredentialCache, exec::PluginRunner, plugin::Providers};
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
@@ -26,12 +27,14 @@ pub fn routes<R: PluginRunner>(
     cache: CredentialCache<R>,
     providers: Arc<Providers>,
     health: HealthReporter,
+    draining: &CancellationToken,
 ) -> Routes {
     let service =
         CredentialBrokerServer::new(BrokerService { cache, providers }).max_decoding_message_size(REQUEST);
     let health = tonic_health::server::HealthService::from_health_reporter(health);
     let health = tonic_health::pb::health_server::HealthServer::new(health);
-    let routes = Routes::new(service).add_service(health);
+    let ending = || draining.clone();
+    let routes = Routes::new(service).add_service(UntilDrained::new(health, ending()));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -39,7 +42,10 @@ pub fn routes<R: PluginRunner>(
     };
     // Both descriptor sets are ours and committed; a test asks the service for them.
     match (reflection().build_v1(), reflection().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
+        (Ok(v1), Ok(v1alpha)) => {
+            let routes = routes.add_service(UntilDrained::new(v1, ending()));
+            routes.add_service(UntilDrained::new(v1alpha, ending()))
+        }
         _ => routes,
     }
 }

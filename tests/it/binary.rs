@@ -131,6 +131,39 @@ fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
 }
 
 #[test]
+fn it_serves_on_when_nobody_reads_its_log_any_more() {
+    let plugin = FakePlugin::builder().exit_code(3).build();
+    let directory = tempfile::tempdir().unwrap();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
+    let providers = json!([provider("cloud", &plugin)]);
+    let text =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+    std::fs::write(&config, text.to_string()).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--config"]).arg(&config).arg("--socket").arg(&socket).env_clear();
+    let mut broker = command.stderr(Stdio::piped()).spawn().unwrap();
+    until(|| UnixStream::connect(&socket).is_ok());
+    drop(broker.stderr.take());
+    let answer = shim(&socket).wait_with_output().unwrap();
+    let complaint = String::from_utf8_lossy(&answer.stderr);
+    assert!(complaint.contains("PLUGIN_EXIT"), "{complaint}");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&broker), rustix::process::Signal::TERM)
+        .unwrap();
+    assert_eq!(broker.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_group_reaches_the_socket_whatever_the_umask() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let providers = json!([provider("cloud", &plugin)]);
+    let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers,
+        "listen": {"mode": "0660"}});
+    let broker = Broker::builder(PROGRAM).config(&config.to_string()).start();
+    let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&path.symlink_metadata().unwrap()) & 0o7777;
+    assert_eq!((mode(&broker.socket()), mode(broker.socket().parent().unwrap())), (0o660, 0o750));
+}
+
+#[test]
 fn logs_name_the_run_and_its_failure() {
     let plugin = FakePlugin::builder().token("t").exit_code(1).build();
     let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();

@@ -14,7 +14,7 @@ use tonic_reflection::pb::v1::{
 use crate::harness::InProcess;
 
 /// The client that everybody else uses: tonic's own.
-async fn channel(broker: &InProcess) -> Channel {
+pub(crate) async fn channel(broker: &InProcess) -> Channel {
     let path = broker.socket();
     let connect = tower::service_fn(move |_| {
         let path = path.clone();
