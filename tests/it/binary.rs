@@ -102,6 +102,8 @@ fn it_does_not_start_where_it_must_not() {
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     let nothing = serve(&file, &directory.path().join("none"));
     assert_eq!(nothing.status.code(), Some(78), "{}", text(&nothing));
+    let wrong = serve(Path::new("unix://relative"), &config);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
     assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
 }
 
