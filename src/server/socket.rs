@@ -187,6 +187,8 @@ fn prepare_directory(directory: &Path, options: &SocketOptions) -> Result<(), So
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(directory, None, group).map_err(io_error).map_err(io("give its group to"))?;
         }
+        // Whatever the umask is: a group that may connect has to get in.
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
     }
     let found = fs::metadata(directory).map_err(io("look at"))?;
     let own = rustix::process::geteuid().as_raw();
