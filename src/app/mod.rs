@@ -107,7 +107,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         draining: draining.clone(),
     });
     let health = HealthReporter::new();
-    let routes = routes(cache.clone(), Arc::new(config.providers), health.clone(), draining.clone());
+    let routes = routes(cache.clone(), Arc::new(config.providers), health.clone(), &draining);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let acceptor = Acceptor::new(routes, PeerPolicy::own_and_root(), bounds, tasks.clone(), draining.clone());
     Ok(Bound { listener, publication, acceptor, cache, health, tasks, draining })

@@ -19,6 +19,11 @@ pub fn inherited_listener() -> io::Result<Option<UnixListener>> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let Some(listener) = passed.take_unix_listener(0)? else { return Ok(None) };
+    if !rustix::net::sockopt::socket_acceptconn(&listener)? {
+        let message =
+            "systemd passed a socket that does not listen (`ListenStream=` and `Accept=no`, please)";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
     // It must not reach a plugin.
     rustix::io::fcntl_setfd(&listener, FdFlags::CLOEXEC)?;
     Ok(Some(listener))

@@ -33,6 +33,8 @@ pub fn start(format: LogFormat, environment: &Environment) -> Option<String> {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A line that cannot be written (the reader left, the disk is full) is lost. To tell would panic: on stderr.
+        .log_internal_errors(false)
         .with_ansi(!plain && std::io::stderr().is_terminal());
     // A second subscriber in one process (tests) is no problem of the user's.
     let _already = match format {

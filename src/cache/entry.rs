@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::{
     callers::Callers,
     policy::{Decision, decide, decide_rejected},
-    state::{Failure, State},
+    state::{Current, Failure, State},
 };
 use crate::{
     credential::{Issued, Now},
@@ -99,6 +99,12 @@ impl Entry {
         look
     }
 
+    /// What the cell holds now.
+    pub(crate) fn held(&self) -> Held {
+        let state = self.cell.borrow();
+        Held { current: state.current.clone(), failure: state.failure.clone() }
+    }
+
     /// What the next run to end after `finished` runs leaves behind.
     pub(crate) async fn next_outcome(&self, finished: u64) -> Result<Arc<Issued>, Option<Failure>> {
         let mut receiver = self.cell.subscribe();
@@ -109,6 +115,13 @@ impl Entry {
             (failure, _) => Err(failure.clone()),
         }
     }
+}
+
+/// What a run finds in its cell.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) current: Option<Current>,
+    pub(crate) failure: Option<Failure>,
 }
 
 /// One look at an entry.
@@ -127,10 +140,14 @@ pub(crate) struct Look {
 pub(crate) struct Claim(pub(crate) Arc<Entry>);
 
 impl Claim {
-    /// Publishes the end of the run and gives the right back.
-    pub(crate) fn finish(self, change: impl FnOnce(&mut State)) {
+    /// Publishes the end of the run and gives the right back. A failure leaves the credential as it is.
+    pub(crate) fn finish(self, outcome: Result<Current, Failure>, now: Now) {
         self.0.cell.send_modify(|state| {
-            change(state);
+            match outcome {
+                Ok(current) => state.take(current, now),
+                Err(failure) => state.failure = Some(failure),
+            }
+            state.outdated = false;
             state.running = false;
             state.finished = state.finished.wrapping_add(1);
         });

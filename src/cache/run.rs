@@ -9,9 +9,9 @@ use tracing::{Instrument as _, Span, debug, field, info, info_span, warn};
 
 use super::{
     CacheError, CredentialCache,
-    entry::{Claim, Entry},
+    entry::{Claim, Entry, Held},
     policy::{self, Replacement},
-    state::{Current, State},
+    state::{Current, Failure},
 };
 use crate::{
     credential::{Decoded, Generation, lifetime},
@@ -48,8 +48,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         Generation::new(Arc::clone(&self.inner.parts.epoch), number)
     }
 
-    /// What an arrived credential leaves in the cell.
-    fn accept(&self, entry: &Entry, decoded: Decoded, state: &mut State) -> Result<(), CacheError> {
+    /// What an arrived credential leaves in the cell of `entry`.
+    fn accept(&self, entry: &Entry, held: &Held, decoded: Decoded) -> Result<Current, CacheError> {
         let now = self.now();
         for warning in &decoded.warnings {
             warn!(command = %entry.spec.command(), "{warning}");
@@ -58,32 +58,26 @@ impl<R: PluginRunner> CredentialCache<R> {
             .map_err(|source| CacheError::Lifetime { command: entry.spec.command(), source })?;
         let u = (self.inner.parts.jitter)();
         let next = || self.next_generation();
-        let current = state.current.as_ref();
-        let current = match policy::replace(current, decoded.material, lifetime, now, u, next) {
-            Replacement::Unchanged(current) => record("unchanged", &current),
-            Replacement::Extended(current) => record("extended", &current),
-            Replacement::Rotated(current) => {
-                state.rejections.rotated();
-                record("rotated", &current)
-            }
+        let current = match policy::replace(held.current.as_ref(), decoded.material, lifetime, now, u, next) {
+            Replacement::Unchanged(current) => record("unchanged", current),
+            Replacement::Extended(current) => record("extended", current),
+            Replacement::Rotated(current) => record("rotated", current),
         };
-        let current = if std::mem::take(&mut state.outdated) { current.due_now(now) } else { current };
         if lifetime.within_skew {
             warn!("the credential had already expired when it arrived: is the clock of this machine right?");
         }
-        if let Some(failure) = state.failure.take() {
+        if let Some(failure) = &held.failure {
             info!(failures = failure.attempts, "the plugin works again");
         }
-        state.current = Some(current);
-        Ok(())
+        Ok(current)
     }
 
-    /// What a failure leaves in the cell: the credential, if any, stays as it is.
-    fn reject(&self, error: CacheError, state: &mut State) {
+    /// What a failure leaves in the cell beside the credential, if any, which stays as it is.
+    fn reject(&self, held: &Held, error: CacheError) -> Failure {
         let (now, u) = (self.now(), (self.inner.parts.jitter)());
-        let failure = policy::fail(state.failure.as_ref(), error, now, u);
+        let failure = policy::fail(held.failure.as_ref(), error, now, u);
         let retry = failure.at(now).retry_after;
-        let served = state.current.as_ref().is_some_and(|current| current.issued.is_valid_at(now));
+        let served = held.current.as_ref().is_some_and(|current| current.issued.is_valid_at(now));
         Span::current().record("outcome", "failed");
         // A repeated failure goes quiet; its end is told.
         if failure.attempts <= 3 {
@@ -92,16 +86,16 @@ impl<R: PluginRunner> CredentialCache<R> {
         } else {
             debug!(attempts = failure.attempts, ?retry, still_served = served, "the plugin still fails");
         }
-        state.failure = Some(failure);
+        failure
     }
 }
 
-fn record(outcome: &'static str, current: &Current) -> Current {
+fn record(outcome: &'static str, current: Current) -> Current {
     Span::current().record("outcome", outcome);
     Span::current().record("generation", field::display(&current.issued.generation));
     let left: Duration = current.issued.lifetime;
     debug!(lifetime = ?left, "credential {outcome}");
-    current.clone()
+    current
 }
 
 /// Publishes the end of a run, even if it ends by a panic or with the runtime.
@@ -115,15 +109,16 @@ impl<R: PluginRunner> Turn<R> {
         self.end(result);
     }
 
+    /// What may panic comes before the claim is taken: a claim that is lost leaves everybody waiting for ever.
     fn end(&mut self, result: Result<Decoded, CacheError>) {
-        let Some(claim) = self.claim.take() else { return };
-        let (entry, cache) = (Arc::clone(&claim.0), &self.cache);
-        claim.finish(|state| {
-            let accepted = result.and_then(|decoded| cache.accept(&entry, decoded, state));
-            if let Err(error) = accepted {
-                cache.reject(error, state);
-            }
-        });
+        let Some(Claim(entry)) = &self.claim else { return };
+        let held = entry.held(); // nobody changes it while we have the turn
+        let outcome = result.and_then(|decoded| self.cache.accept(entry, &held, decoded));
+        let outcome = outcome.map_err(|error| self.cache.reject(&held, error));
+        drop(held);
+        if let Some(claim) = self.claim.take() {
+            claim.finish(outcome, self.cache.now());
+        }
     }
 }
 

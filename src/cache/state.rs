@@ -25,6 +25,18 @@ pub(crate) struct State {
     pub(crate) outdated: bool,
 }
 
+impl State {
+    /// A run brought `current`.
+    pub(crate) fn take(&mut self, current: Current, now: Now) {
+        let generation = |held: &Current| held.issued.generation.number();
+        if self.current.as_ref().map(generation) != Some(generation(&current)) {
+            self.rejections.rotated();
+        }
+        self.current = Some(if self.outdated { current.due_now(now) } else { current });
+        self.failure = None;
+    }
+}
+
 /// A credential and when to renew it: whichever clock gets there first.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {

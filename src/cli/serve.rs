@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use credbroker_client::{Locations, Socket};
+use credbroker_client::{Locations, Socket, SocketError};
+use credbroker_exec::Failure;
 use tracing::{info, warn};
 
 use super::EX_CONFIG;
@@ -58,10 +59,13 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
     info!(providers = loaded.config.providers.names().join(","), "configuration read from {}", loaded.source);
     let listening = match inherited {
         Some(listener) => Listening::Inherited(listener),
-        None => Listening::At(app::socket_options(
-            &loaded.config.listen,
-            &socket(args, &loaded.config, environment)?,
-        )?),
+        None => match socket(args, &loaded.config, environment) {
+            Ok(path) => Listening::At(app::socket_options(&loaded.config.listen, &path)?),
+            Err(error) => {
+                let _unheard = writeln!(std::io::stderr(), "credbroker: {error}");
+                return Ok(Failure::from(error).exit_code());
+            }
+        },
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     let code = runtime.block_on(serve(loaded.config, listening, Edges::system(environment)));
@@ -99,7 +103,7 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
 }
 
 /// Flag, then variable, then configuration, then the default place.
-fn socket(args: &Args, config: &Config, environment: &Environment) -> anyhow::Result<PathBuf> {
+fn socket(args: &Args, config: &Config, environment: &Environment) -> Result<PathBuf, SocketError> {
     let variable = environment.get("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
     if let (None, None, Some(configured)) = (&args.socket, variable, &config.listen.socket) {
         return Ok(configured.clone());
@@ -110,5 +114,5 @@ fn socket(args: &Args, config: &Config, environment: &Environment) -> anyhow::Re
         runtime_directory: environment.get("XDG_RUNTIME_DIR"),
         is_root: rustix::process::geteuid().is_root(),
     })?;
-    socket.candidates().next().map(Path::to_owned).context("no place for the socket; name one with --socket")
+    Ok(socket.candidates().next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
 }

@@ -16,8 +16,8 @@ use crate::{
 const KEYS: [&str; 7] =
     ["apiVersion", "command", "args", "env", "provideClusterInfo", "interactiveMode", "installHint"];
 
-/// A stanza, checked.
-#[derive(Debug)]
+/// A stanza, checked. `Debug` is for its tests: variables and arguments may be secrets.
+#[cfg_attr(test, derive(Debug))]
 pub(super) struct Stanza {
     pub(super) api_version: ApiVersion,
     pub(super) command: Command,

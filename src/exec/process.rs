@@ -25,8 +25,7 @@ const REAP: Duration = Duration::from_secs(1);
 /// A file that is being written cannot be run. Doubled from here, to about a second in all.
 const BUSY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(512));
 
-/// One process to start.
-#[derive(Debug)]
+/// One process to start. No `Debug`: its environment may hold secrets.
 pub(super) struct Invocation<'a> {
     pub(super) program: &'a Path,
     pub(super) args: &'a [String],

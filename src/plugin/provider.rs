@@ -1,12 +1,11 @@
 //! A configured plugin: everything about it that no request changes.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Command, Environment, Globs};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
-#[derive(Debug)]
 pub struct Provider {
     /// The name callers ask for.
     pub name: Arc<str>,
@@ -39,6 +38,16 @@ pub struct Provider {
     pub clusters: Vec<Cluster>,
 }
 
+/// Names of variables, never their values; how many arguments: they may be secrets too.
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        let mut shown = f.debug_struct("Provider");
+        shown.field("name", &self.name).field("command", &self.command).field("args", &self.args.len());
+        shown.field("env", &env).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -61,5 +70,14 @@ pub(crate) mod tests {
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
             clusters: Vec::new(),
         }
+    }
+
+    #[test]
+    fn debug_shows_no_values_and_no_arguments() {
+        let env = vec![("NAME".to_owned(), "canary".to_owned())];
+        let args = vec!["--secret=canary".to_owned()];
+        let provider = Provider { env, args, ..provider("p", Command::Name("x".into())) };
+        let shown = format!("{provider:?}");
+        assert!(shown.contains("NAME") && !shown.contains("canary"), "{shown}");
     }
 }

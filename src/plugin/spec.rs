@@ -1,12 +1,11 @@
 //! One invocation, fully resolved.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf, sync::Arc, time::SystemTime};
 
 use super::{PluginKey, Provider};
 use crate::credential::Cluster;
 
 /// Everything a run needs, resolved for one request into a fresh value. Equal keys mean equal runs.
-#[derive(Debug)]
 pub struct PluginSpec {
     /// Names this invocation: everything that can change the answer, and nothing else.
     pub key: PluginKey,
@@ -18,6 +17,17 @@ pub struct PluginSpec {
     pub cluster: Option<Cluster>,
     /// The caller's variables that the provider's `callerEnv` names.
     pub caller_env: BTreeMap<String, String>,
+}
+
+/// Names of variables, never their values.
+impl fmt::Debug for PluginSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("PluginSpec");
+        shown.field("key", &self.key).field("provider", &self.provider.name);
+        shown.field("executable", &self.executable);
+        shown.field("cluster", &self.cluster.as_ref().map(|cluster| &cluster.server));
+        shown.field("caller_env", &self.caller_env.keys()).finish()
+    }
 }
 
 /// A file to run, and what changes when it is replaced.

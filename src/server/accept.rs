@@ -5,26 +5,30 @@ use std::{io, sync::Arc, time::Duration};
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::Semaphore,
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
 use tracing::{debug, info, warn};
 
 use super::{
-    connection::{Connections, is_shortage},
-    peer::PeerPolicy,
+    connection::Connections,
+    peer::{Peer, PeerPolicy},
 };
 
-/// Pauses while the kernel is short of something: doubling between these.
+/// Pauses while nothing can be accepted: doubling between these.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// Connections of peers that may not ask, at a time: they are told so, and take no place of those that may.
+const STRANGERS: usize = 64;
+/// How long such a peer may take to hear it.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Accepts connections and serves each on a task of its own.
 #[derive(Debug)]
 pub struct Acceptor {
     connections: Connections,
     slots: Arc<Semaphore>,
-    limit: usize,
+    strangers: Arc<Semaphore>,
 }
 
 impl Acceptor {
@@ -37,7 +41,8 @@ impl Acceptor {
         draining: CancellationToken,
     ) -> Self {
         let connections = Connections { routes: routes.prepare(), policy, watches, tasks, draining };
-        Self { connections, slots: Arc::new(Semaphore::new(limit)), limit }
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Self { connections, slots: semaphore(limit), strangers: semaphore(STRANGERS) }
     }
 
     /// Accepts until the broker drains. The listener stays open until it is dropped by the caller: who connects
@@ -59,7 +64,11 @@ impl Acceptor {
                     pause = PAUSE.0;
                     self.admit(stream);
                 }
-                Err(error) if is_shortage(&error) => {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    debug!(%error, "a connection went away before it was accepted");
+                }
+                // A shortage, of descriptors or memory, or worse: to try again at once would only burn a processor.
+                Err(error) => {
                     note_shortage(&error, pause);
                     tokio::select! {
                         () = draining.cancelled() => return,
@@ -67,18 +76,30 @@ impl Acceptor {
                     }
                     pause = (pause * 2).min(PAUSE.1);
                 }
-                Err(error) => debug!(%error, "a connection went away before it was accepted"),
             }
         }
     }
 
     fn admit(&self, stream: UnixStream) {
-        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
-            return debug!(limit = self.limit, "one connection too many was closed (`limits.connections`)");
+        let peer = match Peer::of(&stream) {
+            Ok(peer) => peer,
+            Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
-        let connections = self.connections.clone();
+        let allowed = self.connections.policy.allows(&peer);
+        let slots = if allowed { &self.slots } else { &self.strangers };
+        let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
+            return debug!(
+                uid = peer.uid,
+                allowed, "one connection too many was closed (`limits.connections`)"
+            );
+        };
+        let serve = self.connections.clone().serve(stream, peer);
         self.connections.tasks.spawn(async move {
-            connections.serve(stream).await;
+            if allowed {
+                serve.await;
+            } else if timeout(FAREWELL, serve).await.is_err() {
+                debug!(uid = peer.uid, "a peer that may not ask stayed; its connection was closed");
+            }
             drop(slot);
         });
     }

@@ -3,7 +3,6 @@
 use std::{
     convert::Infallible,
     future::{Future, Ready, ready},
-    io,
     pin::pin,
     time::Duration,
 };
@@ -53,11 +52,7 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Serves `stream` until the peer is done or the broker drains.
-    pub(super) async fn serve(self, stream: UnixStream) {
-        let peer = match Peer::of(&stream) {
-            Ok(peer) => peer,
-            Err(error) => return debug!(%error, "a connection without an identity was closed"),
-        };
+    pub(super) async fn serve(self, stream: UnixStream, peer: Peer) {
         // A token of its own: every poll of a connection locks its token.
         let draining = self.draining.child_token();
         let builder = limits(TrackedExecutor(self.tasks.clone()));
@@ -131,11 +126,4 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for TrackedExecutor {
     fn execute(&self, future: F) {
         self.0.spawn(future);
     }
-}
-
-/// Whether accepting failed for want of something that other connections will give back.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
-    error.raw_os_error().is_some_and(|code| shortages.iter().any(|shortage| shortage.raw_os_error() == code))
 }

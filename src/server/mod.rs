@@ -12,6 +12,7 @@ mod peer;
 mod service;
 mod socket;
 mod status;
+mod until_drained;
 
 pub use accept::Acceptor;
 pub use peer::{Peer, PeerPolicy};

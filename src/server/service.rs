@@ -13,6 +13,7 @@ use super::{
     Peer, convert,
     follow::{Following, Messages, WatchSlots},
     overview, status,
+    until_drained::UntilDrained,
 };
 use crate::{
     cache::{CredentialCache, Failed},
@@ -37,13 +38,14 @@ pub fn routes<R: PluginRunner>(
     cache: CredentialCache<R>,
     providers: Arc<Providers>,
     health: HealthReporter,
-    draining: CancellationToken,
+    draining: &CancellationToken,
 ) -> Routes {
-    let service = CredentialBrokerServer::new(BrokerService { cache, providers, draining })
+    let service = CredentialBrokerServer::new(BrokerService { cache, providers, draining: draining.clone() })
         .max_decoding_message_size(REQUEST);
     let health = tonic_health::server::HealthService::from_health_reporter(health);
     let health = tonic_health::pb::health_server::HealthServer::new(health);
-    let routes = Routes::new(service).add_service(health);
+    let ending = || draining.clone();
+    let routes = Routes::new(service).add_service(UntilDrained::new(health, ending()));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -51,7 +53,10 @@ pub fn routes<R: PluginRunner>(
     };
     // Both descriptor sets are ours and committed; a test asks the service for them.
     match (reflection().build_v1(), reflection().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
+        (Ok(v1), Ok(v1alpha)) => {
+            let routes = routes.add_service(UntilDrained::new(v1, ending()));
+            routes.add_service(UntilDrained::new(v1alpha, ending()))
+        }
         _ => routes,
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io,
     os::{
-        fd::OwnedFd,
+        fd::{AsRawFd as _, OwnedFd},
         unix::{
             fs::{
                 DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
@@ -17,7 +17,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{FlockOperation, Gid, Mode},
+    fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags},
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
@@ -142,16 +142,28 @@ pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), S
 
 fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<u64, SocketError> {
     let io = |action| move |source| SocketError::Io { action, path: options.path.clone(), source };
+    let at = |action| move |errno: Errno| io(action)(errno.into());
+    // Held, not named: in a shared directory somebody could put a link of that name there, and it would be followed.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::open(temporary, flags, Mode::empty()).map_err(at("look at"))?;
+    let found = rustix::fs::fstat(&held).map_err(at("look at"))?;
+    let own = rustix::process::geteuid().as_raw();
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket || found.st_uid != own {
+        return Err(SocketError::ForeignFile { path: temporary.to_owned() });
+    }
     if let Some(group) = options.group {
         let group = Some(Gid::from_raw(group));
-        rustix::fs::chown(temporary, None, group).map_err(io_error).map_err(io("give its group to"))?;
+        rustix::fs::chownat(&held, "", None, group, AtFlags::EMPTY_PATH).map_err(at("give its group to"))?;
     }
-    fs::set_permissions(temporary, fs::Permissions::from_mode(options.mode))
-        .map_err(io("set the mode of"))?;
-    rustix::net::listen(socket, BACKLOG).map_err(io_error).map_err(io("listen on"))?;
-    let inode = fs::symlink_metadata(temporary).map_err(io("look at"))?.ino();
+    let mode = Mode::from_raw_mode(options.mode);
+    if mode != Mode::from_raw_mode(found.st_mode) {
+        // A descriptor that only holds on to a file cannot change it, but leads to it.
+        let held = format!("/proc/self/fd/{}", held.as_raw_fd());
+        rustix::fs::chmod(held, mode).map_err(at("set the mode of"))?;
+    }
+    rustix::net::listen(socket, BACKLOG).map_err(at("listen on"))?;
     fs::rename(temporary, &options.path).map_err(io("publish"))?;
-    Ok(inode)
+    Ok(found.st_ino)
 }
 
 fn split(path: &Path) -> Result<(&Path, &std::ffi::OsStr), SocketError> {
@@ -169,10 +181,14 @@ fn prepare_directory(directory: &Path, options: &SocketOptions) -> Result<(), So
     let mode = if options.mode & 0o070 == 0 { 0o700 } else { 0o750 };
     if !directory.exists() {
         DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(io("create the directory"))?;
+        // Our umask keeps all group bits from it.
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
         if let Some(group) = options.group {
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(directory, None, group).map_err(io_error).map_err(io("give its group to"))?;
         }
+        // Whatever the umask is: a group that may connect has to get in.
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
     }
     let found = fs::metadata(directory).map_err(io("look at"))?;
     let own = rustix::process::geteuid().as_raw();
@@ -190,7 +206,7 @@ fn lock(directory: &Path, name: &std::ffi::OsStr, path: &Path) -> Result<File, S
     file.push(".lock");
     let file = directory.join(file);
     let io = |source| SocketError::Io { action: "open the lock", path: file.clone(), source };
-    let nofollow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
     let mut options = OpenOptions::new();
     let lock = options
         .write(true)
@@ -233,4 +249,25 @@ fn connect(path: &Path) -> Result<(), Errno> {
 
 fn io_error(error: Errno) -> io::Error {
     error.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_put_in_the_place_of_our_new_socket_is_not_touched() {
+        let root = tempfile::tempdir().unwrap();
+        let [victim, temporary, path] = ["victim", ".temporary", "socket"].map(|name| root.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&victim, &temporary).unwrap();
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let options = SocketOptions { path: path.clone(), mode: 0o660, group: None, shared_directory: true };
+        let error = place(&socket.unwrap(), &temporary, &options).unwrap_err();
+        assert!(matches!(error, SocketError::ForeignFile { .. }), "{error}");
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
+        assert!(!path.exists());
+    }
 }

@@ -1,5 +1,9 @@
 //! The one table from errors to gRPC statuses.
 
+mod fitted;
+#[cfg(test)]
+mod tests;
+
 use std::{error::Error, fmt::Write as _, time::Duration};
 
 use credbroker_proto::{DOMAIN, Reason, v1 as pb};
@@ -60,6 +64,11 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     status(cache_reason(&failed.error), message, Some(retry))
 }
 
+/// A stream ends because the broker does.
+pub(super) fn draining() -> Status {
+    status(Reason::Draining, CacheError::Draining.to_string(), Some(SUCCESSOR))
+}
+
 /// One watch too many on one connection.
 pub(super) fn too_many_watches(limit: usize) -> Status {
     let message = format!(
@@ -80,7 +89,7 @@ fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
     if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
         details.set_retry_info(retry);
     }
-    Status::with_error_details(code, message, details)
+    Status::with_error_details(code, fitted::fitted(message), details)
 }
 
 fn resolve_reason(error: &ResolveError) -> Reason {
@@ -167,6 +176,3 @@ pub(super) fn chain(error: &dyn Error) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests;

@@ -35,3 +35,21 @@ fn wait_for(notify: &UnixDatagram, state: &str) {
         }
     }
 }
+
+#[test]
+fn a_socket_that_does_not_listen_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.yaml");
+    let plugin = FakePlugin::builder().token("plain").build();
+    let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
+        "providers": [{"name": "corp", "execConfig": plugin.exec_stanza()}]});
+    std::fs::write(&config, text.to_string()).unwrap();
+    // Standard input is the only descriptor that a test can choose the number of.
+    let (passed, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut command = std::process::Command::new(programs::broker());
+    command.arg("serve").arg("--config").arg(&config).env_clear();
+    command.env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0");
+    let output = command.stdin(std::os::fd::OwnedFd::from(passed)).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("does not listen"), "{stderr}");
+}

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::{fs::MetadataExt as _, fs::PermissionsExt as _, process::CommandExt as _},
+    os::unix::{fs::MetadataExt as _, fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -42,6 +42,7 @@ fn config(directory: &Path, plugin: &FakePlugin) -> std::path::PathBuf {
         "apiVersion": "credbroker.io/v1alpha1",
         "kind": "BrokerConfig",
         "listen": {"mode": "0666"},
+        "limits": {"connections": 2},
         "providers": [{"name": "cloud", "execConfig": stanza}],
     });
     fs::write(&config, text.to_string()).unwrap();
@@ -61,7 +62,7 @@ impl Drop for Serving {
 fn serve(command: &mut Command, socket: &Path) -> Serving {
     let child = Serving(command.env_clear().stdin(Stdio::null()).spawn().unwrap());
     let deadline = Instant::now() + Duration::from_secs(20);
-    while std::os::unix::net::UnixStream::connect(socket).is_err() {
+    while UnixStream::connect(socket).is_err() {
         assert!(Instant::now() < deadline, "no broker");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -90,6 +91,36 @@ fn another_user_is_denied_by_the_kernels_word_and_root_is_not() {
     assert!(stderr.contains("PEER_DENIED") && stderr.contains("65533"), "{stderr}");
     assert!(denied.stdout.is_empty() && plugin.runs() == 0);
     assert!(ask(0).status.success());
+}
+
+#[test]
+fn a_user_who_may_not_ask_takes_no_place_of_those_who_may() {
+    require_root();
+    let plugin = FakePlugin::builder().token("t").build();
+    let (directory, program) = with_program(&shim());
+    let socket = directory.path().join("credbroker.sock");
+    let config = config(directory.path(), &plugin);
+    let _broker = serve(
+        Command::new(broker()).args(["serve", "--socket"]).arg(&socket).arg("--config").arg(config),
+        &socket,
+    );
+    let other = std::thread::spawn({
+        let socket = socket.clone();
+        move || {
+            let other = rustix::process::Uid::from_raw(OTHER);
+            rustix::thread::set_thread_res_uid(other, other, other).unwrap(); // of this thread only
+            (0..8).map(|_| UnixStream::connect(&socket).unwrap()).collect::<Vec<_>>()
+        }
+    });
+    let held = other.join().unwrap();
+    let answer = Command::new(&program)
+        .args(["--provider", "cloud", "--timeout", "3", "--socket"])
+        .arg(&socket)
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    drop(held);
 }
 
 /// A plugin runs as the broker's uid: it must not be able to read the broker's memory.

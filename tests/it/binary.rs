@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -102,7 +102,30 @@ fn it_does_not_start_where_it_must_not() {
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     let nothing = serve(&file, &directory.path().join("none"));
     assert_eq!(nothing.status.code(), Some(78), "{}", text(&nothing));
+    let wrong = serve(Path::new("unix://relative"), &config);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
     assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
+}
+
+#[test]
+fn a_group_that_may_connect_gets_in_whatever_the_umask_is() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let directory = tempfile::tempdir().unwrap();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
+    let text = json!({
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "listen": {"mode": "0660"},
+        "providers": [provider("cloud", &plugin)],
+    });
+    std::fs::write(&config, text.to_string()).unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "umask 077; exec \"$0\" \"$@\"", PROGRAM, "serve", "--config"]).arg(&config);
+    let mut broker = command.arg("--socket").arg(&socket).env_clear().stderr(Stdio::null()).spawn().unwrap();
+    until(|| UnixStream::connect(&socket).is_ok());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let modes = (mode(socket.parent().unwrap()), mode(&socket));
+    broker.kill().unwrap();
+    broker.wait().unwrap();
+    assert_eq!(modes, (0o750, 0o660));
 }
 
 #[test]
@@ -128,6 +151,39 @@ fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let span = |name: &str| lines.iter().any(|line| line["span"]["name"] == name);
     assert!(span("plugin_run") && span("request"), "{log}");
+}
+
+#[test]
+fn it_serves_on_when_nobody_reads_its_log_any_more() {
+    let plugin = FakePlugin::builder().exit_code(3).build();
+    let directory = tempfile::tempdir().unwrap();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
+    let providers = json!([provider("cloud", &plugin)]);
+    let text =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+    std::fs::write(&config, text.to_string()).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--config"]).arg(&config).arg("--socket").arg(&socket).env_clear();
+    let mut broker = command.stderr(Stdio::piped()).spawn().unwrap();
+    until(|| UnixStream::connect(&socket).is_ok());
+    drop(broker.stderr.take());
+    let answer = shim(&socket).wait_with_output().unwrap();
+    let complaint = String::from_utf8_lossy(&answer.stderr);
+    assert!(complaint.contains("PLUGIN_EXIT"), "{complaint}");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&broker), rustix::process::Signal::TERM)
+        .unwrap();
+    assert_eq!(broker.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_group_reaches_the_socket_whatever_the_umask() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let providers = json!([provider("cloud", &plugin)]);
+    let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers,
+        "listen": {"mode": "0660"}});
+    let broker = Broker::builder(PROGRAM).config(&config.to_string()).start();
+    let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&path.symlink_metadata().unwrap()) & 0o7777;
+    assert_eq!((mode(&broker.socket()), mode(broker.socket().parent().unwrap())), (0o660, 0o750));
 }
 
 #[test]

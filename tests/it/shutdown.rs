@@ -8,6 +8,10 @@ use credbroker_proto::Reason;
 use credbroker_test_support::FakePlugin;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 
 use crate::harness::{InProcess, provider};
 
@@ -45,6 +49,28 @@ async fn those_who_wait_for_a_run_are_sent_to_the_successor_and_the_plugin_is_en
     assert!(!socket.exists());
     let pid = fs::read_to_string(plugin.dir().join("pid")).unwrap();
     until(|| !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists()).await;
+}
+
+#[tokio::test]
+async fn open_streams_end_and_do_not_hold_a_drain_up() {
+    let broker = InProcess::idle();
+    let channel = broker.channel().await;
+    let service = "credbroker.v1.CredentialBroker".to_owned();
+    let watch = HealthClient::new(channel.clone()).watch(HealthCheckRequest { service }).await;
+    let mut watch = watch.unwrap().into_inner();
+    let first = watch.message().await.unwrap().unwrap();
+    assert_eq!(first.status(), ServingStatus::Serving);
+    let questions = tonic::Request::new(tokio_stream::pending());
+    let reflection = ServerReflectionClient::new(channel.clone()).server_reflection_info(questions).await;
+    let mut reflection = reflection.unwrap().into_inner();
+
+    let started = Instant::now();
+    assert_eq!(broker.stop().await, Drained::Whole);
+    assert!(started.elapsed() < Duration::from_secs(8), "nothing had to be cut off");
+    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    for ended in [watch.message().await.unwrap_err(), reflection.message().await.unwrap_err()] {
+        assert_eq!(ended.code(), tonic::Code::Unavailable, "{ended:?}");
+    }
 }
 
 /// Polls, since nothing outside this process tells us.

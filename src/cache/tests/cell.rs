@@ -50,6 +50,30 @@ async fn a_run_that_nobody_waits_for_any_more_fills_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bug_after_the_run_is_a_failure_and_not_a_wait_for_ever() {
+    static BUG: AtomicUsize = AtomicUsize::new(0);
+    let jitter = || {
+        assert!(BUG.fetch_add(1, Ordering::SeqCst) > 0, "a bug in what judges the answer");
+        0.5
+    };
+    let mut setup = setup(&[Token(mins(10))]);
+    let Setup { runner, clock, tasks, draining, .. } = &setup;
+    setup.cache = CredentialCache::new(CacheParts {
+        runner: Arc::clone(runner),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        jitter,
+        epoch: "test".into(),
+        entries: 1,
+        tasks: tasks.clone(),
+        draining: draining.clone(),
+    });
+    let failed = tokio::time::timeout(mins(1), setup.ask()).await.expect("an answer").unwrap_err();
+    assert!(matches!(failed.error, CacheError::Run(RunError::Panicked { .. })), "{failed:?}");
+    sleep(failed.retry_after).await;
+    assert_eq!(setup.ask().await.unwrap(), "test-1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_is_shared_and_held_until_its_back_off_ends() {
     let setup = setup(&[Fail]);
     let (a, b) = tokio::join!(setup.ask(), setup.ask());

@@ -157,4 +157,13 @@ fn debug_of_a_request_shows_no_values() {
         ..ask("p")
     };
     assert!(!format!("{ask:?}").contains("canary"));
+    let dir = tempfile::tempdir().unwrap();
+    let env = vec![("B".to_owned(), "canary".to_owned())];
+    let caller_env = Globs::new(["A"]);
+    let provider =
+        Provider { env, caller_env, provide_cluster_info: true, ..provider("p", plugin(dir.path())) };
+    let ask = Ask { cluster: Some(cluster("https://one", "\"canary\"")), ..ask };
+    let spec = Providers::new([provider]).resolve(ask).unwrap();
+    assert_eq!(spec.caller_env["A"], "canary");
+    assert!(!format!("{spec:?}").contains("canary"));
 }

@@ -146,3 +146,17 @@ fn every_reason_but_one_is_reachable() {
     let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();
     assert_eq!(missing, [Reason::PluginNotAllowed]);
 }
+
+/// gRPC for Java and the C core take 8 KiB of headers: 32 bytes are counted for each besides its name and value.
+#[test]
+fn every_status_fits_the_headers_that_clients_take() {
+    for stderr in ["x", " ", "é", "日", "\u{1f511}"].map(|character| character.repeat(2048)) {
+        let error = RunError::Exit { command: "/plugins/p".into(), code: 1, stderr: stderr.into() };
+        let failed = failed("cloud", &Failed { error: error.into(), retry_after: Duration::from_secs(1) });
+        let mut headers = http::HeaderMap::new();
+        failed.add_header(&mut headers).unwrap();
+        let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+        assert!(size < 7 * 1024 + 512, "{size}");
+        assert!(failed.get_details_error_info().is_some());
+    }
+}
