@@ -146,3 +146,10 @@ fn every_reason_but_one_is_reachable() {
     let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();
     assert_eq!(missing, [Reason::PluginNotAllowed]);
 }
+
+#[test]
+fn a_denied_peer_is_told_what_helps_it() {
+    let said = |uid| peer_denied(&Peer { uid, gid: 1, pid: None }).message().to_owned();
+    assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));
+    assert!(said(65_534).contains("as another user"), "{}", said(65_534));
+}
