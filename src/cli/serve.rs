@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::EX_CONFIG;
 use crate::{
     app::{self, Drained, Edges, Listening, LogFormat, Readiness, Signals},
-    config::{self, Config},
+    config::{self, Config, Listen},
     plugin::Environment,
 };
 
@@ -57,7 +57,14 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
     }
     info!(providers = loaded.config.providers.names().join(","), "configuration read from {}", loaded.source);
     let listening = match inherited {
-        Some(listener) => Listening::Inherited(listener),
+        Some(listener) => {
+            if args.socket.is_some() || loaded.config.listen != Listen::default() {
+                warn!(
+                    "`--socket` and `listen` have no effect: the socket is systemd's; see its .socket unit"
+                );
+            }
+            Listening::Inherited(listener)
+        }
         None => Listening::At(app::socket_options(
             &loaded.config.listen,
             &socket(args, &loaded.config, environment)?,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::FakePlugin;
+use credbroker_test_support::{FakePlugin, private_directory};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -130,7 +130,7 @@ fn the_broker_is_not_dumpable() {
     let plugin = FakePlugin::builder().token("t").build();
     let (directory, program) = with_program(broker());
     let config = config(directory.path(), &plugin);
-    let home = tempfile::tempdir().unwrap();
+    let home = private_directory();
     std::os::unix::fs::chown(home.path(), Some(OTHER), Some(OTHER)).unwrap();
     let socket = home.path().join("credbroker.sock");
     let mut command = Command::new(program);

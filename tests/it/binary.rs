@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{Broker, FakePlugin};
+use credbroker_test_support::{Broker, FakePlugin, private_directory, private_file};
 use serde_json::{Value, json};
 
 use crate::harness::provider;
@@ -80,11 +80,11 @@ fn it_does_not_start_where_it_must_not() {
     let plugin = FakePlugin::builder().token("t").build();
     let providers = json!([provider("cloud", &plugin)]);
     let first = Broker::builder(PROGRAM).providers(&providers).start();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let config = directory.path().join("config.yaml");
     let text =
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     let file = directory.path().join("file");
     std::fs::write(&file, "precious").unwrap();
     let serve = |socket: &Path, config: &Path| {
@@ -108,12 +108,12 @@ fn it_does_not_start_where_it_must_not() {
 #[test]
 fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
     let plugin = FakePlugin::builder().exit_code(1).build();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
     let providers = json!([provider("cloud", &plugin)]);
     let text =
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--log-format", "json", "--config"]).arg(&config).arg("--socket").arg(&socket);
     let mut broker =
@@ -133,12 +133,12 @@ fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
 #[test]
 fn it_serves_on_when_nobody_reads_its_log_any_more() {
     let plugin = FakePlugin::builder().exit_code(3).build();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
     let providers = json!([provider("cloud", &plugin)]);
     let text =
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--config"]).arg(&config).arg("--socket").arg(&socket).env_clear();
     let mut broker = command.stderr(Stdio::piped()).spawn().unwrap();
