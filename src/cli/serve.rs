@@ -56,19 +56,20 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
         warn!("{warning}");
     }
     info!(providers = loaded.config.providers.names().join(","), "configuration read from {}", loaded.source);
-    let listening = match inherited {
-        Some(listener) => {
-            if args.socket.is_some() || loaded.config.listen != Listen::default() {
-                warn!(
-                    "`--socket` and `listen` have no effect: the socket is systemd's; see its .socket unit"
-                );
-            }
-            Listening::Inherited(listener)
+    let listening = if let Some(listener) = inherited {
+        if args.socket.is_some() || loaded.config.listen != Listen::default() {
+            warn!("`--socket` and `listen` have no effect: the socket is systemd's; see its .socket unit");
         }
-        None => Listening::At(app::socket_options(
-            &loaded.config.listen,
-            &socket(args, &loaded.config, environment)?,
-        )?),
+        Listening::Inherited(listener)
+    } else {
+        let path = socket(args, &loaded.config, environment)?;
+        match app::socket_options(&loaded.config.listen, &path) {
+            Ok(options) => Listening::At(options),
+            Err(error) => {
+                let _unheard = writeln!(std::io::stderr(), "{}: {error}", loaded.source);
+                return Ok(EX_CONFIG);
+            }
+        }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     let code = runtime.block_on(serve(loaded.config, listening, Edges::system(environment)));

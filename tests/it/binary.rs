@@ -102,6 +102,11 @@ fn it_does_not_start_where_it_must_not() {
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     let nothing = serve(&file, &directory.path().join("none"));
     assert_eq!(nothing.status.code(), Some(78), "{}", text(&nothing));
+    let listen =
+        r#"{"apiVersion":"credbroker.io/v1alpha1","kind":"BrokerConfig","listen":{"group":"no such"},"#;
+    private_file(&config, &format!("{listen}\"providers\":{providers}}}"));
+    let group = serve(&directory.path().join("socket"), &config);
+    assert_eq!(group.status.code(), Some(78), "{}", text(&group));
     assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
 }
 
