@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_real_directory_is_judged_by_its_mode() {
-        let directory = tempfile::tempdir().unwrap();
+        let private = fs::Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().permissions(private).tempdir().unwrap();
         let trusted = TrustedDirectory::open(directory.path()).unwrap();
         assert_eq!(trusted.judge_server(ROOT), Ok(()));
         assert_eq!(trusted.judge_server(trusted.own), Ok(()));

@@ -2,6 +2,7 @@
 
 use std::{
     io::Write as _,
+    os::unix::net::UnixListener,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +14,7 @@ use tracing::{info, warn};
 use super::EX_CONFIG;
 use crate::{
     app::{self, Drained, Edges, Listening, LogFormat, Readiness, Signals},
-    config::{self, Config},
+    config::{self, Config, Listen, Loaded},
     plugin::Environment,
 };
 
@@ -57,21 +58,39 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
         warn!("{warning}");
     }
     info!(providers = loaded.config.providers.names().join(","), "configuration read from {}", loaded.source);
-    let listening = match inherited {
-        Some(listener) => Listening::Inherited(listener),
-        None => match socket(args, &loaded.config, environment) {
-            Ok(path) => Listening::At(app::socket_options(&loaded.config.listen, &path)?),
-            Err(error) => {
-                let _unheard = writeln!(std::io::stderr(), "credbroker: {error}");
-                return Ok(Failure::from(error).exit_code());
-            }
-        },
+    let listening = match listening(inherited, args, &loaded, environment) {
+        Ok(listening) => listening,
+        Err((line, code)) => {
+            let _unheard = writeln!(std::io::stderr(), "{line}");
+            return Ok(code);
+        }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
     let code = runtime.block_on(serve(loaded.config, listening, Edges::system(environment)));
     // What a second signal left behind is not waited for.
     runtime.shutdown_background();
     code
+}
+
+/// Where to listen, or a line that says why not and the exit code.
+fn listening(
+    inherited: Option<UnixListener>,
+    args: &Args,
+    loaded: &Loaded,
+    environment: &Environment,
+) -> Result<Listening, (String, u8)> {
+    let listen = &loaded.config.listen;
+    if let Some(listener) = inherited {
+        if args.socket.is_some() || *listen != Listen::default() {
+            warn!("`--socket` and `listen` have no effect: the socket is systemd's; see its .socket unit");
+        }
+        return Ok(Listening::Inherited(listener));
+    }
+    let path = socket(args, &loaded.config, environment)
+        .map_err(|error| (format!("credbroker: {error}"), Failure::from(error).exit_code()))?;
+    app::socket_options(listen, &path)
+        .map(Listening::At)
+        .map_err(|error| (format!("{}: {error}", loaded.source), EX_CONFIG))
 }
 
 async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Result<u8> {

@@ -117,7 +117,8 @@ fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
         let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);
         let problem = if kubeconfig.files().is_empty() {
             format!(
-                "there is neither a credbroker config nor a kubeconfig ({source}); give one with `--config FILE` or KUBECONFIG"
+                "there is neither a credbroker config nor a kubeconfig{}; give one with `--config FILE` or KUBECONFIG",
+                if paths.len() > 1 { format!(" ({source})") } else { String::new() }
             )
         } else {
             format!(

@@ -335,7 +335,7 @@ fn an_explicit_file_comes_before_all_others() {
 #[test]
 fn without_a_config_the_users_of_the_kubeconfig_are_the_providers() {
     let home = Home(tempfile::tempdir().unwrap());
-    insta::assert_snapshot!(home.problems(), @"~/.kube/config: there is neither a credbroker config nor a kubeconfig (~/.kube/config); give one with `--config FILE` or KUBECONFIG");
+    insta::assert_snapshot!(home.problems(), @"~/.kube/config: there is neither a credbroker config nor a kubeconfig; give one with `--config FILE` or KUBECONFIG");
     let text = "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: plugin}}\n";
     home.write(".kube/config", text);
     let loaded = home.load().unwrap();

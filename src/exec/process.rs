@@ -87,9 +87,15 @@ impl Group {
 
     /// Kills what is left of the group, and reaps the leader.
     pub(super) async fn end(&mut self) -> io::Result<ExitStatus> {
+        let group = pid_of(&self.child);
         self.signal(Signal::KILL);
         // A process in an uninterruptible sleep dies when it wakes; the runtime reaps it then.
-        timeout(REAP, self.child.wait()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        let ended = timeout(REAP, self.child.wait()).await;
+        let status = ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        if let Some(group) = group {
+            let _late = timeout(REAP, reap_orphans(group)).await;
+        }
+        Ok(status)
     }
 }
 
@@ -138,6 +144,17 @@ fn is_running(pid: Pid) -> bool {
 
 fn pid_of(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?))
+}
+
+/// Reaps what the leader left behind. That is nobody's business here unless we are the first process of a container,
+/// who inherits it; otherwise there is nothing to wait for.
+async fn reap_orphans(group: Pid) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    while let Ok(reaped) = waitid(WaitId::Pgid(Some(group)), options) {
+        if reaped.is_none() {
+            sleep(GLANCE).await; // killed, and not dead yet
+        }
+    }
 }
 
 async fn spawn(command: &mut Command) -> io::Result<Child> {

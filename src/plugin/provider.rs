@@ -76,7 +76,7 @@ pub(crate) mod tests {
     fn debug_shows_no_values_and_no_arguments() {
         let env = vec![("NAME".to_owned(), "canary".to_owned())];
         let args = vec!["--secret=canary".to_owned()];
-        let provider = Provider { env, args, ..provider("p", Command::Name("x".into())) };
+        let provider = Provider { args, env, ..provider("p", Command::Name("x".into())) };
         let shown = format!("{provider:?}");
         assert!(shown.contains("NAME") && !shown.contains("canary"), "{shown}");
     }

@@ -22,6 +22,11 @@ impl Peer {
         let pid = credentials.pid().filter(|pid| *pid > 0);
         Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid })
     }
+
+    /// A uid that stands for any unmapped user is nobody's identity.
+    pub(super) fn is_nobody(&self) -> bool {
+        NOBODY.contains(&self.uid)
+    }
 }
 
 /// What the kernel reports for a uid that has no number here (`/proc/sys/kernel/overflowuid`), and for none at all.
@@ -39,9 +44,9 @@ impl PeerPolicy {
         Self { own_uid: rustix::process::geteuid().as_raw() }
     }
 
-    /// Whether `peer` may ask. A uid that stands for any unmapped user is nobody's identity.
+    /// Whether `peer` may ask.
     pub fn allows(self, peer: &Peer) -> bool {
-        (peer.uid == self.own_uid || peer.uid == 0) && !NOBODY.contains(&peer.uid)
+        (peer.uid == self.own_uid || peer.uid == 0) && !peer.is_nobody()
     }
 }
 

@@ -37,10 +37,12 @@ pub(super) fn no_cluster_profiles(profile: &pb::ClusterProfileRef) -> Status {
 
 /// The peer may not ask.
 pub(super) fn peer_denied(peer: &Peer) -> Status {
-    let message = format!(
-        "uid {} may not use this broker: it serves its own uid and root; run a broker of your own (`credbroker serve`)",
-        peer.uid
-    );
+    let cause = if peer.is_nobody() {
+        "that number stands for every user who has none here, so it is nobody's identity; run broker and client as another user"
+    } else {
+        "it serves its own uid and root; run a broker of your own (`credbroker serve`)"
+    };
+    let message = format!("uid {} may not use this broker: {cause}", peer.uid);
     status(Reason::PeerDenied, message, None)
 }
 

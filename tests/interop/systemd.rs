@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use credbroker_test_support::{Broker, FakePlugin};
+use credbroker_test_support::{Broker, FakePlugin, private_file};
 use serde_json::json;
 
 use crate::programs;
@@ -43,7 +43,7 @@ fn a_socket_that_does_not_listen_is_refused() {
     let plugin = FakePlugin::builder().token("plain").build();
     let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
         "providers": [{"name": "corp", "execConfig": plugin.exec_stanza()}]});
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     // Standard input is the only descriptor that a test can choose the number of.
     let (passed, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut command = std::process::Command::new(programs::broker());

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::FakePlugin;
+use credbroker_test_support::{FakePlugin, private_directory};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -123,6 +123,29 @@ fn a_user_who_may_not_ask_takes_no_place_of_those_who_may() {
     drop(held);
 }
 
+/// As in a container, where the broker is the first process: it inherits what plugins leave behind.
+#[test]
+fn the_first_process_of_a_container_leaves_no_zombies() {
+    require_root();
+    let plugin = FakePlugin::script("sleep 600 >/dev/null 2>&1 & exit 1");
+    let directory = private_directory();
+    let config = config(directory.path(), &plugin);
+    let socket = directory.path().join("credbroker.sock");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(broker()).args(["serve", "--socket"]).arg(&socket);
+    let unshare = serve(command.arg("--config").arg(config), &socket);
+    let failed =
+        Command::new(shim()).args(["--provider", "cloud", "--socket"]).arg(&socket).output().unwrap();
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("PLUGIN_EXIT"), "{failed:?}");
+    let children = |pid: u32| {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()
+    };
+    let first = children(unshare.0.id());
+    assert_eq!((first.len(), plugin.runs()), (1, 1));
+    assert_eq!(children(first[0]), [0; 0], "all were reaped");
+}
+
 /// A plugin runs as the broker's uid: it must not be able to read the broker's memory.
 #[test]
 fn the_broker_is_not_dumpable() {
@@ -130,7 +153,7 @@ fn the_broker_is_not_dumpable() {
     let plugin = FakePlugin::builder().token("t").build();
     let (directory, program) = with_program(broker());
     let config = config(directory.path(), &plugin);
-    let home = tempfile::tempdir().unwrap();
+    let home = private_directory();
     std::os::unix::fs::chown(home.path(), Some(OTHER), Some(OTHER)).unwrap();
     let socket = home.path().join("credbroker.sock");
     let mut command = Command::new(program);

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{Broker, FakePlugin};
+use credbroker_test_support::{Broker, FakePlugin, private_directory, private_file};
 use serde_json::{Value, json};
 
 use crate::harness::provider;
@@ -80,11 +80,11 @@ fn it_does_not_start_where_it_must_not() {
     let plugin = FakePlugin::builder().token("t").build();
     let providers = json!([provider("cloud", &plugin)]);
     let first = Broker::builder(PROGRAM).providers(&providers).start();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let config = directory.path().join("config.yaml");
     let text =
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     let file = directory.path().join("file");
     std::fs::write(&file, "precious").unwrap();
     let serve = |socket: &Path, config: &Path| {
@@ -104,6 +104,11 @@ fn it_does_not_start_where_it_must_not() {
     assert_eq!(nothing.status.code(), Some(78), "{}", text(&nothing));
     let wrong = serve(Path::new("unix://relative"), &config);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+    let listen =
+        r#"{"apiVersion":"credbroker.io/v1alpha1","kind":"BrokerConfig","listen":{"group":"no such"},"#;
+    private_file(&config, &format!("{listen}\"providers\":{providers}}}"));
+    let group = serve(&directory.path().join("socket"), &config);
+    assert_eq!(group.status.code(), Some(78), "{}", text(&group));
     assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
 }
 
@@ -131,12 +136,12 @@ fn a_group_that_may_connect_gets_in_whatever_the_umask_is() {
 #[test]
 fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
     let plugin = FakePlugin::builder().exit_code(1).build();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
     let providers = json!([provider("cloud", &plugin)]);
     let text =
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--log-format", "json", "--config"]).arg(&config).arg("--socket").arg(&socket);
     let mut broker =
@@ -156,12 +161,12 @@ fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
 #[test]
 fn it_serves_on_when_nobody_reads_its_log_any_more() {
     let plugin = FakePlugin::builder().exit_code(3).build();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
     let providers = json!([provider("cloud", &plugin)]);
     let text =
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--config"]).arg(&config).arg("--socket").arg(&socket).env_clear();
     let mut broker = command.stderr(Stdio::piped()).spawn().unwrap();

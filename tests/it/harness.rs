@@ -1,6 +1,6 @@
 //! The broker in this process: the production wiring on a private socket, with real plugins.
 
-use std::{collections::BTreeMap, ffi::OsString, fs, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use credbroker::{
     app::{self, Drained, Edges, Listening},
@@ -10,7 +10,7 @@ use credbroker::{
 };
 use credbroker_client::{Client, Error, Socket};
 use credbroker_proto::v1 as pb;
-use credbroker_test_support::FakePlugin;
+use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,9 +52,9 @@ impl InProcess {
     pub(crate) fn with(mut sections: Value, variables: &[(&str, &str)]) -> Self {
         sections["apiVersion"] = json!("credbroker.io/v1alpha1");
         sections["kind"] = json!("BrokerConfig");
-        let directory = tempfile::tempdir().unwrap();
+        let directory = private_directory();
         let file = directory.path().join("config.yaml");
-        fs::write(&file, sections.to_string()).unwrap();
+        private_file(&file, &sections.to_string());
         let mut environment = BTreeMap::from([(OsString::from("PATH"), std::env::var_os("PATH").unwrap())]);
         environment.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
         let environment = Environment(environment);

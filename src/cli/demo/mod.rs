@@ -6,6 +6,7 @@ mod shims;
 use std::{
     fs,
     io::Write,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -49,8 +50,10 @@ struct Step {
 }
 
 pub(super) fn run(_: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let directory =
-        tempfile::Builder::new().prefix("credbroker-demo-").tempdir().context("no private directory")?;
+    // Whatever the umask: a broker refuses a socket or a config that others could replace.
+    let private = fs::Permissions::from_mode(0o700);
+    let directory = tempfile::Builder::new().prefix("credbroker-demo-").permissions(private).tempdir();
+    let directory = directory.context("no private directory")?;
     let demo = Demo { shims: Shims::new(directory.path())?, directory: directory.path().to_owned() };
     let config = demo.config(environment)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
@@ -77,6 +80,7 @@ impl Demo {
         );
         let file = self.directory.join("config.yaml");
         fs::write(&file, text)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
         Ok(config::load(Some(&file), environment)?.config)
     }
 

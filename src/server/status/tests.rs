@@ -160,3 +160,10 @@ fn every_status_fits_the_headers_that_clients_take() {
         assert!(failed.get_details_error_info().is_some());
     }
 }
+
+#[test]
+fn a_denied_peer_is_told_what_helps_it() {
+    let said = |uid| peer_denied(&Peer { uid, gid: 1, pid: None }).message().to_owned();
+    assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));
+    assert!(said(65_534).contains("as another user"), "{}", said(65_534));
+}

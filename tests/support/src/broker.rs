@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -14,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::yaml;
+use crate::{private_file, yaml};
 
 /// Generous: a loaded machine may be slow, and a broker that exits is noticed at once.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -143,10 +142,7 @@ impl BrokerBuilder {
         command.arg("serve").arg("--socket").arg(socket_in(dir.path()));
         if let Some(text) = &self.config {
             let file = dir.path().join("config.yaml");
-            std::fs::write(&file, text).expect("a config file");
-            // Whatever the umask: the broker refuses a config that others can write.
-            let private = std::fs::Permissions::from_mode(0o600);
-            std::fs::set_permissions(&file, private).expect("a private config file");
+            private_file(&file, text);
             command.arg("--config").arg(file);
         }
         command.env_clear().env("HOME", dir.path()).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));

@@ -15,9 +15,11 @@ mod api_server;
 mod broker;
 mod fake_plugin;
 mod kubeconfig;
+mod private;
 mod yaml;
 
 pub use api_server::{Accepts, ApiServer, SeenRequest};
 pub use broker::{Broker, BrokerBuilder};
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
 pub use kubeconfig::Kubeconfig;
+pub use private::{private_directory, private_file};

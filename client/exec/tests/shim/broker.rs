@@ -14,6 +14,7 @@ use credbroker_proto::v1::{
     Credential, GetCredentialRequest, GetCredentialResponse,
     credential_broker_server::{CredentialBroker, CredentialBrokerServer},
 };
+use credbroker_test_support::private_directory;
 use tempfile::TempDir;
 use tokio::{net, runtime, sync::oneshot};
 use tonic::{Request, Response, Status, codegen::tokio_stream::Stream, transport::Server};
@@ -35,7 +36,7 @@ pub(crate) struct Broker {
 impl Broker {
     /// A place for a broker; nothing listens yet.
     pub(crate) fn absent() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), requests: Arc::default(), stop: None }
+        Self { directory: private_directory(), requests: Arc::default(), stop: None }
     }
 
     pub(crate) fn answering(answer: Answer) -> Self {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
-    os::unix::net::UnixListener,
+    os::unix::{fs::DirBuilderExt, net::UnixListener},
     path::Path,
     process::Stdio,
     sync::{Arc, Mutex},
@@ -88,10 +88,10 @@ fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, Strin
 
 #[test]
 fn the_users_own_broker_is_found_below_the_runtime_directory() {
-    let runtime = tempfile::tempdir().unwrap();
+    let runtime = credbroker_test_support::private_directory();
     let broker = Broker::with_token("t0ken");
     let directory = runtime.path().join("credbroker");
-    fs::create_dir(&directory).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
     fs::rename(broker.socket(), directory.join("credbroker.sock")).unwrap();
     let (code, stdout, stderr) = run_at_a_terminal(&["--provider=p"], &[("XDG_RUNTIME_DIR", runtime.path())]);
     assert_eq!((code, stderr.as_str()), (0, ""));
