@@ -32,19 +32,28 @@ pub async fn ask(
     request: GetCredentialRequest,
     waits: Waits,
 ) -> Result<GetCredentialResponse, Error> {
+    // Why a broker is being waited for at this moment: out of time then means that there was none.
+    let mut absent = None;
     let attempts = async {
         let mut patience = Patience::new(waits.for_broker);
         loop {
             let outcome = attempt(socket, request.clone()).await;
             let Err(error) = outcome else { return outcome };
             match patience.next().filter(|_| error.may_be_starting()) {
-                Some(pause) => sleep(pause).await,
+                Some(pause) => {
+                    absent = Some(error);
+                    sleep(pause).await;
+                    absent = None;
+                }
                 None => return Err(error),
             }
         }
     };
     let limit = waits.in_all;
-    timeout(limit, attempts).await.unwrap_or(Err(Error::Timeout { limit }))
+    match timeout(limit, attempts).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(absent.unwrap_or(Error::Timeout { limit })),
+    }
 }
 
 /// One connection to the broker. Clones share it; requests on it run side by side.

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use rustix::io::Errno;
 use tokio::net::UnixStream;
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
 pub(crate) async fn connect(socket: &Socket) -> Result<UnixStream, Error> {
     let unreachable =
         |source: io::Error| Error::Unreachable { socket: socket.clone(), source: Arc::new(source) };
-    let path = first_that_exists(socket).ok_or_else(|| unreachable(io::ErrorKind::NotFound.into()))?;
+    let path = first_that_exists(socket).ok_or_else(|| unreachable(Errno::NOENT.into()))?;
     let untrusted = |distrust: Distrust| Error::Untrusted { path: path.clone(), distrust };
 
     let (directory, name) = split(&path).map_err(unreachable)?;

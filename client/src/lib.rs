@@ -17,4 +17,6 @@ mod trust;
 pub use client::{Client, Waits, ask};
 pub use error::Error;
 pub use socket::{Locations, Socket, SocketError};
+/// The code in [`Error::Failed`].
+pub use tonic::Code;
 pub use trust::Distrust;

@@ -4,9 +4,11 @@
 //! The code under [`v1`] is generated from `credbroker/v1/credbroker.proto` and committed, so that nobody needs
 //! `protoc`; a test generates it again and fails on a difference.
 
+mod globs;
 mod reason;
 mod redacted;
 
+pub use globs::{Globs, IDENTITY_VARIABLES};
 pub use reason::{DOMAIN, Reason};
 
 /// The environment variable that marks a plugin's process tree, so that a plugin whose own kubeconfig leads back to

@@ -4,6 +4,7 @@ mod entry;
 mod error;
 mod policy;
 mod run;
+mod state;
 #[cfg(test)]
 mod tests;
 

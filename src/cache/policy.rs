@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     CacheError, Failed,
-    entry::{Current, Failure, State},
+    state::{Current, Failure, State},
 };
 use crate::credential::{Issued, Lifetime, Material, Now};
 

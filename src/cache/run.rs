@@ -9,8 +9,9 @@ use tracing::{Instrument as _, Span, debug, field, info, info_span, warn};
 
 use super::{
     CacheError, CredentialCache,
-    entry::{Claim, Current, Entry, Failure, Held},
+    entry::{Claim, Entry, Held},
     policy::{self, Replacement},
+    state::{Current, Failure},
 };
 use crate::{
     credential::{Decoded, Generation, lifetime},

@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use credbroker_client::{Locations, Socket};
+use credbroker_client::{Locations, Socket, SocketError};
+use credbroker_exec::Failure;
 use tracing::{info, warn};
 
 use super::EX_CONFIG;
@@ -62,7 +63,13 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
         }
         Listening::Inherited(listener)
     } else {
-        let path = socket(args, &loaded.config, environment)?;
+        let path = match socket(args, &loaded.config, environment) {
+            Ok(path) => path,
+            Err(error) => {
+                let _unheard = writeln!(std::io::stderr(), "credbroker: {error}");
+                return Ok(Failure::from(error).exit_code());
+            }
+        };
         match app::socket_options(&loaded.config.listen, &path) {
             Ok(options) => Listening::At(options),
             Err(error) => {
@@ -107,7 +114,7 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
 }
 
 /// Flag, then variable, then configuration, then the default place.
-fn socket(args: &Args, config: &Config, environment: &Environment) -> anyhow::Result<PathBuf> {
+fn socket(args: &Args, config: &Config, environment: &Environment) -> Result<PathBuf, SocketError> {
     let variable = environment.get("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
     if let (None, None, Some(configured)) = (&args.socket, variable, &config.listen.socket) {
         return Ok(configured.clone());
@@ -118,5 +125,5 @@ fn socket(args: &Args, config: &Config, environment: &Environment) -> anyhow::Re
         runtime_directory: environment.get("XDG_RUNTIME_DIR"),
         is_root: rustix::process::geteuid().is_root(),
     })?;
-    socket.candidates().next().map(Path::to_owned).context("no place for the socket; name one with --socket")
+    Ok(socket.candidates().next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
 }

@@ -9,10 +9,13 @@ use super::{
     file::expand,
     kubeconfig::{Kubeconfig, Mode},
     problem::Report,
-    provider::{Defined, section},
+    provider::section,
     reader::{Cursor, Dialect, Fields},
 };
-use crate::{document::Node, plugin::Environment};
+use crate::{
+    document::Node,
+    plugin::{Environment, Provider},
+};
 
 /// Where the broker listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -66,7 +69,7 @@ impl Default for Limits {
 pub(super) struct Sections {
     pub(super) listen: Listen,
     pub(super) limits: Limits,
-    pub(super) providers: Vec<Defined>,
+    pub(super) providers: Vec<Provider>,
 }
 
 const API_VERSION: &str = "credbroker.io/v1alpha1";

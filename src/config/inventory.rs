@@ -7,13 +7,13 @@ use std::path::Path;
 
 use super::{
     problem::Report,
-    provider::{Defined, Variables, name, provider},
+    provider::{Variables, name, provider},
     reader::{Cursor, Dialect},
     stanza::{Rules, stanza},
 };
 use crate::{
     document::Node,
-    plugin::{Environment, Globs},
+    plugin::{Environment, Globs, Provider},
 };
 
 /// Whether this JSON document is such a file and not our own config.
@@ -23,7 +23,7 @@ pub(super) fn is_inventory(node: &Node) -> bool {
 }
 
 /// The providers of such a file.
-pub(super) fn providers(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Vec<Defined> {
+pub(super) fn providers(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Vec<Provider> {
     if node.is_null() {
         return Vec::new();
     }
@@ -35,7 +35,7 @@ pub(super) fn providers(path: &Path, node: &Node, env: &Environment, report: &mu
     items.iter().filter_map(|item| section(item, dir, env, report)).collect()
 }
 
-fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Report) -> Option<Defined> {
+fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Report) -> Option<Provider> {
     let known = ["name", "execConfig", "profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
     let fields = at.fields(&known, report)?;
     let name = name(at, fields.get("name").as_ref(), report);
@@ -58,6 +58,5 @@ fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Repor
     };
     let stanza = stanza(&exec, Rules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
-    let provider = provider(name?, stanza, &variables);
-    Some(Defined { provider, file: at.file().to_owned(), at: at.node().at })
+    Some(provider(name?, stanza, &variables))
 }

@@ -10,10 +10,7 @@ mod provider;
 mod reader;
 mod stanza;
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use crate::{
     document::json,
@@ -22,7 +19,6 @@ use crate::{
 use broker::Sections;
 use kubeconfig::{Kubeconfig, Mode};
 use problem::Report;
-use provider::Defined;
 use reader::whole;
 
 pub use broker::{Limits, Listen};
@@ -61,8 +57,8 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
         Some(path) => (read(&path, env, &mut report), path.display().to_string()),
         None => ambient(env, &mut report),
     };
-    refuse_duplicates(&sections.providers, &mut report);
-    let providers = Providers::new(sections.providers.into_iter().map(|defined| defined.provider));
+    report.refuse_duplicates();
+    let providers = Providers::new(sections.providers);
     let config = Config { listen: sections.listen, providers, limits: sections.limits };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
@@ -79,7 +75,7 @@ pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, Conf
 pub fn provider_names(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<String>, Vec<Problem>) {
     let mut report = Report::default();
     let providers = kubeconfig.providers(env, Mode::Ambient, &mut report);
-    (providers.iter().map(|defined| defined.provider.name.to_string()).collect(), report.warnings)
+    (providers.iter().map(|provider| provider.name.to_string()).collect(), report.warnings)
 }
 
 fn path(flag: Option<&Path>, env: &Environment) -> Option<PathBuf> {
@@ -131,22 +127,6 @@ fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
         report.problem(whole(first), problem);
     }
     (Sections { providers, ..Sections::default() }, source)
-}
-
-fn refuse_duplicates(providers: &[Defined], report: &mut Report) {
-    let mut first: HashMap<&str, &Defined> = HashMap::new();
-    for defined in providers {
-        let name = &*defined.provider.name;
-        if let Some(other) = first.get(name) {
-            let place = other.place();
-            report.problem(
-                defined.place(),
-                format!("provider `{name}` is defined already at {place}; rename one of them"),
-            );
-        } else {
-            first.insert(name, defined);
-        }
-    }
 }
 
 #[cfg(test)]

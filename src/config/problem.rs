@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, and where.
 
-use std::{fmt, path::PathBuf};
+use std::{collections::HashMap, fmt, path::PathBuf};
 
 use crate::document::Position;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Problem {
 }
 
 /// A place as editors read it: `file:line:column`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Place<'a> {
     pub(super) file: &'a std::path::Path,
     pub(super) at: Position,
@@ -61,6 +61,8 @@ fn lines(problems: &[Problem]) -> String {
 pub(super) struct Report {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
+    /// The providers' names and where each is: also of those that something else is wrong with.
+    names: Vec<(String, PathBuf, Position)>,
 }
 
 impl Report {
@@ -72,9 +74,28 @@ impl Report {
         self.warnings.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
     }
 
+    /// At `place` is a provider of this name.
+    pub(super) fn provider(&mut self, place: Place<'_>, name: &str) {
+        self.names.push((name.to_owned(), place.file.to_owned(), place.at));
+    }
+
+    /// Callers ask by name, so each is there once.
+    pub(super) fn refuse_duplicates(&mut self) {
+        let mut first: HashMap<&str, Place<'_>> = HashMap::new();
+        for (name, file, at) in &self.names {
+            let place = Place { file, at: *at };
+            let other = *first.entry(name).or_insert(place);
+            if other != place {
+                let message = format!("provider `{name}` is defined already at {other}; rename one of them");
+                self.problems.push(Problem { file: file.clone(), at: *at, message });
+            }
+        }
+    }
+
     pub(super) fn append(&mut self, mut other: Self) {
         self.problems.append(&mut other.problems);
         self.warnings.append(&mut other.warnings);
+        self.names.append(&mut other.names);
     }
 
     /// Takes over what `other` found, none of which is to stop anything.

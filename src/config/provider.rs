@@ -1,31 +1,16 @@
 //! From a section to a `Provider`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use super::{
-    problem::{Place, Report},
+    problem::Report,
     reader::Cursor,
     stanza::{Rules, Stanza, stanza},
 };
 use crate::{
     credential::LifetimeLimits,
-    document::Position,
     plugin::{Command, Environment, Globs, Provider},
 };
-
-/// A provider and where it is defined.
-#[derive(Debug)]
-pub(super) struct Defined {
-    pub(super) provider: Provider,
-    pub(super) file: PathBuf,
-    pub(super) at: Position,
-}
-
-impl Defined {
-    pub(super) fn place(&self) -> Place<'_> {
-        Place { file: &self.file, at: self.at }
-    }
-}
 
 /// How a provider's environment comes about.
 #[derive(Clone, Debug)]
@@ -77,7 +62,7 @@ pub(super) fn section(
     dir: &std::path::Path,
     broker: &Environment,
     report: &mut Report,
-) -> Option<Defined> {
+) -> Option<Provider> {
     let fields = at.fields(&KEYS, report)?;
     let name = name(at, fields.get("name").as_ref(), report);
     for key in ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"] {
@@ -113,7 +98,7 @@ pub(super) fn section(
     provider.lifetime.max_age = max_age;
     let unknown = unknown_expiry_max_age.unwrap_or(provider.lifetime.unknown_expiry_max_age);
     provider.lifetime.unknown_expiry_max_age = unknown;
-    Some(Defined { provider, file: at.file().to_owned(), at: at.node().at })
+    Some(provider)
 }
 
 /// A name that can stand in a message and on a command line.
@@ -127,6 +112,7 @@ pub(super) fn name<'a>(at: &Cursor<'_>, name: Option<&Cursor<'a>>, report: &mut 
         value.problem(report, "a name is not empty and has no control characters");
         return None;
     }
+    report.provider(at.place(), name);
     Some(name)
 }
 

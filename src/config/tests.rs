@@ -206,6 +206,19 @@ fn a_kubeconfig_in_place_of_a_config_is_recognised() {
 }
 
 #[test]
+fn a_name_that_is_there_twice_is_reported_beside_whatever_else_is_wrong() {
+    let home = Home::new(&format!(
+        "{HEAD}providers:\n- name: p\n  execConfig: []\n- name: p\n  timeout: 1\n  {}\n",
+        stanza("x")
+    ));
+    insta::assert_snapshot!(home.problems(), @r"
+~/.config/credbroker/config.yaml:5:15: providers[0].execConfig: must be a map, but is a list
+~/.config/credbroker/config.yaml:6:3: provider `p` is defined already at ~/.config/credbroker/config.yaml:4:3; rename one of them
+~/.config/credbroker/config.yaml:7:12: providers[1].timeout: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
+");
+}
+
+#[test]
 fn a_name_stands_for_one_provider_whatever_defines_it() {
     let home = Home::new(&format!(
         "{HEAD}kubeconfigs: [~/one, ~/two]\nproviders:\n- name: p\n  {}\n- name: p\n  {}\n",

@@ -7,6 +7,8 @@ use std::{
     sync::LazyLock,
 };
 
+use credbroker_proto::IDENTITY_VARIABLES;
+
 use super::Globs;
 
 /// Reach every plugin from the broker: what a program needs to run at all, and to reach its issuer.
@@ -41,29 +43,6 @@ const DENIED: [&str; 8] = [
     "CREDENTIALS_DIRECTORY",
     "CREDBROKER_*",
     "KUBERNETES_EXEC_INFO",
-];
-
-/// By these the common plugins choose an identity, so they belong to whoever asks and never to the broker.
-const IDENTITY: [&str; 19] = [
-    "AWS_*",
-    "AZURE_*",
-    "AAD_*",
-    "ARM_*",
-    "GOOGLE_*",
-    "CLOUDSDK_*",
-    "OIDC_*",
-    "VAULT_*",
-    "TSH_*",
-    "TELEPORT_*",
-    "KUBELOGIN_*",
-    "OCI_*",
-    "OS_*",
-    "IBMCLOUD_*",
-    "DIGITALOCEAN_*",
-    "ALIBABA_CLOUD_*",
-    "TANZU_*",
-    "KRB5CCNAME",
-    "KUBECONFIG",
 ];
 
 /// A set of environment variables. `Debug` shows names only: values are often secrets.
@@ -115,7 +94,7 @@ pub fn is_denied(name: &str) -> bool {
 
 /// The variables by which common plugins choose an identity: `callerEnv` of a provider that comes from a kubeconfig.
 pub fn identity_variables() -> Globs {
-    Globs::new(IDENTITY)
+    Globs::new(IDENTITY_VARIABLES)
 }
 
 /// What of a caller's `env` reaches a plugin: what `caller_env` names and nothing denied. What the stanza sets itself
@@ -200,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_shim_sends_all_that_chooses_an_identity() {
-        let names: Vec<_> = IDENTITY.iter().map(|glob| glob.replace('*', "X")).collect();
+        let names: Vec<_> = IDENTITY_VARIABLES.iter().map(|glob| glob.replace('*', "X")).collect();
         let caller: Environment = names.iter().map(|name| (name, "value")).collect();
         let source = credbroker_proto::v1::credential_ref::Source::Provider("p".into());
         let request = credbroker_exec::request(source, None, &caller.0).unwrap();

@@ -3,7 +3,6 @@
 mod command;
 mod environment;
 mod error;
-mod globs;
 mod key;
 mod nearest;
 mod provider;
@@ -11,11 +10,13 @@ mod providers;
 mod spec;
 
 pub use command::{Command, find_in_path};
+pub use credbroker_proto::Globs;
 pub use environment::{Environment, from_caller, identity_variables, is_denied};
 pub use error::ResolveError;
-pub use globs::Globs;
 pub use key::PluginKey;
 pub use nearest::nearest;
 pub use provider::Provider;
+#[cfg(test)]
+pub(crate) use provider::tests::provider as test_provider;
 pub use providers::{Ask, Providers};
 pub use spec::{Executable, PluginSpec};

@@ -49,11 +49,11 @@ impl fmt::Debug for Provider {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// The least there is to a provider.
-    pub(in crate::plugin) fn provider(name: &str, command: Command) -> Provider {
+    pub(crate) fn provider(name: &str, command: Command) -> Provider {
         Provider {
             name: name.into(),
             command,

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     io::{Read as _, Write as _},
-    os::unix::net::UnixStream,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -102,12 +102,35 @@ fn it_does_not_start_where_it_must_not() {
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     let nothing = serve(&file, &directory.path().join("none"));
     assert_eq!(nothing.status.code(), Some(78), "{}", text(&nothing));
+    let wrong = serve(Path::new("unix://relative"), &config);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
     let listen =
         r#"{"apiVersion":"credbroker.io/v1alpha1","kind":"BrokerConfig","listen":{"group":"no such"},"#;
     private_file(&config, &format!("{listen}\"providers\":{providers}}}"));
     let group = serve(&directory.path().join("socket"), &config);
     assert_eq!(group.status.code(), Some(78), "{}", text(&group));
     assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
+}
+
+#[test]
+fn a_group_that_may_connect_gets_in_whatever_the_umask_is() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let directory = tempfile::tempdir().unwrap();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
+    let text = json!({
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "listen": {"mode": "0660"},
+        "providers": [provider("cloud", &plugin)],
+    });
+    std::fs::write(&config, text.to_string()).unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "umask 077; exec \"$0\" \"$@\"", PROGRAM, "serve", "--config"]).arg(&config);
+    let mut broker = command.arg("--socket").arg(&socket).env_clear().stderr(Stdio::null()).spawn().unwrap();
+    until(|| UnixStream::connect(&socket).is_ok());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let modes = (mode(socket.parent().unwrap()), mode(&socket));
+    broker.kill().unwrap();
+    broker.wait().unwrap();
+    assert_eq!(modes, (0o750, 0o660));
 }
 
 #[test]

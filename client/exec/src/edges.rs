@@ -1,6 +1,7 @@
 //! Everything that the shim takes from its process and gives back to it.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt,
     io::{self, IsTerminal, Write},
@@ -12,7 +13,8 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::request::Environment;
+/// Variables by name.
+pub type Environment = BTreeMap<OsString, OsString>;
 
 /// The process around [`run`](crate::run). Standard input is not part of it: that belongs to the caller's caller.
 pub struct Edges {

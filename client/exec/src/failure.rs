@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, io, sync::Arc};
 
-use credbroker_client::SocketError;
+use credbroker_client::{Code, SocketError};
 use credbroker_proto::v1::credential_ref::Source;
 
 use crate::{AnswerError, ExecInfoError, ForwardError, UsageError};
@@ -48,16 +48,18 @@ impl Failure {
         match self {
             Self::Answer(_) | Self::Output(_) | Self::Recursion | Self::Runtime(_) => 1,
             Self::Broker(error) => error.exit_code(),
-            Self::ExecInfo(_) | Self::Usage(_) => 2,
+            Self::Usage(_) => 2,
             Self::Socket(error) if error.origin.starts_with('-') => 2,
-            Self::Forward(_) | Self::Socket(_) => 78,
+            Self::ExecInfo(_) | Self::Forward(_) | Self::Socket(_) => 78,
         }
     }
 
     /// Source, cause and remedy in one line without a newline, safe to show on a terminal.
     pub fn line(&self, source: Option<&Source>) -> String {
-        let mut text = source.map_or_else(String::new, |source| format!("{}: ", Named(source)));
-        text.push_str(&self.to_string());
+        let mut text = self.to_string();
+        if let Some(source) = source.filter(|source| !begins_with(&text, source)) {
+            text = format!("{}: {text}", Named(source));
+        }
         let mut below = self.source();
         while let Some(error) = below {
             text.push_str(": ");
@@ -75,6 +77,9 @@ impl Failure {
             Self::Usage(_) => "; see credbroker-exec --help".into(),
             Self::Broker(Unreachable { .. }) => "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET".into(),
             Self::Broker(Timeout { .. }) => "; ask again later, or allow more with --timeout SECONDS".into(),
+            Self::Broker(Failed { code: Code::OutOfRange, reason: None, .. }) => {
+                "; the cluster's data and the variables that choose an identity are too large together".into()
+            }
             Self::Broker(Failed { reason, retry_after, .. }) => {
                 let reason = reason.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
                 let retry = retry_after.map(|after| format!("; try again in {} s", after.as_secs().max(1)));
@@ -97,6 +102,14 @@ impl fmt::Display for Named<'_> {
             }
         }
     }
+}
+
+/// The broker's own message may name the provider first.
+fn begins_with(text: &str, source: &Source) -> bool {
+    let Source::Provider(name) = source else { return false };
+    text.strip_prefix("provider `")
+        .and_then(|rest| rest.strip_prefix(name.as_str()))
+        .is_some_and(|rest| rest.starts_with("`: "))
 }
 
 /// A message may quote a plugin's stderr: lines and terminal sequences in it become blanks.
@@ -134,14 +147,41 @@ mod tests {
     }
 
     #[test]
+    fn a_provider_that_the_broker_names_is_named_once() {
+        let said = |message: &str| {
+            let failure = ClientError::Failed {
+                code: Reason::PluginExit.code(),
+                reason: None,
+                message: message.into(),
+                retry_after: None,
+            };
+            Failure::from(failure).line(Some(&gke()))
+        };
+        assert_eq!(said("provider `gke`: it failed"), "provider `gke`: it failed");
+        assert_eq!(said("provider `gke2`: it failed"), "provider gke: provider `gke2`: it failed");
+    }
+
+    #[test]
+    fn a_request_that_is_too_large_says_what_is_in_it() {
+        let failure = Failure::from(ClientError::Failed {
+            code: Code::OutOfRange,
+            reason: None,
+            message: "too large".into(),
+            retry_after: None,
+        });
+        let line = failure.line(Some(&gke()));
+        assert!(line.starts_with("provider gke: too large; the cluster's data and the variables"), "{line}");
+    }
+
+    #[test]
     fn no_broker_says_where_it_was_looked_for_and_how_to_start_it() {
         let failure = Failure::from(ClientError::Unreachable {
             socket: Socket::at("/run/x.sock"),
-            source: Arc::new(io::Error::from(io::ErrorKind::NotFound)),
+            source: Arc::new(io::Error::from_raw_os_error(2)),
         });
         let line = failure.line(Some(&gke()));
         assert!(
-            line.starts_with("provider gke: no broker answers on /run/x.sock: entity not found; start"),
+            line.starts_with("provider gke: no broker answers on /run/x.sock: No such file or directory (os error 2); start"),
             "{line}"
         );
         assert!(line.contains("credbroker serve") && line.contains("systemctl") && line.contains("--socket"));

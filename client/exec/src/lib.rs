@@ -18,9 +18,9 @@ mod run;
 
 pub use arguments::UsageError;
 pub use document::{AnswerError, ApiVersion, document};
-pub use edges::Edges;
+pub use edges::{Edges, Environment};
 pub use exec_info::ExecInfoError;
 pub use failure::Failure;
 pub use forward::ForwardError;
-pub use request::{Environment, request, socket};
+pub use request::{request, socket};
 pub use run::{ask_patiently, run};

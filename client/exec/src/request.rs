@@ -1,17 +1,14 @@
 //! The question, from what the caller's environment says.
 
-use std::{
-    collections::BTreeMap,
-    ffi::{OsStr, OsString},
-};
+use std::ffi::{OsStr, OsString};
 
 use credbroker_client::{Locations, Socket, SocketError};
 use credbroker_proto::v1::{Cluster, CredentialRef, GetCredentialRequest, credential_ref::Source};
 
-use crate::forward::{ForwardError, forwarded};
-
-/// Variables by name.
-pub type Environment = BTreeMap<OsString, OsString>;
+use crate::{
+    edges::Environment,
+    forward::{ForwardError, forwarded},
+};
 
 /// Asks for the credential of `source`, with what of `environment` chooses an identity: the list of common variables
 /// and the globs of `CREDBROKER_CALLER_ENV`.

@@ -23,9 +23,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{CacheParts, CredentialCache, Failed};
 use crate::{
     clock::{Clock, Now},
-    credential::{ApiVersion, Decoded, LifetimeLimits, Material, Token},
+    credential::{Decoded, Material, Token},
     exec::{PluginRunner, RunError},
-    plugin::{Command, Environment, Executable, Globs, PluginKey, PluginSpec, Provider},
+    plugin::{Command, Executable, PluginKey, PluginSpec, test_provider},
 };
 
 /// How long a fake run takes.
@@ -161,22 +161,7 @@ fn token(text: &str, expires_at: SystemTime) -> Decoded {
 fn spec(text: &str) -> PluginSpec {
     let mut key = [0; 32];
     key[..text.len()].copy_from_slice(text.as_bytes());
-    let provider = Provider {
-        name: "fake".into(),
-        command: Command::Path("/fake".into()),
-        args: Vec::new(),
-        env: Vec::new(),
-        inherited: Environment::default(),
-        caller_env: Globs::default(),
-        api_version: ApiVersion::V1,
-        provide_cluster_info: false,
-        needs_terminal: false,
-        install_hint: None,
-        timeout: secs(30),
-        interactive_timeout: mins(5),
-        lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: mins(10) },
-        clusters: Vec::new(),
-    };
+    let provider = test_provider("fake", Command::Path("/fake".into()));
     PluginSpec {
         key: PluginKey(key),
         provider: Arc::new(provider),

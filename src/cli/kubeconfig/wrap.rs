@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use credbroker_client::{Locations, Socket};
 
 use super::{
     emit,
@@ -71,9 +72,14 @@ pub(super) fn run(
     if names.is_empty() && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim)) {
         let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         bad(&left);
-        return Ok(bad(&[format!(
-            "credbroker: no user of {list} runs an exec plugin: there is nothing to wrap"
-        )]));
+        let cause = match (paths.is_empty(), kubeconfig.files().is_empty()) {
+            (true, _) => "neither KUBECONFIG nor HOME is set: name a kubeconfig with --kubeconfig".to_owned(),
+            (false, true) => {
+                format!("there is no file {list}: name a kubeconfig with --kubeconfig or KUBECONFIG")
+            }
+            (false, false) => format!("no user of {list} runs an exec plugin: there is nothing to wrap"),
+        };
+        return Ok(bad(&[format!("credbroker: {cause}")]));
     }
     bad(&left); // these users stay as they are
     let shim = Shim::find(environment, shim, args.socket.as_deref())?;
@@ -137,7 +143,8 @@ impl Shim {
 
 /// A kubeconfig means the same from everywhere, so a relative path has no place in it.
 fn absolute_socket(socket: &str) -> anyhow::Result<String> {
-    if socket.starts_with("unix:") {
+    if socket.is_empty() || socket.starts_with("unix:") {
+        Socket::locate(&Locations { flag: Some(socket.as_ref()), ..Locations::default() })?;
         return Ok(socket.to_owned());
     }
     let path = std::path::absolute(socket).context("--socket must be a path")?;

@@ -6,12 +6,12 @@ use super::{Kubeconfig, Mode, Named};
 use crate::{
     config::{
         problem::{Place, Report},
-        provider::{Defined, Variables, provider},
+        provider::{Variables, provider},
         reader::{Cursor, Dialect},
         stanza::{Rules, stanza},
     },
     document::Node,
-    plugin::{Environment, Globs, identity_variables},
+    plugin::{Environment, Globs, Provider, identity_variables},
 };
 
 impl Kubeconfig {
@@ -24,7 +24,7 @@ impl Kubeconfig {
         env: &Environment,
         mode: Mode,
         report: &mut Report,
-    ) -> Vec<Defined> {
+    ) -> Vec<Provider> {
         // In files that a config lists one by one, the same name twice is a mistake, and is reported by our caller.
         let users = match mode {
             Mode::Named => self.files.iter().flat_map(super::KubeFile::users).collect(),
@@ -44,12 +44,13 @@ impl Kubeconfig {
         providers
     }
 
-    fn provider(&self, user: &Named<'_>, variables: &Variables<'_>, report: &mut Report) -> Option<Defined> {
+    fn provider(&self, user: &Named<'_>, variables: &Variables<'_>, report: &mut Report) -> Option<Provider> {
         let exec = exec(user)?;
         if is_shim(exec) {
             return None;
         }
-        let path = format!("user `{}`", user.name);
+        report.provider(place(user), user.name);
+        let path = format!("user `{}`", user.name.escape_debug());
         let at = Cursor::new(user.file, Dialect::Kubeconfig, user.body).below(path.clone(), user.body);
         if user.name.is_empty() || user.name.chars().any(char::is_control) {
             at.problem(report, "a name is not empty and has no control characters");
@@ -70,7 +71,7 @@ impl Kubeconfig {
         if provider.provide_cluster_info {
             provider.clusters = self.clusters_of(user.name, report);
         }
-        Some(Defined { provider, file: user.file.to_owned(), at: user.at })
+        Some(provider)
     }
 }
 

@@ -32,7 +32,7 @@ impl Files {
             [("PATH", "/bin"), ("AWS_PROFILE", "prod"), ("EDITOR", "vi")].into_iter().collect();
         let mut report = Report::default();
         let providers = Kubeconfig::read(&self.paths, mode, &mut report).providers(&env, mode, &mut report);
-        (providers.into_iter().map(|defined| defined.provider).collect(), report)
+        (providers, report)
     }
 
     /// Providers that nothing is wrong with.
@@ -118,6 +118,15 @@ fn a_broken_user_stops_nobody_else_unless_a_config_names_the_file() {
 0/config:5:9: user `two`: authProvider cannot be provided in combination with an exec plugin
 ");
     assert_eq!(files.import(Mode::Named).1.problems, report.warnings);
+}
+
+#[test]
+fn a_name_that_would_break_a_terminal_is_shown_escaped() {
+    let files = Files::new(&[
+        "users: [{name: \"a\\e[31m\\nb\", user: {exec: {command: x, apiVersion: client.authentication.k8s.io/v1beta1}}}]",
+    ]);
+    let (_, report) = files.import(Mode::Ambient);
+    insta::assert_snapshot!(files.shown(&report.warnings), @r"0/config:1:36: user `a\u{1b}[31m\nb`: a name is not empty and has no control characters");
 }
 
 #[test]

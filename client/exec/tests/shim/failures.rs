@@ -64,10 +64,10 @@ fn wrong_usage_names_the_words_and_the_help() {
 #[test]
 fn a_variable_with_an_unusable_value_is_named() {
     let broker = Broker::with_token("t");
-    let line = complaint(asking(&broker).env("KUBERNETES_EXEC_INFO", "{c4n4ry"), 2);
+    let line = complaint(asking(&broker).env("KUBERNETES_EXEC_INFO", "{c4n4ry"), 78);
     assert!(line.contains("KUBERNETES_EXEC_INFO is not a JSON ExecCredential") && !line.contains("c4n4ry"));
     let alpha = r#"{"apiVersion":"client.authentication.k8s.io/v1alpha1"}"#;
-    let line = complaint(asking(&broker).env("KUBERNETES_EXEC_INFO", alpha), 2);
+    let line = complaint(asking(&broker).env("KUBERNETES_EXEC_INFO", alpha), 78);
     assert!(line.contains("v1alpha1") && line.contains("/v1beta1 are supported"), "{line}");
     let line = complaint(bare(&["--provider=a"]).env("CREDBROKER_SOCKET", "unix://relative"), 78);
     assert!(line.contains("CREDBROKER_SOCKET has"), "{line}");

@@ -48,6 +48,13 @@ fn no_broker_at_all_says_where_it_was_looked_for_and_how_to_start_one() {
 }
 
 #[test]
+fn no_broker_within_the_time_allowed_is_no_broker_rather_than_a_slow_one() {
+    let broker = Broker::absent();
+    let line = complaint(asking(&broker).args(["--timeout", "0.3"]), 69);
+    assert!(line.contains("no broker answers on") && line.contains("No such file or directory"), "{line}");
+}
+
+#[test]
 fn a_listener_that_hangs_up_is_no_broker() {
     let broker = Broker::absent();
     let listener = UnixListener::bind(broker.socket()).unwrap();

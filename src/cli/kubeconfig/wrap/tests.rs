@@ -281,3 +281,14 @@ fn nothing_to_wrap_is_a_bad_configuration() {
         assert_eq!(place.run(&place.args(file), &[], "bin/credbroker-exec"), (78, String::new()), "{file}");
     }
 }
+
+#[test]
+fn a_socket_address_that_the_shim_would_refuse_is_refused() {
+    let place = Place::new(&[("config", MINIMAL)]);
+    for socket in ["", "unix://relative"] {
+        let args = Args { socket: Some(socket.to_owned()), ..place.args("config") };
+        let shim = place.path("bin/credbroker-exec");
+        let error = run(&args, &Environment::default(), &shim, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("no socket address"), "{error}");
+    }
+}

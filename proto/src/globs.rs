@@ -1,4 +1,28 @@
-//! Patterns over variable names.
+//! Which of a caller's variables travel: what the shim sends and the broker keeps must be read alike.
+
+/// The variables by which common plugins choose an identity: they belong to whoever asks, never to the broker. The
+/// shim sends what these patterns cover, and a kubeconfig's users take it from the caller.
+pub const IDENTITY_VARIABLES: [&str; 19] = [
+    "AWS_*",
+    "AZURE_*",
+    "AAD_*",
+    "ARM_*",
+    "GOOGLE_*",
+    "CLOUDSDK_*",
+    "OIDC_*",
+    "VAULT_*",
+    "TSH_*",
+    "TELEPORT_*",
+    "KUBELOGIN_*",
+    "OCI_*",
+    "OS_*",
+    "IBMCLOUD_*",
+    "DIGITALOCEAN_*",
+    "ALIBABA_CLOUD_*",
+    "TANZU_*",
+    "KRB5CCNAME",
+    "KUBECONFIG",
+];
 
 /// Patterns over variable names, in which `*` stands for any text, also none. No other character is special.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
