@@ -181,8 +181,6 @@ fn prepare_directory(directory: &Path, options: &SocketOptions) -> Result<(), So
     let mode = if options.mode & 0o070 == 0 { 0o700 } else { 0o750 };
     if !directory.exists() {
         DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(io("create the directory"))?;
-        // Our umask keeps all group bits from it.
-        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
         if let Some(group) = options.group {
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(directory, None, group).map_err(io_error).map_err(io("give its group to"))?;
