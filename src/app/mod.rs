@@ -17,6 +17,7 @@ use std::{
 use tokio::net::UnixListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
+use tracing::warn;
 
 use crate::{
     cache::{CacheParts, CredentialCache},
@@ -109,7 +110,13 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let health = HealthReporter::new();
     let routes = routes(cache.clone(), Arc::new(config.providers), health.clone(), &draining);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
-    let acceptor = Acceptor::new(routes, PeerPolicy::own_and_root(), bounds, tasks.clone(), draining.clone());
+    let policy = PeerPolicy::own_and_root();
+    if !policy.serves_its_own() {
+        warn!(
+            "running as nobody: only root is served, since that uid stands for every user without a number here"
+        );
+    }
+    let acceptor = Acceptor::new(routes, policy, bounds, tasks.clone(), draining.clone());
     Ok(Bound { listener, publication, acceptor, cache, health, tasks, draining })
 }
 

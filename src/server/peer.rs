@@ -44,6 +44,11 @@ impl PeerPolicy {
         Self { own_uid: rustix::process::geteuid().as_raw() }
     }
 
+    /// Whether the broker's own user may: not if it runs as nobody.
+    pub fn serves_its_own(self) -> bool {
+        !NOBODY.contains(&self.own_uid)
+    }
+
     /// Whether `peer` may ask.
     pub fn allows(self, peer: &Peer) -> bool {
         (peer.uid == self.own_uid || peer.uid == 0) && !peer.is_nobody()
@@ -60,7 +65,9 @@ mod tests {
         for (uid, allowed) in [(1000, true), (0, true), (1001, false), (65_534, false), (u32::MAX, false)] {
             assert_eq!(policy.allows(&Peer { uid, gid: 1000, pid: Some(1) }), allowed, "uid {uid}");
         }
+        assert!(policy.serves_its_own());
         let policy = PeerPolicy { own_uid: 65_534 };
+        assert!(!policy.serves_its_own());
         assert!(
             !policy.allows(&Peer { uid: 65_534, gid: 65_534, pid: None }),
             "every unmapped user has this uid"
