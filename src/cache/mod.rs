@@ -102,14 +102,14 @@ impl<R: PluginRunner> CredentialCache<R> {
         let entry = self.entry(spec, now)?;
         let hit = {
             let state = entry.cell.borrow();
-            let due = state.current.as_ref().is_none_or(|current| current.is_due_at(now));
+            let fresh = state.current.as_ref().is_some_and(|current| current.is_fresh_at(now));
             match policy::decide(&state, now) {
-                Decision::Serve(issued) => Some((issued, due)),
+                Decision::Serve(issued) => Some((issued, fresh)),
                 _ => None,
             }
         };
         let rejected = match hit {
-            Some((issued, due)) if entry.callers.repeats(caller, issued.generation.number()) && !due => {
+            Some((issued, fresh)) if entry.callers.repeats(caller, issued.generation.number()) && fresh => {
                 Some(issued.generation.to_string())
             }
             Some((issued, _)) => return Ok(issued),

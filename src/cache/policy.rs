@@ -130,7 +130,7 @@ pub(crate) fn replace(
     if let Some(old) =
         same.filter(|old| old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now))
     {
-        return Replacement::Unchanged(Current::new(Arc::clone(&old.issued), unchanged_retry(left), now));
+        return Replacement::Unchanged(old.again(unchanged_retry(left), now));
     }
     let issued = |generation, material| {
         let (expires_at, within_skew) = (lifetime.expires_at, lifetime.within_skew);

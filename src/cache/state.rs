@@ -43,12 +43,26 @@ pub(crate) struct Current {
     pub(crate) issued: Arc<Issued>,
     due_wall: SystemTime,
     due_boot: Duration,
+    /// It was due before, and the plugin had nothing newer.
+    was_due: bool,
 }
 
 impl Current {
     /// To be renewed `due_in` after `now`.
     pub(crate) fn new(issued: Arc<Issued>, due_in: Duration, now: Now) -> Self {
-        Self { issued, due_wall: now.wall + due_in, due_boot: now.boot.saturating_add(due_in) }
+        let (due_wall, due_boot) = (now.wall + due_in, now.boot.saturating_add(due_in));
+        Self { issued, due_wall, due_boot, was_due: false }
+    }
+
+    /// `self` once more, since the plugin had nothing newer: to be tried again `due_in` after `now`.
+    pub(crate) fn again(&self, due_in: Duration, now: Now) -> Self {
+        let was_due = self.was_due || self.is_due_at(now);
+        Self { was_due, ..Self::new(Arc::clone(&self.issued), due_in, now) }
+    }
+
+    /// Whether its refresh point has not come yet: nobody has a reason to ask for another one but a rejection.
+    pub(crate) fn is_fresh_at(&self, now: Now) -> bool {
+        !self.was_due && !self.is_due_at(now)
     }
 
     /// The same, to be renewed at `now`.

@@ -111,3 +111,16 @@ async fn near_expiry_asking_again_is_no_rejection() {
     }
     assert!(setup.runs() <= runs + 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_with_a_cache_of_its_own_is_not_asked_by_every_impatient_caller() {
+    let setup = setup(&[Same(mins(60))]);
+    setup.ask_as("python").await.unwrap();
+    sleep(mins(46)).await; // due, renewed, and the same: its refresh point is behind it
+    let runs = setup.runs();
+    for _ in 0..60 {
+        assert_eq!(setup.ask_as("python").await.unwrap(), "test-1");
+        sleep(secs(1)).await;
+    }
+    assert_eq!((runs, setup.runs()), (2, 2), "the next try is a third of what is left away");
+}
