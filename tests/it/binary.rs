@@ -115,13 +115,13 @@ fn it_does_not_start_where_it_must_not() {
 #[test]
 fn a_group_that_may_connect_gets_in_whatever_the_umask_is() {
     let plugin = FakePlugin::builder().token("t").build();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = private_directory();
     let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
     let text = json!({
         "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "listen": {"mode": "0660"},
         "providers": [provider("cloud", &plugin)],
     });
-    std::fs::write(&config, text.to_string()).unwrap();
+    private_file(&config, &text.to_string());
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "umask 077; exec \"$0\" \"$@\"", PROGRAM, "serve", "--config"]).arg(&config);
     let mut broker = command.arg("--socket").arg(&socket).env_clear().stderr(Stdio::null()).spawn().unwrap();
