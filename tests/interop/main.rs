@@ -15,5 +15,6 @@
 mod kubectl;
 mod programs;
 mod readme;
+mod repeats;
 mod systemd;
 mod users;
