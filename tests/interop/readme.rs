@@ -1,4 +1,4 @@
-//! Every command that the README and CONTRIBUTING name is run by something.
+//! Every command that the documents name is run by something.
 
 use std::{fs, path::Path, process::Command};
 
@@ -76,8 +76,12 @@ fn every_command_of_the_documents_is_run_by_something() {
         "systemctl --user enable --now credbroker.socket",
         "cargo build -p credbroker-exec",
         "cargo bench --bench latency",
+        // `python.rs` does the same in a directory of its own.
+        "mkdir -p target/python",
+        "target/python-venv/bin/python -m grpc_tools.protoc -I proto --python_out=target/python --grpc_python_out=target/python proto/credbroker/v1/credbroker.proto",
+        "PYTHONPATH=target/python target/python-venv/bin/python examples/python/watch.py --provider NAME",
     ];
-    for document in ["README.md", "CONTRIBUTING.md", "benches/README.md"] {
+    for document in ["README.md", "CONTRIBUTING.md", "benches/README.md", "examples/python/README.md"] {
         for line in blocks(&read(document)).iter().flat_map(|block| block.lines()) {
             let command = line.replace("cargo run --release -- demo", "cargo run --release --locked -- demo");
             let command = command.replace("cargo test --test interop", "cargo test --locked --test interop");
