@@ -10,7 +10,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    daemon::{self, PROVIDER, Subject},
+    broker::PROVIDER,
+    daemon::{self, Subject},
     report::{Report, section},
 };
 

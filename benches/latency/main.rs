@@ -6,9 +6,12 @@
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod artefacts;
+#[path = "../common/broker.rs"]
+mod broker;
 mod cold;
 mod daemon;
 mod echo;
+#[path = "../common/report.rs"]
 mod report;
 mod throughput;
 mod warm;

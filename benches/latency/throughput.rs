@@ -14,7 +14,8 @@ use credbroker_client::{Client, Socket};
 use tokio::{runtime, task::JoinSet, time::sleep};
 
 use crate::{
-    daemon::{self, Subject, request},
+    broker::request,
+    daemon::{self, Subject},
     report::{Report, figure, section},
 };
 

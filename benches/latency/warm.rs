@@ -12,8 +12,9 @@ use std::{
 use anyhow::{Result, ensure};
 
 use crate::{
-    daemon::{self, PROVIDER, Subject},
-    report::{Report, figure, micros, percentile, section},
+    broker::PROVIDER,
+    daemon::{self, Subject},
+    report::{Report, figure, percentile, section},
 };
 
 const RUNS: usize = 1000;
@@ -56,6 +57,10 @@ pub(crate) fn measure(
     let ratio = percentile(&shim_times, 50).as_secs_f64() / percentile(&baseline_times, 50).as_secs_f64();
     report.limited("ratio of the p50", &format!("{ratio:.2}"), "2.00", ratio <= LIMIT);
     Ok(())
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{} µs", duration.as_micros())
 }
 
 fn quiet(program: &Path) -> Command {

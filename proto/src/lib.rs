@@ -4,6 +4,7 @@
 //! The code under [`v1`] is generated from `credbroker/v1/credbroker.proto` and committed, so that nobody needs
 //! `protoc`; a test generates it again and fails on a difference.
 
+mod codec;
 mod globs;
 mod reason;
 mod redacted;

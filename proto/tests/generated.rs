@@ -37,6 +37,7 @@ fn generate(root: &Path, out: &Path) {
     tonic_prost_build::configure()
         .build_transport(false)
         .generate_default_stubs(true) // a stand-in for tests need not know every call
+        .codec_path("crate::codec::SmallBuffers")
         .server_mod_attribute(".", "#[cfg(feature = \"server\")]")
         .out_dir(out)
         .compile_fds_with_config(descriptors.clone(), prost)

@@ -2,6 +2,7 @@
 
 mod environment;
 mod failures;
+mod proxy;
 mod sharing;
 mod stdin;
 mod wrap;

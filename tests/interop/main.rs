@@ -2,7 +2,8 @@
 //!
 //! They need programs that `cargo test` does not build or find by itself, so the target runs only by name:
 //! `cargo build --workspace && cargo test --test interop`. The variable `SHIM` names another shim to test, such as the
-//! static artefact.
+//! static artefact, and `PYTHON` another interpreter than that of `target/python-venv`, which examples/python/README.md
+//! makes.
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -14,6 +15,8 @@
 
 mod kubectl;
 mod programs;
+mod python;
 mod readme;
+mod repeats;
 mod systemd;
 mod users;

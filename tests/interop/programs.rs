@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use credbroker_test_support::FakePlugin;
 use serde_json::{Value, json};
 
 /// The broker, as cargo built it for this target.
@@ -21,6 +22,13 @@ pub(crate) fn shim() -> PathBuf {
         shim.display()
     );
     shim
+}
+
+/// The provider `name` that runs `plugin` for callers that tell of no cluster.
+pub(crate) fn clusterless(name: &str, plugin: &FakePlugin) -> Value {
+    let mut stanza = plugin.exec_stanza();
+    stanza["provideClusterInfo"] = json!(false);
+    json!({"name": name, "execConfig": stanza})
 }
 
 /// The `exec` stanza of a user whose credential comes from `provider` by way of the shim.

@@ -397,7 +397,7 @@ pub mod credential_broker_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SmallBuffers::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/credbroker.v1.CredentialBroker/GetCredential",
             );
@@ -426,7 +426,7 @@ pub mod credential_broker_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SmallBuffers::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/credbroker.v1.CredentialBroker/WatchCredential",
             );
@@ -454,7 +454,7 @@ pub mod credential_broker_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SmallBuffers::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/credbroker.v1.CredentialBroker/ReportRejected",
             );
@@ -481,7 +481,7 @@ pub mod credential_broker_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SmallBuffers::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/credbroker.v1.CredentialBroker/ListCredentials",
             );
@@ -508,7 +508,7 @@ pub mod credential_broker_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SmallBuffers::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/credbroker.v1.CredentialBroker/RefreshCredential",
             );
@@ -538,7 +538,7 @@ pub mod credential_broker_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::SmallBuffers::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/credbroker.v1.CredentialBroker/EvictCredential",
             );
@@ -737,7 +737,7 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetCredentialSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -785,7 +785,7 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchCredentialSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -831,7 +831,7 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ReportRejectedSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -877,7 +877,7 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListCredentialsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -923,7 +923,7 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RefreshCredentialSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -969,7 +969,7 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = EvictCredentialSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

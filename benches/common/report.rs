@@ -33,7 +33,3 @@ pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let index = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(index).copied().unwrap_or_default()
 }
-
-pub(crate) fn micros(duration: Duration) -> String {
-    format!("{} µs", duration.as_micros())
-}

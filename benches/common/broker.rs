@@ -1,0 +1,85 @@
+//! `credbroker serve` with one provider, whose plugin counts its runs.
+
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, credential_ref::Source};
+
+pub(crate) const PROVIDER: &str = "bench";
+
+/// A server process; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) socket: PathBuf,
+    pub(crate) directory: PathBuf,
+    pub(crate) child: Child,
+}
+
+/// A new directory for a server, in which nobody else can put a socket.
+pub(crate) fn private(directory: &Path) -> Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(directory).context("a directory for the broker")
+}
+
+/// Starts the broker in `directory`, with nothing in its cache. `plugin` is a shell script that writes a line to
+/// `$(dirname "$0")/runs` in each run.
+pub(crate) fn start(directory: &Path, plugin: &str) -> Result<Running> {
+    let (program, config) = (directory.join("plugin"), directory.join("config.yaml"));
+    let socket = directory.join("credbroker.sock");
+    fs::write(&program, plugin)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
+    let provider = format!(
+        "- name: {PROVIDER}\n  execConfig:\n    apiVersion: client.authentication.k8s.io/v1\n    command: {}\n    interactiveMode: Never\n",
+        program.display()
+    );
+    let header = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nproviders:\n";
+    fs::write(&config, format!("{header}{provider}"))?;
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o600))?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_credbroker"));
+    command.arg("serve").arg("--config").arg(config).arg("--socket").arg(&socket);
+    ready(command, directory, socket)
+}
+
+/// Starts a server and waits until it accepts connections, which fills no cache.
+pub(crate) fn ready(mut command: Command, directory: &Path, socket: PathBuf) -> Result<Running> {
+    let log = directory.join("log");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+    let child = command.spawn().with_context(|| format!("{command:?}"))?;
+    let mut running = Running { socket, directory: directory.to_owned(), child };
+    for _ in 0..500 {
+        if std::os::unix::net::UnixStream::connect(&running.socket).is_ok() {
+            return Ok(running);
+        }
+        if let Some(status) = running.child.try_wait()? {
+            bail!("{command:?}: {status}\n{}", fs::read_to_string(log)?);
+        }
+        sleep(Duration::from_millis(10));
+    }
+    bail!("{command:?} did not listen within 5 s\n{}", fs::read_to_string(log)?)
+}
+
+pub(crate) fn request() -> GetCredentialRequest {
+    let source = Some(Source::Provider(PROVIDER.to_owned()));
+    let credential = CredentialRef { source, ..CredentialRef::default() };
+    GetCredentialRequest { credential: Some(credential), caller: String::new() }
+}
+
+impl Running {
+    /// How often the plugin ran.
+    pub(crate) fn runs(&self) -> usize {
+        fs::read_to_string(self.directory.join("runs")).map_or(0, |runs| runs.lines().count())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,31 @@
+//! How fast one rotation reaches everybody who watches, and what watching costs: `cargo bench --bench rotation`.
+//!
+//! Prints every figure, beside its limit where it has one, and exits 1 when one is missed. See `benches/README.md`.
+
+#![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+
+#[path = "../common/broker.rs"]
+mod broker;
+mod fan_out;
+mod memory;
+#[path = "../common/report.rs"]
+mod report;
+mod subject;
+mod watchers;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use report::Report;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let directory = tempfile::tempdir().context("a directory for sockets")?;
+    let mut report = Report::default();
+    memory::measure(&mut report, &directory.path().join("memory")).await?;
+    for connections in [10, 100] {
+        fan_out::measure(&directory.path().join(connections.to_string()), connections).await?;
+    }
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
