@@ -2,6 +2,7 @@
 //!
 //! - [`CredentialSource`] is a credential that is always the current one, for programs that run for longer than it
 //!   lasts. Many of them share a few [`Connections`].
+//! - [`Authenticate`] is a tower layer that sends each request in the name of a source, and reports the 401s.
 //! - [`ask`] is one question from start to end: find the [`Socket`], check that it can be trusted, wait a little for a
 //!   broker that is just starting, ask. It is built for processes that live for a millisecond: plain HTTP/2 over a Unix
 //!   socket, one connection, no background work that outlives it.
@@ -20,6 +21,7 @@
 //! # }
 //! ```
 
+mod authenticate;
 mod client;
 mod clock;
 mod connect;
@@ -33,6 +35,9 @@ mod source;
 mod transport;
 mod trust;
 
+pub use authenticate::{
+    Authenticate, AuthenticateError, Authenticated, Destination, Never, Repeat, WithoutBody,
+};
 pub use client::{Client, Waits, ask};
 pub use connections::Connections;
 pub use credential::{Credential, TlsIdentity};

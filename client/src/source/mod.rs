@@ -4,7 +4,7 @@ mod backoff;
 mod state;
 mod supervisor;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

@@ -13,15 +13,16 @@ use crate::clock::tests::paused;
 type Item = Result<Credential, Error>;
 
 /// A broker as a source sees it: a watch opens when the test gives one, a report is answered when the test says.
-struct Fake {
-    source: CredentialSource,
+pub(crate) struct Fake {
+    pub(crate) source: CredentialSource,
     watches: Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Item>>>>,
     attempts: Arc<AtomicUsize>,
-    reports: mpsc::UnboundedReceiver<(String, tokio::sync::oneshot::Sender<Result<String, Error>>)>,
+    pub(crate) reports:
+        mpsc::UnboundedReceiver<(String, tokio::sync::oneshot::Sender<Result<String, Error>>)>,
 }
 
 impl Fake {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let watches: Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Item>>>> = Arc::default();
         let attempts = Arc::new(AtomicUsize::new(0));
         let (reported, reports) = mpsc::unbounded_channel();
@@ -41,7 +42,7 @@ impl Fake {
     }
 
     /// The next watch finds a broker that sends what the test sends.
-    fn broker(&self) -> mpsc::UnboundedSender<Item> {
+    pub(crate) fn broker(&self) -> mpsc::UnboundedSender<Item> {
         let (send, receive) = mpsc::unbounded_channel();
         self.watches.lock().unwrap().push_back(receive);
         send
@@ -57,7 +58,7 @@ fn denied() -> Error {
     Error::Failed { code: tonic::Code::PermissionDenied, reason: None, message, retry_after: None }
 }
 
-fn credential(generation: &str, lifetime: Duration) -> Credential {
+pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
     let received = v1::Credential {
         generation: generation.into(),
         token: format!("token-{generation}"),
@@ -71,7 +72,7 @@ fn generation(source: &CredentialSource) -> Option<String> {
     source.current().map(|credential| credential.generation().to_owned())
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
 async fn it_shows_each_rotation_and_tells_of_it_once() {
