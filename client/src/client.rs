@@ -4,13 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use credbroker_proto::v1::{
     CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
-    ListCredentialsRequest, RefreshCredentialRequest, credential_broker_client::CredentialBrokerClient,
+    ListCredentialsRequest, RefreshCredentialRequest, ReportRejectedRequest, WatchCredentialRequest,
+    credential_broker_client::CredentialBrokerClient,
 };
+use futures_util::{Stream, StreamExt};
 use http::Uri;
 use tokio::time::{sleep, timeout};
 use tonic::{Response, Status};
 
-use crate::{Error, Socket, connect::connect, patience::Patience, transport::Transport};
+use crate::{
+    Credential, CredentialRef, Error, Socket, clock, connect::connect, patience::Patience,
+    transport::Transport,
+};
 
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug)]
@@ -132,9 +137,73 @@ impl Client {
         Ok(self.answered(answer)?.evicted)
     }
 
+    /// The credential now, then one more with each rotation, the newest only. It ends with an error, never without
+    /// one. [`CredentialSource`](crate::CredentialSource) is this with everything that can go wrong seen to.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), credbroker_client::Error> {
+    /// use credbroker_client::{Client, CredentialRef, Socket};
+    /// use futures_util::StreamExt;
+    ///
+    /// let mut client = Client::connect(&Socket::at(Socket::SYSTEM)).await?;
+    /// let mut credentials = client.watch(CredentialRef::provider("gke")).await?;
+    /// while let Some(credential) = credentials.next().await {
+    ///     println!("{}", credential?.generation());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`Client::credential`]; the stream's own too.
+    pub async fn watch(
+        &mut self,
+        reference: CredentialRef,
+    ) -> Result<impl Stream<Item = Result<Credential, Error>> + Send + Unpin + use<>, Error> {
+        let socket = self.socket.clone();
+        let response = self.rpc.watch_credential(WatchCredentialRequest::from(reference)).await;
+        let messages = response.map_err(|status| Error::from_status(&socket, &status))?.into_inner();
+        let ended = Error::ended(&socket);
+        let credentials = messages.map(move |message| match message {
+            Ok(message) => received(message.credential),
+            Err(status) => Err(Error::from_status(&socket, &status)),
+        });
+        Ok(credentials.chain(futures_util::stream::iter([Err(ended)])))
+    }
+
+    /// Says that the API server answered 401 to `generation`, and waits for what to use instead: the same one, if the
+    /// plugin was not asked or had nothing newer.
+    ///
+    /// ```no_run
+    /// # async fn example(mut client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
+    /// # let reference = credbroker_client::CredentialRef::provider("gke");
+    /// let instead = client.report_rejected(reference, "7f3a-12").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`Client::credential`].
+    pub async fn report_rejected(
+        &mut self,
+        reference: CredentialRef,
+        generation: impl Into<String>,
+    ) -> Result<Credential, Error> {
+        let request =
+            ReportRejectedRequest { credential: Some(reference.into()), generation: generation.into() };
+        let answer = self.rpc.report_rejected(request).await;
+        received(self.answered(answer)?.credential)
+    }
+
     fn answered<T>(&self, answer: Result<Response<T>, Status>) -> Result<T, Error> {
         answer.map(Response::into_inner).map_err(|status| Error::from_status(&self.socket, &status))
     }
+}
+
+fn received(credential: Option<credbroker_proto::v1::Credential>) -> Result<Credential, Error> {
+    Credential::receive(credential.unwrap_or_default(), clock::system())
 }
 
 async fn attempt(socket: &Socket, request: GetCredentialRequest) -> Result<GetCredentialResponse, Error> {

@@ -42,6 +42,13 @@ pub enum Error {
         /// What the last attempt met.
         source: Arc<dyn StdError + Send + Sync>,
     },
+    /// The broker's credential cannot be used. It and this library are of releases that do not fit, or its plugin
+    /// prints something odd; a person has to look at it.
+    #[error("the broker's credential cannot be used: {problem}; see what its plugin prints")]
+    Unusable {
+        /// What is wrong; nothing of the credential itself.
+        problem: &'static str,
+    },
     /// Whoever listens there may be an impostor; nothing was sent. A person has to look at it.
     #[error("the socket {} is not trusted: {distrust}", path.display())]
     Untrusted {
@@ -59,7 +66,7 @@ impl Error {
         match self {
             Self::Failed { reason: Some(reason), .. } => reason.exit_code(),
             Self::Failed { code: Code::PermissionDenied, .. } | Self::Untrusted { .. } => 77,
-            Self::Failed { .. } => 1,
+            Self::Failed { .. } | Self::Unusable { .. } => 1,
             Self::Unreachable { .. } => 69,
             Self::Timeout { .. } => 75,
         }
@@ -73,8 +80,19 @@ impl Error {
                 use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
                 matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | WouldBlock)
             }),
-            Self::Timeout { .. } | Self::Untrusted { .. } => false,
+            Self::Timeout { .. } | Self::Untrusted { .. } | Self::Unusable { .. } => false,
         }
+    }
+
+    /// A stream that should not have ended did.
+    pub(crate) fn ended(socket: &Socket) -> Self {
+        let source = Arc::new(ConnectionLost::new("the watch ended"));
+        Self::Unreachable { socket: socket.clone(), source }
+    }
+
+    /// Whether the connection that it came over is of no further use.
+    pub(crate) fn ends_connection(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Failed { reason: Some(Reason::Draining), .. })
     }
 
     /// UNAVAILABLE that our `ErrorInfo` does not explain comes from no broker of ours: it counts as none.

@@ -1,0 +1,264 @@
+//! A credential as a client holds it.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use credbroker_proto::v1;
+use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
+
+use crate::{
+    Error,
+    clock::{End, Now},
+};
+
+/// One credential: a token, a certificate with its key, or both. Immutable: a rotation makes a new value.
+///
+/// `Debug` shows neither token nor key.
+///
+/// ```no_run
+/// # async fn example(source: credbroker_client::CredentialSource) {
+/// let mut headers = http::HeaderMap::new();
+/// if let Some(credential) = source.current() {
+///     credential.authorize(&mut headers);
+/// }
+/// # }
+/// ```
+pub struct Credential {
+    generation: String,
+    bearer: Option<Bearer>,
+    identity: Option<TlsIdentity>,
+    end: Option<End>,
+    lifetime: Option<Duration>,
+}
+
+struct Bearer {
+    token: SecretString,
+    /// Made once, so that a request costs a reference count and no copy of the token.
+    header: HeaderValue,
+}
+
+/// A client certificate and its key, in PEM.
+///
+/// ```no_run
+/// # fn example(credential: &credbroker_client::Credential) {
+/// if let Some(identity) = credential.identity() {
+///     println!("certificate {}", identity.fingerprint());
+/// }
+/// # }
+/// ```
+pub struct TlsIdentity {
+    chain: Vec<u8>,
+    key: SecretSlice<u8>,
+    fingerprint: String,
+}
+
+impl Credential {
+    /// Checked once, here: what is held can be sent.
+    pub(crate) fn receive(received: v1::Credential, now: Now) -> Result<Self, Error> {
+        let unusable = |problem| Error::Unusable { problem };
+        let bearer = match received.token {
+            token if token.is_empty() => None,
+            token => Some(Bearer::new(token).ok_or(unusable("its token does not fit into a header"))?),
+        };
+        let (chain, key) = (received.client_certificate_data, received.client_key_data);
+        if chain.is_empty() != key.is_empty() {
+            return Err(unusable("it has only half of a certificate and key"));
+        }
+        let identity = (!chain.is_empty()).then(|| TlsIdentity {
+            chain,
+            key: key.into(),
+            fingerprint: received.certificate_fingerprint,
+        });
+        if bearer.is_none() && identity.is_none() {
+            return Err(unusable("it has neither a token nor a certificate"));
+        }
+        let end = match received.expiration_timestamp {
+            None => None,
+            Some(at) => {
+                let at = SystemTime::try_from(at).ok().ok_or(unusable("its expiry is no time"))?;
+                Some(End::at(at, now))
+            }
+        };
+        let lifetime = received.lifetime.and_then(|lifetime| Duration::try_from(lifetime).ok());
+        Ok(Self { generation: received.generation, bearer, identity, end, lifetime })
+    }
+
+    /// Opaque; equal means the same credential.
+    ///
+    /// ```no_run
+    /// # fn example(source: credbroker_client::CredentialSource, rejected: &credbroker_client::Credential) {
+    /// source.reject(rejected.generation());
+    /// # }
+    /// ```
+    pub fn generation(&self) -> &str {
+        &self.generation
+    }
+
+    /// The bearer token, if it has one.
+    ///
+    /// ```no_run
+    /// # fn example(credential: &credbroker_client::Credential) {
+    /// use secrecy::ExposeSecret;
+    /// let length = credential.token().map(|token| token.expose_secret().len());
+    /// # }
+    /// ```
+    pub fn token(&self) -> Option<&SecretString> {
+        self.bearer.as_ref().map(|bearer| &bearer.token)
+    }
+
+    /// The client certificate and its key, if it has them.
+    ///
+    /// ```no_run
+    /// # fn example(credential: &credbroker_client::Credential) {
+    /// let needs_mtls = credential.identity().is_some();
+    /// # }
+    /// ```
+    pub fn identity(&self) -> Option<&TlsIdentity> {
+        self.identity.as_ref()
+    }
+
+    /// When it ends; `None`: unknown.
+    ///
+    /// ```no_run
+    /// # fn example(credential: &credbroker_client::Credential) {
+    /// println!("{:?}", credential.expires_at());
+    /// # }
+    /// ```
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.end.map(|end| end.wall)
+    }
+
+    /// From when the broker got it to its end: lets a caller choose a margin that suits it. `None`: unknown.
+    ///
+    /// ```no_run
+    /// # fn example(credential: &credbroker_client::Credential) {
+    /// let margin = credential.lifetime().map(|lifetime| lifetime / 10);
+    /// # }
+    /// ```
+    pub fn lifetime(&self) -> Option<Duration> {
+        self.lifetime
+    }
+
+    /// Sets `Authorization`, marked as sensitive, if it has a token; whatever was there goes.
+    ///
+    /// ```no_run
+    /// # fn example(credential: &credbroker_client::Credential, request: &mut http::Request<()>) {
+    /// credential.authorize(request.headers_mut());
+    /// # }
+    /// ```
+    pub fn authorize(&self, headers: &mut HeaderMap) {
+        if let Some(bearer) = &self.bearer {
+            headers.insert(AUTHORIZATION, bearer.header.clone());
+        }
+    }
+
+    pub(crate) fn is_valid(&self, now: Now) -> bool {
+        self.end.is_none_or(|end| end.is_after(now))
+    }
+}
+
+impl Bearer {
+    fn new(token: String) -> Option<Self> {
+        let token = SecretString::from(token);
+        let value = SecretString::from(format!("Bearer {}", token.expose_secret()));
+        let mut header = HeaderValue::from_str(value.expose_secret()).ok()?;
+        header.set_sensitive(true);
+        Some(Self { token, header })
+    }
+}
+
+impl TlsIdentity {
+    /// The certificate chain, leaf first, in PEM.
+    ///
+    /// ```no_run
+    /// # fn example(identity: &credbroker_client::TlsIdentity) {
+    /// let pem = identity.chain_pem();
+    /// # }
+    /// ```
+    pub fn chain_pem(&self) -> &[u8] {
+        &self.chain
+    }
+
+    /// The leaf's private key, in PEM.
+    ///
+    /// ```no_run
+    /// # fn example(identity: &credbroker_client::TlsIdentity) {
+    /// use secrecy::ExposeSecret;
+    /// let pem = identity.key_pem().expose_secret();
+    /// # }
+    /// ```
+    pub fn key_pem(&self) -> &SecretSlice<u8> {
+        &self.key
+    }
+
+    /// Changes if and only if the certificate or the key changes.
+    ///
+    /// ```no_run
+    /// # fn example(before: &credbroker_client::TlsIdentity, after: &credbroker_client::TlsIdentity) {
+    /// let reconnect = before.fingerprint() != after.fingerprint();
+    /// # }
+    /// ```
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("generation", &self.generation)
+            .field("token", &self.token())
+            .field("identity", &self.identity)
+            .field("expires_at", &self.expires_at())
+            .field("lifetime", &self.lifetime)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TlsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsIdentity").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::tests::paused;
+
+    fn received(token: &str, chain: &str, key: &str) -> Result<Credential, Error> {
+        let credential = v1::Credential {
+            generation: "g1".into(),
+            token: token.into(),
+            client_certificate_data: chain.to_owned().into(),
+            client_key_data: key.to_owned().into(),
+            ..v1::Credential::default()
+        };
+        Credential::receive(credential, paused())
+    }
+
+    #[tokio::test]
+    async fn a_token_is_sent_as_a_sensitive_header_and_shown_nowhere() {
+        let credential = received("c4n4ry", "c4n4ry", "c4n4ry").unwrap();
+        let mut headers = HeaderMap::new();
+        credential.authorize(&mut headers);
+        assert_eq!(headers[AUTHORIZATION], "Bearer c4n4ry");
+        assert!(headers[AUTHORIZATION].is_sensitive());
+        let text = format!("{credential:?} {credential:#?} {headers:?}");
+        assert!(!text.contains("c4n4ry") && text.contains("g1"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_used_is_refused_without_being_shown() {
+        for (token, chain, key) in
+            [("", "", ""), ("c4n4ry\n", "", ""), ("", "c4n4ry", ""), ("t", "", "c4n4ry")]
+        {
+            let error = received(token, chain, key).unwrap_err();
+            assert!(matches!(error, Error::Unusable { .. }) && !format!("{error:?}").contains("c4n4ry"));
+        }
+        assert!(received("", "chain", "key").unwrap().token().is_none());
+    }
+}

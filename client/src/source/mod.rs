@@ -1,0 +1,256 @@
+//! A credential that is always the current one.
+
+mod backoff;
+mod state;
+mod supervisor;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use futures_util::Stream;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use self::state::{Progress, Rejection, State};
+use crate::{
+    Connections, Credential, CredentialRef, Error, Socket,
+    clock::{self, Clock},
+};
+
+/// For a broker that is just starting.
+const FOR_BROKER: Duration = Duration::from_secs(5);
+/// For the plugin run that a rejection starts, and for what it issued to arrive.
+const FOR_REPLACEMENT: Duration = Duration::from_secs(10);
+
+/// A credential that follows every rotation, for as long as the last clone of this lives.
+///
+/// A task watches the broker, comes back after a restart, and keeps the last valid credential meanwhile. Reading is a
+/// plain call on a snapshot: no lock, no allocation, no waiting, and never an expired credential.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), credbroker_client::Error> {
+/// use credbroker_client::{CredentialRef, CredentialSource, Socket};
+///
+/// let socket = Socket::at(Socket::SYSTEM);
+/// let mut source = CredentialSource::open(socket, CredentialRef::provider("gke")).await?;
+/// let credential = source.current().expect("it was just opened");
+/// source.changed().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct CredentialSource {
+    shared: Arc<Following>,
+    progress: watch::Receiver<Progress>,
+    seen: u64,
+}
+
+struct Following {
+    reference: CredentialRef,
+    state: Arc<State>,
+    /// Ends with the last handle.
+    _task: AbortOnDropHandle<()>,
+}
+
+impl CredentialSource {
+    /// Follows the credential over a connection of its own, and waits for the first one: for a broker that is just
+    /// starting up to five seconds, for a plugin run as long as it takes. Sources that are to share connections, or
+    /// that should exist before their credential does, come from [`Connections::source`].
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), credbroker_client::Error> {
+    /// use credbroker_client::{CredentialRef, CredentialSource, Socket};
+    ///
+    /// let source =
+    ///     CredentialSource::open(Socket::at(Socket::SYSTEM), CredentialRef::provider("gke")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`CredentialSource::ready`].
+    pub async fn open(socket: Socket, reference: CredentialRef) -> Result<Self, Error> {
+        let mut source = Connections::to(socket).source(reference);
+        source.ready().await?;
+        source.seen = source.progress.borrow().rotations;
+        Ok(source)
+    }
+
+    /// The newest credential; `None` before the first one, and when the last one expired without a replacement.
+    ///
+    /// ```no_run
+    /// # fn example(source: &credbroker_client::CredentialSource, headers: &mut http::HeaderMap) {
+    /// if let Some(credential) = source.current() {
+    ///     credential.authorize(headers);
+    /// }
+    /// # }
+    /// ```
+    pub fn current(&self) -> Option<Arc<Credential>> {
+        self.shared.state.current()
+    }
+
+    /// Why there is no newer credential, if the last attempt to get one failed. For logs and health checks.
+    ///
+    /// ```no_run
+    /// # fn example(source: &credbroker_client::CredentialSource) {
+    /// let healthy = source.current().is_some();
+    /// let degraded = source.failure().is_some();
+    /// # }
+    /// ```
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.state.progress.borrow().failure.clone()
+    }
+
+    /// Waits until there is a credential. Dropping the future changes nothing.
+    ///
+    /// ```no_run
+    /// # async fn example(source: &credbroker_client::CredentialSource) -> Result<(), credbroker_client::Error> {
+    /// let credential = source.ready().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Whatever the last attempt met. The source goes on trying: ask again later, or read [`Self::current`].
+    ///
+    /// - [`Error::Failed`]: the broker has none; its `reason` says why.
+    /// - [`Error::Unreachable`]: no broker came within five seconds.
+    /// - [`Error::Untrusted`]: whoever listens may be an impostor.
+    pub async fn ready(&self) -> Result<Arc<Credential>, Error> {
+        let mut progress = self.shared.state.progress.subscribe();
+        let mut patience = std::pin::pin!(sleep(FOR_BROKER));
+        loop {
+            if let Some(credential) = self.current() {
+                return Ok(credential);
+            }
+            let failure = progress.borrow_and_update().failure.clone();
+            if let Some(error) = failure
+                && (patience.is_elapsed() || !error.may_be_starting())
+            {
+                return Err(error);
+            }
+            tokio::select! {
+                () = &mut patience, if !patience.is_elapsed() => {}
+                // The sender is our own: this never is an error.
+                changed = progress.changed() => drop(changed),
+            }
+        }
+    }
+
+    /// Waits for a generation that this handle was not told of: by this call, by [`Self::open`], or before it was
+    /// cloned. Rotations in between are skipped. Dropping the future loses nothing.
+    ///
+    /// ```no_run
+    /// # async fn example(mut source: credbroker_client::CredentialSource) {
+    /// loop {
+    ///     source.changed().await;
+    ///     if let Some(credential) = source.current() {
+    ///         println!("now {}", credential.generation());
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn changed(&mut self) {
+        let seen = self.seen;
+        if let Ok(progress) = self.progress.wait_for(|progress| progress.rotations != seen).await {
+            self.seen = progress.rotations;
+        }
+    }
+
+    /// Says that the API server answered 401 to `generation`. Does not wait; reports of one generation become one, and
+    /// of one that is no longer current, none. The replacement comes as any rotation does.
+    ///
+    /// ```no_run
+    /// # fn example(source: &credbroker_client::CredentialSource, used: &credbroker_client::Credential) {
+    /// source.reject(used.generation());
+    /// # }
+    /// ```
+    pub fn reject(&self, generation: &str) {
+        self.shared.state.reject(generation);
+    }
+
+    /// As [`Self::reject`], and waits for what to use instead, up to ten seconds. `None`: the broker has nothing
+    /// newer, or cannot be asked.
+    ///
+    /// ```no_run
+    /// # async fn example(source: &credbroker_client::CredentialSource, used: &credbroker_client::Credential) {
+    /// if let Some(newer) = source.replace(used.generation()).await {
+    ///     println!("once more, with {}", newer.generation());
+    /// }
+    /// # }
+    /// ```
+    pub async fn replace(&self, generation: &str) -> Option<Arc<Credential>> {
+        let state = &self.shared.state;
+        let (mut progress, mut rejection) = (state.progress.subscribe(), state.rejection.subscribe());
+        state.reject(generation);
+        let replaced = async {
+            loop {
+                progress.mark_unchanged();
+                if let Some(credential) = state.current().filter(|now| now.generation() != generation) {
+                    return Some(credential);
+                }
+                let kept = Rejection::Reported { generation: generation.into(), replaced: false };
+                if *rejection.borrow_and_update() == kept || state.current().is_none() {
+                    return None;
+                }
+                tokio::select! {
+                    changed = progress.changed() => drop(changed),
+                    changed = rejection.changed() => drop(changed),
+                }
+            }
+        };
+        timeout(FOR_REPLACEMENT, replaced).await.unwrap_or_default()
+    }
+
+    pub(crate) fn follow(connections: &Connections, reference: CredentialRef) -> Self {
+        let (watching, reporting) = (connections.clone(), connections.clone());
+        let (watched, reported) = (reference.clone(), reference.clone());
+        let watch = move || {
+            let (connections, reference) = (watching.clone(), watched.clone());
+            async move { connections.watch(reference).await }
+        };
+        let report = move |generation| {
+            let (connections, reference) = (reporting.clone(), reported.clone());
+            async move {
+                let instead = connections.report(reference, generation).await?;
+                Ok(instead.generation().to_owned())
+            }
+        };
+        Self::start(reference, clock::system, watch, report)
+    }
+
+    fn start<W, WF, S, R, RF>(reference: CredentialRef, clock: Clock, watch: W, report: R) -> Self
+    where
+        W: FnMut() -> WF + Send + 'static,
+        WF: Future<Output = Result<S, Error>> + Send,
+        S: Stream<Item = Result<Credential, Error>> + Send + Unpin,
+        R: FnMut(String) -> RF + Send + 'static,
+        RF: Future<Output = Result<String, Error>> + Send,
+    {
+        let state = Arc::new(State::new(clock));
+        let progress = state.progress.subscribe();
+        let (following, reporting) = (Arc::clone(&state), Arc::clone(&state));
+        let work = async move {
+            tokio::join!(supervisor::follow(following, watch), supervisor::report(reporting, report));
+        };
+        #[expect(clippy::disallowed_methods, reason = "ends with the last handle of the source")]
+        let task = AbortOnDropHandle::new(tokio::spawn(work));
+        Self { shared: Arc::new(Following { reference, state, _task: task }), progress, seen: 0 }
+    }
+}
+
+impl fmt::Debug for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialSource")
+            .field("reference", &self.shared.reference)
+            .field("current", &self.current())
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
+}

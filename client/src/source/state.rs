@@ -1,0 +1,91 @@
+//! What the readers of a source and its task share.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::watch;
+
+use crate::{Credential, Error, clock::Clock};
+
+/// One writer, the source's task; any number of readers, none of which waits.
+#[derive(Debug)]
+pub(crate) struct State {
+    current: ArcSwapOption<Credential>,
+    pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) rejection: watch::Sender<Rejection>,
+    clock: Clock,
+}
+
+/// How the following goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// Counts the generations that were shown.
+    pub(crate) rotations: u64,
+    /// Why there is no newer one; gone with the next message.
+    pub(crate) failure: Option<Error>,
+}
+
+/// What the broker is to know, or answered. One report at a time, however many requests were rejected.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Rejection {
+    #[default]
+    Nothing,
+    /// Somebody saw a 401.
+    Seen(Arc<str>),
+    /// The broker was told; `replaced` says whether it has another.
+    Reported { generation: Arc<str>, replaced: bool },
+}
+
+impl State {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            current: ArcSwapOption::empty(),
+            progress: watch::Sender::default(),
+            rejection: watch::Sender::default(),
+            clock,
+        }
+    }
+
+    /// The newest, unless it has ended.
+    pub(crate) fn current(&self) -> Option<Arc<Credential>> {
+        let newest = self.current.load();
+        let valid = newest.as_ref().is_some_and(|credential| credential.is_valid((self.clock)()));
+        // A guard turns into an `Arc` by a reference count at most.
+        if valid { arc_swap::Guard::into_inner(newest) } else { None }
+    }
+
+    /// Shows `credential` from now on; says whether it is another one than before.
+    pub(crate) fn publish(&self, credential: Credential) -> bool {
+        let before = self.current.load();
+        let is_new = before.as_ref().is_none_or(|before| before.generation() != credential.generation());
+        self.current.store(Some(Arc::new(credential)));
+        self.progress.send_modify(|progress| {
+            progress.failure = None;
+            progress.rotations += u64::from(is_new);
+        });
+        is_new
+    }
+
+    pub(crate) fn fail(&self, error: Error) {
+        self.progress.send_modify(|progress| progress.failure = Some(error));
+    }
+
+    /// Takes note of a 401, unless that is known or the generation is history.
+    pub(crate) fn reject(&self, generation: &str) {
+        if self.current.load().as_ref().is_none_or(|credential| credential.generation() != generation) {
+            return;
+        }
+        self.rejection.send_if_modified(|rejection| {
+            let known = match rejection {
+                Rejection::Nothing => false,
+                Rejection::Seen(known) | Rejection::Reported { generation: known, .. } => {
+                    **known == *generation
+                }
+            };
+            if !known {
+                *rejection = Rejection::Seen(generation.into());
+            }
+            !known
+        });
+    }
+}

@@ -1,0 +1,260 @@
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, atomic::AtomicUsize, atomic::Ordering},
+};
+
+use credbroker_proto::v1;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+use super::*;
+use crate::clock::tests::paused;
+
+type Item = Result<Credential, Error>;
+
+/// A broker as a source sees it: a watch opens when the test gives one, a report is answered when the test says.
+pub(crate) struct Fake {
+    pub(crate) source: CredentialSource,
+    watches: Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Item>>>>,
+    attempts: Arc<AtomicUsize>,
+    pub(crate) reports:
+        mpsc::UnboundedReceiver<(String, tokio::sync::oneshot::Sender<Result<String, Error>>)>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Self {
+        let watches: Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Item>>>> = Arc::default();
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let (reported, reports) = mpsc::unbounded_channel();
+        let (opened, counted) = (Arc::clone(&watches), Arc::clone(&attempts));
+        let watch = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let next = opened.lock().unwrap().pop_front();
+            async move { next.map(UnboundedReceiverStream::new).ok_or_else(lost) }
+        };
+        let report = move |generation| {
+            let (answer, answered) = tokio::sync::oneshot::channel();
+            reported.send((generation, answer)).unwrap();
+            async move { answered.await.unwrap_or_else(|_| Err(lost())) }
+        };
+        let source = CredentialSource::start(CredentialRef::provider("p"), paused, watch, report);
+        Self { source, watches, attempts, reports }
+    }
+
+    /// The next watch finds a broker that sends what the test sends.
+    pub(crate) fn broker(&self) -> mpsc::UnboundedSender<Item> {
+        let (send, receive) = mpsc::unbounded_channel();
+        self.watches.lock().unwrap().push_back(receive);
+        send
+    }
+}
+
+fn lost() -> Error {
+    Error::ended(&Socket::at("/s"))
+}
+
+fn denied() -> Error {
+    let message = "no".to_owned();
+    Error::Failed { code: tonic::Code::PermissionDenied, reason: None, message, retry_after: None }
+}
+
+pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
+    let received = v1::Credential {
+        generation: generation.into(),
+        token: format!("token-{generation}"),
+        expiration_timestamp: Some((paused().wall + lifetime).into()),
+        ..v1::Credential::default()
+    };
+    Credential::receive(received, paused()).unwrap()
+}
+
+fn generation(source: &CredentialSource) -> Option<String> {
+    source.current().map(|credential| credential.generation().to_owned())
+}
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test(start_paused = true)]
+async fn it_shows_each_rotation_and_tells_of_it_once() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential("1", HOUR))).unwrap();
+    fake.source.ready().await.unwrap();
+    assert_eq!(generation(&fake.source).as_deref(), Some("1"));
+    fake.source.changed().await;
+
+    let mut clone = fake.source.clone();
+    broker.send(Ok(credential("1", 2 * HOUR))).unwrap(); // its end moved: no rotation
+    broker.send(Ok(credential("2", HOUR))).unwrap();
+    fake.source.changed().await;
+    assert_eq!(generation(&fake.source).as_deref(), Some("2"));
+    clone.changed().await;
+    let nothing = timeout(HOUR / 2, fake.source.changed()).await;
+    assert!(nothing.is_err(), "nothing changed after the second one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_keeps_the_last_one_while_the_broker_is_gone_until_it_expires_and_not_longer() {
+    let fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential("1", Duration::from_secs(600)))).unwrap();
+    fake.source.ready().await.unwrap();
+    drop(broker);
+    sleep(Duration::from_secs(599)).await;
+    assert_eq!(generation(&fake.source).as_deref(), Some("1"));
+    assert!(matches!(fake.source.failure(), Some(Error::Unreachable { .. })));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(generation(&fake.source), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_current_within_two_seconds_of_a_brokers_return_however_long_that_was_gone() {
+    let mut fake = Fake::new();
+    fake.broker().send(Ok(credential("1", HOUR))).unwrap();
+    fake.source.changed().await;
+    sleep(Duration::from_secs(900)).await;
+    let attempts = fake.attempts.load(Ordering::SeqCst);
+    assert!((450..=1000).contains(&attempts), "{attempts} attempts in 900 s");
+    let broker = fake.broker();
+    broker.send(Ok(credential("2", HOUR))).unwrap();
+    timeout(Duration::from_secs(2), fake.source.changed()).await.unwrap();
+    assert_eq!(generation(&fake.source).as_deref(), Some("2"));
+    assert!(fake.source.failure().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_says_no_is_asked_twice_a_minute() {
+    let fake = Fake::new();
+    for _ in 0..1000 {
+        fake.broker().send(Err(denied())).unwrap();
+    }
+    let error = fake.source.ready().await.unwrap_err();
+    assert!(matches!(error, Error::Failed { code: tonic::Code::PermissionDenied, .. }), "{error:?}");
+    sleep(HOUR).await;
+    let attempts = fake.attempts.load(Ordering::SeqCst);
+    assert!((120..=260).contains(&attempts), "{attempts} attempts in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_first_one_outlasts_a_start_but_not_an_absence() {
+    let fake = Fake::new();
+    let before = tokio_elapsed();
+    let error = fake.source.ready().await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(tokio_elapsed() >= before + FOR_BROKER);
+
+    let broker = fake.broker();
+    let late = async {
+        sleep(Duration::from_secs(3)).await;
+        broker.send(Ok(credential("1", HOUR))).unwrap();
+    };
+    let (ready, ()) = tokio::join!(fake.source.ready(), late);
+    ready.unwrap();
+}
+
+fn tokio_elapsed() -> Duration {
+    paused().boot
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_rejections_are_one_report_and_an_old_generation_is_none() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential("1", HOUR))).unwrap();
+    fake.source.changed().await;
+    for _ in 0..20 {
+        fake.source.reject("1");
+        fake.source.reject("0");
+    }
+    let (reported, answer) = fake.reports.recv().await.unwrap();
+    assert_eq!(reported, "1");
+    fake.source.reject("1");
+    answer.send(Ok("2".into())).unwrap();
+    broker.send(Ok(credential("2", HOUR))).unwrap();
+    fake.source.changed().await;
+    fake.source.reject("1");
+    assert!(timeout(HOUR / 2, fake.reports.recv()).await.is_err(), "no second report");
+    fake.source.reject("2");
+    assert_eq!(fake.reports.recv().await.unwrap().0, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_that_stays_rejected_is_reported_again_at_most_once_a_second() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential("1", HOUR))).unwrap();
+    fake.source.changed().await;
+    let storm = async {
+        for _ in 0..1000 {
+            fake.source.reject("1");
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let mut count = 0;
+    let answering = async {
+        while let Some((generation, answer)) = fake.reports.recv().await {
+            count += 1;
+            answer.send(Ok(generation)).unwrap();
+        }
+    };
+    tokio::select! { () = storm => {}, () = answering => {} }
+    assert!((9..=11).contains(&count), "{count} reports in ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_is_waited_for_and_its_absence_is_not() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential("1", HOUR))).unwrap();
+    fake.source.changed().await;
+
+    let source = fake.source.clone();
+    let rejected = async {
+        let (_, answer) = fake.reports.recv().await.unwrap();
+        sleep(Duration::from_secs(2)).await;
+        answer.send(Ok("2".into())).unwrap();
+        sleep(Duration::from_millis(20)).await; // the answer may come before the watch's message
+        broker.send(Ok(credential("2", HOUR))).unwrap();
+    };
+    let (replacement, ()) = tokio::join!(source.replace("1"), rejected);
+    assert_eq!(replacement.unwrap().generation(), "2");
+    assert_eq!(source.replace("1").await.unwrap().generation(), "2", "known at once");
+
+    let before = tokio_elapsed();
+    let kept = async { fake.reports.recv().await.unwrap().1.send(Ok("2".into())).unwrap() };
+    let (replacement, ()) = tokio::join!(source.replace("2"), kept);
+    assert!(replacement.is_none() && tokio_elapsed() < before + Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_ends_the_task() {
+    let fake = Fake::new();
+    let broker = fake.broker();
+    let clone = fake.source.clone();
+    broker.send(Ok(credential("1", HOUR))).unwrap();
+    fake.source.ready().await.unwrap();
+    drop(fake);
+    assert!(timeout(HOUR / 4, broker.closed()).await.is_err(), "a clone still reads it");
+    drop(clone);
+    broker.closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn debug_shows_no_secret() {
+    let fake = Fake::new();
+    fake.broker().send(Ok(credential("c4n4ry", HOUR))).unwrap();
+    fake.source.ready().await.unwrap();
+    let text = format!("{:?}", fake.source);
+    assert!(!text.contains("token-c4n4ry"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_after_its_first_message_is_no_hot_loop() {
+    let fake = Fake::new();
+    for _ in 0..1000 {
+        fake.broker().send(Ok(credential("1", HOUR))).unwrap();
+    }
+    sleep(Duration::from_secs(60)).await;
+    let attempts = fake.attempts.load(Ordering::SeqCst);
+    assert!((20..=80).contains(&attempts), "{attempts} watches in a minute");
+}

@@ -1,0 +1,177 @@
+//! A broker whose credential the test sets: the real protocol on a real socket, no plugin.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use credbroker_client::{Connections, CredentialRef, CredentialSource, Socket};
+use credbroker_proto::v1::{
+    self,
+    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+};
+use futures_util::{Stream, StreamExt};
+use tempfile::TempDir;
+use tokio::{
+    net::UnixListener,
+    runtime::{Builder, Runtime},
+    sync::watch,
+};
+use tokio_stream::wrappers::{UnixListenerStream, WatchStream};
+use tonic::{Request, Response, Status};
+
+/// A broker that can be killed and started again.
+pub(crate) struct FakeBroker {
+    directory: TempDir,
+    state: Arc<State>,
+    /// Its own, so that its connections end with it.
+    runtime: Option<Runtime>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// By provider; `None`: it has no credential yet.
+    credentials: Mutex<HashMap<String, watch::Sender<Option<v1::Credential>>>>,
+    reports: watch::Sender<Vec<String>>,
+    connections: watch::Sender<usize>,
+    /// What a report of a generation leads to.
+    on_report: Mutex<HashMap<String, v1::Credential>>,
+}
+
+impl FakeBroker {
+    pub(crate) fn start() -> Self {
+        let state = State {
+            credentials: Mutex::default(),
+            reports: watch::Sender::default(),
+            connections: watch::Sender::default(),
+            on_report: Mutex::default(),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let mut broker = Self { directory, state: Arc::new(state), runtime: None };
+        broker.restart();
+        broker
+    }
+
+    /// Ends every connection at once, as SIGKILL does.
+    pub(crate) fn kill(&mut self) {
+        std::fs::remove_file(self.path()).unwrap();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+
+    pub(crate) fn restart(&mut self) {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(self.path()).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let state = Arc::clone(&self.state);
+        runtime.spawn(async move {
+            let service = CredentialBrokerServer::new(Service(Arc::clone(&state)));
+            let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap())
+                .inspect(|_| state.connections.send_modify(|connections| *connections += 1));
+            let serve =
+                tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming);
+            serve.await.unwrap();
+        });
+        self.runtime = Some(runtime);
+    }
+
+    /// Sets the provider's credential, for all who watch it.
+    pub(crate) fn issue(&self, provider: &str, credential: v1::Credential) {
+        self.state.cell(provider).send_replace(Some(credential));
+    }
+
+    /// Issues it when `generation` is reported.
+    pub(crate) fn issue_on_report(&self, generation: &str, credential: v1::Credential) {
+        self.state.on_report.lock().unwrap().insert(generation.to_owned(), credential);
+    }
+
+    pub(crate) fn reports(&self) -> Vec<String> {
+        self.state.reports.borrow().clone()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        *self.state.connections.borrow()
+    }
+
+    pub(crate) fn to(&self) -> Connections {
+        Connections::to(Socket::at(self.path()))
+    }
+
+    pub(crate) async fn source(&self, provider: &str) -> CredentialSource {
+        CredentialSource::open(Socket::at(self.path()), CredentialRef::provider(provider)).await.unwrap()
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::join(self.directory.path(), "broker.sock")
+    }
+}
+
+impl Drop for FakeBroker {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A token of that name for an hour.
+pub(crate) fn token(generation: &str) -> v1::Credential {
+    v1::Credential {
+        generation: generation.into(),
+        token: format!("token-{generation}"),
+        expiration_timestamp: Some((SystemTime::now() + Duration::from_secs(3600)).into()),
+        ..v1::Credential::default()
+    }
+}
+
+impl State {
+    fn cell(&self, provider: &str) -> watch::Sender<Option<v1::Credential>> {
+        self.credentials.lock().unwrap().entry(provider.to_owned()).or_default().clone()
+    }
+}
+
+struct Service(Arc<State>);
+
+type Watch = Pin<Box<dyn Stream<Item = Result<v1::WatchCredentialResponse, Status>> + Send>>;
+
+fn provider(reference: Option<v1::CredentialRef>) -> String {
+    match reference.and_then(|reference| reference.source) {
+        Some(v1::credential_ref::Source::Provider(name)) => name,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tonic::async_trait]
+impl CredentialBroker for Service {
+    async fn watch_credential(
+        &self,
+        request: Request<v1::WatchCredentialRequest>,
+    ) -> Result<Response<Watch>, Status> {
+        let cell = self.0.cell(&provider(request.into_inner().credential));
+        let credentials = WatchStream::new(cell.subscribe()).filter_map(|credential| async {
+            credential.map(|credential| {
+                Ok(v1::WatchCredentialResponse { credential: Some(credential), cluster: None })
+            })
+        });
+        Ok(Response::new(Box::pin(credentials)))
+    }
+
+    async fn report_rejected(
+        &self,
+        request: Request<v1::ReportRejectedRequest>,
+    ) -> Result<Response<v1::ReportRejectedResponse>, Status> {
+        let request = request.into_inner();
+        let cell = self.0.cell(&provider(request.credential));
+        let next = self.0.on_report.lock().unwrap().remove(&request.generation);
+        self.0.reports.send_modify(|reports| reports.push(request.generation));
+        if let Some(next) = next {
+            cell.send_replace(Some(next));
+        }
+        let credential = cell.borrow().clone();
+        Ok(Response::new(v1::ReportRejectedResponse { credential }))
+    }
+}

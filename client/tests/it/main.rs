@@ -1,0 +1,10 @@
+//! The library against a broker that speaks the real protocol on a real socket.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "set-up that fails ends its test where it failed; tests read clocks"
+)]
+
+mod broker;
+mod source;

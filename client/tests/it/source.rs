@@ -1,0 +1,65 @@
+use std::time::Duration;
+
+use credbroker_client::{CredentialRef, CredentialSource};
+use tokio::time::timeout;
+
+use crate::broker::{FakeBroker, token};
+
+const GENEROUS: Duration = Duration::from_secs(30);
+
+fn generation(source: &CredentialSource) -> Option<String> {
+    source.current().map(|credential| credential.generation().to_owned())
+}
+
+async fn until(source: &mut CredentialSource, wanted: &str) {
+    let reached = async {
+        while generation(source).as_deref() != Some(wanted) {
+            source.changed().await;
+        }
+    };
+    timeout(GENEROUS, reached).await.unwrap_or_else(|_| panic!("{wanted} never came: {source:?}"));
+}
+
+#[tokio::test]
+async fn a_source_follows_rotations_rejections_and_a_restart_of_the_broker() {
+    let mut broker = FakeBroker::start();
+    broker.issue("gke", token("1"));
+    let mut source = broker.source("gke").await;
+    assert_eq!(generation(&source).as_deref(), Some("1"));
+
+    broker.issue("gke", token("2"));
+    until(&mut source, "2").await;
+
+    broker.issue_on_report("2", token("3"));
+    let replacement = source.replace("2").await.unwrap();
+    assert_eq!((replacement.generation(), broker.reports()), ("3", vec!["2".to_owned()]));
+
+    broker.kill();
+    assert_eq!(generation(&source).as_deref(), Some("3"), "the last valid one is kept");
+    broker.issue("gke", token("4"));
+    broker.restart();
+    until(&mut source, "4").await;
+}
+
+#[tokio::test]
+async fn a_thousand_sources_share_ten_connections_and_are_current_again_after_a_crash() {
+    let mut broker = FakeBroker::start();
+    broker.issue("gke", token("1"));
+    let connections = broker.to();
+    let mut sources: Vec<_> = (0..1000).map(|_| connections.source(CredentialRef::provider("gke"))).collect();
+    for source in &mut sources {
+        until(source, "1").await;
+    }
+    assert_eq!(broker.connections(), 10);
+
+    broker.kill();
+    broker.issue("gke", token("2"));
+    broker.restart();
+    let start = std::time::Instant::now();
+    for source in &mut sources {
+        until(source, "2").await;
+    }
+    // Five seconds is the promise; a loaded machine gets twice that.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(broker.connections() <= 30, "{} connections", broker.connections());
+}
