@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashMap,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, Mutex},
@@ -49,7 +51,8 @@ impl FakeBroker {
             connections: watch::Sender::default(),
             on_report: Mutex::default(),
         };
-        let directory = tempfile::tempdir().unwrap();
+        let private = Permissions::from_mode(0o700); // whatever the umask
+        let directory = tempfile::Builder::new().permissions(private).tempdir().unwrap();
         let mut broker = Self { directory, state: Arc::new(state), runtime: None };
         broker.restart();
         broker
