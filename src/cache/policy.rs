@@ -48,10 +48,10 @@ pub(crate) fn decide(state: &State, now: Now) -> Decision {
 pub(crate) fn decide_rejected(state: &mut State, generation: &str, now: Now) -> Decision {
     let decision = decide(state, now);
     let (Decision::Serve(issued) | Decision::ServeAndRefresh(issued)) = &decision else { return decision };
-    let (Some(current), true) = (&state.current, issued.generation.to_string() == generation) else {
+    if issued.generation.to_string() != generation {
         return decision;
-    };
-    let admitted = state.rejections.admit(current, now);
+    }
+    let admitted = state.rejections.admit(issued, now);
     if state.running {
         return Decision::Wait;
     }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::state::Current;
-use crate::credential::Now;
+use crate::credential::{Issued, Now};
 
 /// A generation younger than this is not asked for again, and between runs for rejections there is at least so much.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -22,10 +21,9 @@ pub(crate) struct Rejections {
 }
 
 impl Rejections {
-    /// Takes note of a rejection of `current`: true if it is worth a run.
-    pub(crate) fn admit(&mut self, current: &Current, now: Now) -> bool {
+    /// Takes note of a rejection of `issued`: true if it is worth a run.
+    pub(crate) fn admit(&mut self, issued: &Issued, now: Now) -> bool {
         self.reported = true;
-        let issued = &current.issued;
         let young = now.boot < issued.fetched.boot.saturating_add(PAUSE);
         if young || now.boot < self.not_before {
             return false;
@@ -50,24 +48,23 @@ mod tests {
     use std::{sync::Arc, time::SystemTime};
 
     use super::*;
-    use crate::credential::{Generation, Issued, Material};
+    use crate::credential::{Generation, Material};
 
     fn at(secs: u64) -> Now {
         let since = Duration::from_secs(secs);
         Now { wall: SystemTime::UNIX_EPOCH + since, boot: since }
     }
 
-    fn current(fetched: u64, lifetime: u64) -> Current {
+    fn issued(fetched: u64, lifetime: u64) -> Issued {
         let (fetched, lifetime) = (at(fetched), Duration::from_secs(lifetime));
-        let issued = Issued {
+        Issued {
             generation: Generation::new("e".into(), 1),
             material: Arc::new(Material::default()),
             fetched,
             expires_at: fetched.wall + lifetime,
             lifetime,
             within_skew: false,
-        };
-        Current::new(Arc::new(issued), lifetime, fetched)
+        }
     }
 
     #[test]
@@ -75,7 +72,7 @@ mod tests {
         let (mut rejections, mut fetched) = (Rejections::default(), 0);
         let mut admitted = Vec::new();
         for now in 0..2_000 {
-            if rejections.admit(&current(fetched, 3_600), at(now)) {
+            if rejections.admit(&issued(fetched, 3_600), at(now)) {
                 admitted.push(now);
                 fetched = now;
                 rejections.rotated();
@@ -90,7 +87,7 @@ mod tests {
     fn a_pause_is_at_most_half_a_lifetime() {
         let (mut rejections, mut admitted) = (Rejections::default(), Vec::new());
         for now in 0..200 {
-            if rejections.admit(&current(0, 60), at(now)) {
+            if rejections.admit(&issued(0, 60), at(now)) {
                 admitted.push(now);
             }
         }
@@ -101,11 +98,11 @@ mod tests {
     fn a_generation_that_nobody_rejects_ends_the_series() {
         let mut rejections = Rejections::default();
         for (now, admitted) in [(10, true), (20, true), (30, false)] {
-            assert_eq!(rejections.admit(&current(0, 3_600), at(now)), admitted, "{now}");
+            assert_eq!(rejections.admit(&issued(0, 3_600), at(now)), admitted, "{now}");
         }
         rejections.rotated(); // the rejected one goes
         rejections.rotated(); // and so does one that was good
-        assert!(rejections.admit(&current(0, 3_600), at(31)));
-        assert!(rejections.admit(&current(0, 3_600), at(41)), "ten seconds again");
+        assert!(rejections.admit(&issued(0, 3_600), at(31)));
+        assert!(rejections.admit(&issued(0, 3_600), at(41)), "ten seconds again");
     }
 }
