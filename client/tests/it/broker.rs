@@ -205,3 +205,19 @@ impl CredentialBroker for Service {
         Err(Status::unimplemented("not asked here"))
     }
 }
+
+/// A certificate of that server's authority in the name of `name`, and the token of [`token`] if there is one.
+#[cfg(feature = "rustls")]
+pub(crate) fn issued(
+    generation: &str,
+    pair: Option<&(String, String)>,
+    bearer: Option<&str>,
+) -> v1::Credential {
+    let (chain, key) = pair.cloned().unwrap_or_default();
+    v1::Credential {
+        token: bearer.unwrap_or_default().to_owned(),
+        client_certificate_data: chain.into(),
+        client_key_data: key.into(),
+        ..token(generation)
+    }
+}
