@@ -3,6 +3,7 @@
 //! - [`CredentialSource`] is a credential that is always the current one, for programs that run for longer than it
 //!   lasts. Many of them share a few [`Connections`].
 //! - [`Authenticate`] is a tower layer that sends each request in the name of a source, and reports the 401s.
+//! - `tls` (feature `rustls`) has connections that follow a client certificate: old ones take no new request.
 //! - [`ask`] is one question from start to end: find the [`Socket`], check that it can be trusted, wait a little for a
 //!   broker that is just starting, ask. It is built for processes that live for a millisecond: plain HTTP/2 over a Unix
 //!   socket, one connection, no background work that outlives it.
@@ -32,6 +33,8 @@ mod patience;
 mod reference;
 mod socket;
 mod source;
+#[cfg(feature = "rustls")]
+pub mod tls;
 mod transport;
 mod trust;
 

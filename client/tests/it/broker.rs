@@ -178,3 +178,19 @@ impl CredentialBroker for Service {
         Ok(Response::new(v1::ReportRejectedResponse { credential }))
     }
 }
+
+/// A certificate of that server's authority in the name of `name`, and the token of [`token`] if there is one.
+#[cfg(feature = "rustls")]
+pub(crate) fn issued(
+    generation: &str,
+    pair: Option<&(String, String)>,
+    bearer: Option<&str>,
+) -> v1::Credential {
+    let (chain, key) = pair.cloned().unwrap_or_default();
+    v1::Credential {
+        token: bearer.unwrap_or_default().to_owned(),
+        client_certificate_data: chain.into(),
+        client_key_data: key.into(),
+        ..token(generation)
+    }
+}

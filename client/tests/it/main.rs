@@ -8,3 +8,5 @@
 
 mod broker;
 mod source;
+#[cfg(feature = "rustls")]
+mod tls;

@@ -6,11 +6,14 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
@@ -45,9 +48,15 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
     let connection = state.connections.fetch_add(1, Ordering::SeqCst) + 1;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let presented = Presented(chain.iter().map(|certificate| certificate.clone().into_owned()).collect());
+    let name = presented.common_name();
+    let count = |change: fn(&mut usize)| {
+        state.open.send_modify(|open| change(open.entry(name.clone()).or_default()));
+    };
+    count(|open| *open += 1);
     let service = service_fn(|request| answer(&state, &presented, connection, request));
     // A client that goes away is no failure of the server.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+    count(|open| *open -= 1);
 }
 
 async fn answer(
@@ -55,11 +64,12 @@ async fn answer(
     presented: &Presented,
     connection: u64,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, hyper::Error> {
+) -> Result<Response<Either<Full<Bytes>, Endless>>, hyper::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let token = bearer_token(&head.headers);
     let path = head.uri.path();
+    let watches = head.uri.query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
     let (status, document) = if state.knows(presented, token.as_deref()) {
         routes::respond(&mut lock(&state.objects), &head.method, path, &body)
     } else {
@@ -75,5 +85,26 @@ async fn answer(
         connection,
     });
     let response = Response::builder().status(status).header("content-type", "application/json");
-    Ok(response.body(Full::from(document.to_string())).expect("a constant header"))
+    let body = if watches && status.is_success() {
+        Either::Right(Endless)
+    } else {
+        Either::Left(Full::from(document.to_string()))
+    };
+    Ok(response.body(body).expect("a constant header"))
+}
+
+/// The events of a watch in which nothing happens.
+#[derive(Debug)]
+struct Endless;
+
+impl hyper::body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
 }

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustls::server::danger::ClientCertVerifier;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use self::authority::Authority;
 
@@ -74,6 +74,7 @@ impl ApiServer {
             requests: Mutex::default(),
             objects: Mutex::default(),
             connections: AtomicU64::new(0),
+            open: watch::Sender::default(),
         });
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = socket.local_addr().expect("the port");
@@ -119,6 +120,19 @@ impl ApiServer {
         self.state.connections.load(Ordering::SeqCst)
     }
 
+    /// How many connections are open now that presented this common name, or no certificate.
+    pub fn open_connections(&self, certificate: Option<&str>) -> usize {
+        open_of(&self.state.open.borrow(), certificate)
+    }
+
+    /// Waits until so many are open. Panics when that takes longer than half a minute.
+    pub async fn until_open(&self, certificate: Option<&str>, count: usize) {
+        let mut open = self.state.open.subscribe();
+        let reached = open.wait_for(|open| open_of(open, certificate) == count);
+        let reached = tokio::time::timeout(Duration::from_secs(30), reached).await.is_ok();
+        assert!(reached, "{count} connections of {certificate:?}: {:?}", self.state.open.borrow());
+    }
+
     /// Every request so far, in the order of their answers.
     pub fn requests(&self) -> Vec<SeenRequest> {
         lock(&self.state.requests).clone()
@@ -157,10 +171,18 @@ struct State {
     requests: Mutex<Vec<SeenRequest>>,
     objects: Mutex<BTreeMap<String, serde_json::Value>>,
     connections: AtomicU64,
+    open: watch::Sender<Open>,
 }
+
+/// Open connections by the common name that they presented.
+type Open = BTreeMap<Option<String>, usize>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_of(open: &Open, certificate: Option<&str>) -> usize {
+    open.iter().filter(|(name, _)| name.as_deref() == certificate).map(|(_, count)| count).sum()
 }
 
 fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {

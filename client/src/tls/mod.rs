@@ -1,0 +1,36 @@
+//! Connections that follow a client certificate: the feature `rustls`.
+//!
+//! [`RotatingClient`] is an HTTP client with one connection pool and one fresh rustls config for each certificate.
+//! When the certificate changes, no old connection takes a new request, idle ones are closed, and the others are
+//! closed when they become idle or after a deadline. A token that changes closes nothing.
+//!
+//! It sends no token: put [`Authenticate`](crate::Authenticate) around it.
+//!
+//! ```no_run
+//! # async fn example(source: credbroker_client::CredentialSource, ca: &[u8]) -> Result<(), tower::BoxError> {
+//! use bytes::Bytes;
+//! use credbroker_client::{Authenticate, tls::{RotatingClient, Settings}};
+//! use http_body_util::Empty;
+//! use tower::{Layer, Service};
+//!
+//! let settings = Settings::trusting(ca)?;
+//! let client = RotatingClient::new(source.clone(), settings);
+//! let mut service = Authenticate::new(source).layer(client);
+//! let request = http::Request::get("https://paris.example:6443/version").body(Empty::<Bytes>::new())?;
+//! let response = service.call(request).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod client;
+mod connector;
+mod epoch;
+mod identity;
+mod settings;
+mod stream;
+
+pub use client::{RotatingClient, SendError};
+pub use connector::{ConnectError, Connector, Dialer};
+pub use identity::IdentityError;
+pub use settings::{Settings, SettingsError};
+pub use stream::Connection;
