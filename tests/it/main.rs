@@ -11,6 +11,7 @@
 
 mod answers;
 mod binary;
+mod consumers;
 mod harness;
 mod limits;
 mod protocol;

@@ -2,6 +2,10 @@
 
 use std::{
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -11,10 +15,11 @@ use credbroker_client::{
     Authenticate, Authenticated, CredentialSource,
     tls::{RotatingClient, Settings},
 };
-use credbroker_test_support::{Accepts, ApiServer};
+use credbroker_test_support::{Accepts, ApiServer, SeenRequest};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::connect::HttpConnector;
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Layer, Service};
 
 use crate::broker::{FakeBroker, issued};
@@ -240,6 +245,63 @@ async fn ten_rotations_under_load_fail_no_request_and_leave_no_old_connection() 
         setting.api.until_open(Some(&format!("n{index}")), 0).await;
     }
     assert_eq!(setting.get().await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn ten_revocations_under_load_fail_no_request() {
+    let tokens: Vec<_> = (0..=10).map(|number| format!("revoked-{number}")).collect();
+    let setting = Setting::new(DRAIN, |api| {
+        tokens.iter().for_each(|token| api.accept_token(token));
+        issued("0", None, Some("revoked-0"))
+    })
+    .await;
+    let (url, client) = (format!("{}/version", setting.api.url()), setting.client.clone());
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let (started, finished) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (starts, ends) = (Arc::clone(&started), Arc::clone(&finished));
+    let load = tokio::spawn(async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(5));
+        let mut requests = tokio::task::JoinSet::new();
+        while !stopped.is_cancelled() {
+            pace.tick().await;
+            let (mut client, url, ends) = (client.clone(), url.clone(), Arc::clone(&ends));
+            starts.fetch_add(1, Ordering::SeqCst);
+            requests.spawn(async move {
+                let response = client.call(Request::get(url).body(Empty::new())?).await?;
+                ends.fetch_add(1, Ordering::SeqCst);
+                Ok::<_, BoxError>(response.status())
+            });
+        }
+        requests.join_all().await
+    });
+    for (index, token) in tokens.iter().enumerate().take(10) {
+        let next = (index + 1).to_string();
+        setting.broker.issue_on_report(&index.to_string(), issued(&next, None, Some(&tokens[index + 1])));
+        setting.api.revoke_token(token);
+        let mut source = setting.source.clone();
+        let replaced = async {
+            while source.current().is_none_or(|credential| credential.generation() != next) {
+                source.changed().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), replaced)
+            .await
+            .expect("the load reports the revocation");
+        // A request is repeated once: whoever met this revocation must be through before the next one.
+        let begun = started.load(Ordering::SeqCst);
+        let served = async {
+            while finished.load(Ordering::SeqCst) < begun + 20 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), served).await.expect("the load goes on");
+    }
+    stop.cancel();
+    for outcome in load.await.unwrap() {
+        assert_eq!(outcome.unwrap(), StatusCode::OK);
+    }
+    assert_eq!(setting.api.requests().last().unwrap().token.as_deref(), Some("revoked-10"));
 }
 
 /// Dials, and lets the test act before the handshake.

@@ -1,0 +1,74 @@
+//! Programs that follow a credential, and the real broker going away under them.
+
+use std::{
+    os::unix::net::UnixStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use credbroker_client::{Connections, CredentialRef, CredentialSource, Socket};
+use credbroker_test_support::{FakePlugin, private_directory, private_file};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::harness::provider;
+
+const SOURCES: usize = 1000;
+
+fn serve(config: &Path, socket: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_credbroker"));
+    command.arg("serve").arg("--config").arg(config).arg("--socket").arg(socket);
+    let broker = command.env_clear().stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while UnixStream::connect(socket).is_err() {
+        assert!(Instant::now() < deadline, "no broker");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    broker
+}
+
+async fn until(source: &mut CredentialSource, generation_of: impl Fn(&str) -> bool) {
+    let reached = async {
+        while !source.current().is_some_and(|credential| generation_of(credential.generation())) {
+            source.changed().await;
+        }
+    };
+    timeout(Duration::from_secs(30), reached).await.expect("in time");
+}
+
+#[tokio::test]
+async fn a_thousand_sources_keep_their_credential_through_a_sigkill_and_are_current_after_it() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let directory = private_directory();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
+    let providers = json!([provider("cloud", &plugin)]);
+    let text =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+    private_file(&config, &text.to_string());
+    let mut broker = serve(&config, &socket);
+    let connections = Connections::to(Socket::at(&socket));
+    let mut sources: Vec<_> =
+        (0..SOURCES).map(|_| connections.source(CredentialRef::provider("cloud"))).collect();
+    for source in &mut sources {
+        until(source, |_| true).await;
+    }
+    let first = sources[0].current().unwrap().generation().to_owned();
+    let old = |generation: &str| generation == first;
+    assert!(sources.iter().all(|source| source.current().is_some_and(|held| old(held.generation()))));
+
+    broker.kill().unwrap();
+    broker.wait().unwrap();
+    assert!(sources.iter().all(|source| source.current().is_some()), "the last valid one is kept");
+    broker = serve(&config, &socket);
+    let started = Instant::now();
+    for source in &mut sources {
+        until(source, |generation| !old(generation)).await;
+    }
+    let took = started.elapsed();
+    broker.kill().unwrap();
+    broker.wait().unwrap();
+    assert_eq!(plugin.runs(), 2, "one for each broker, however many ask");
+    // Five seconds is the promise; a loaded machine gets more.
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
