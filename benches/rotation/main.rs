@@ -9,6 +9,7 @@
 mod broker;
 mod fan_out;
 mod memory;
+mod reading;
 #[path = "../common/report.rs"]
 mod report;
 mod subject;
@@ -23,6 +24,7 @@ use report::Report;
 async fn main() -> Result<ExitCode> {
     let directory = tempfile::tempdir().context("a directory for sockets")?;
     let mut report = Report::default();
+    reading::measure(&mut report, &directory.path().join("reading")).await?;
     memory::measure(&mut report, &directory.path().join("memory")).await?;
     for connections in [10, 100] {
         fan_out::measure(&directory.path().join(connections.to_string()), connections).await?;

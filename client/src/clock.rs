@@ -1,6 +1,9 @@
 //! The only reader of the clocks in this crate.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    cell::Cell,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -14,12 +17,47 @@ pub(crate) struct Now {
     pub(crate) boot: Duration,
 }
 
-/// The kernel's clocks. The wall clock by its last tick, a few milliseconds ago: an expiry has whole seconds, and
-/// this is read with every request.
+/// The kernel's clocks, by their last tick, a few milliseconds ago: an expiry has whole seconds, and this is read with
+/// every request.
+///
+/// The time since boot has no such cheap clock. It is the monotonic one and the time spent in suspend, which is looked
+/// up again whenever the wall clock and the monotonic one moved apart: by a suspend, or by a step.
 pub(crate) fn system() -> Now {
-    let wall = Duration::try_from(clock_gettime(ClockId::RealtimeCoarse)).unwrap_or_default();
-    let boot = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
-    Now { wall: UNIX_EPOCH + wall, boot }
+    let wall = read(ClockId::RealtimeCoarse);
+    let monotonic = read(ClockId::MonotonicCoarse);
+    let asleep = ASLEEP.with(|known| {
+        let look_up = || read(ClockId::Boottime).saturating_sub(monotonic);
+        let now = asleep(known.get(), wall.saturating_sub(monotonic), look_up);
+        known.set(Some(now));
+        now.time
+    });
+    Now { wall: UNIX_EPOCH + wall, boot: monotonic + asleep }
+}
+
+/// The time in suspend, and how far the wall clock was ahead of the monotonic one when it was looked up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Asleep {
+    apart: Duration,
+    time: Duration,
+}
+
+/// What is known holds as long as the clocks did not move apart.
+fn asleep(known: Option<Asleep>, apart: Duration, look_up: impl FnOnce() -> Duration) -> Asleep {
+    match known {
+        Some(known) if known.apart.abs_diff(apart) < APART => known,
+        _ => Asleep { apart, time: look_up() },
+    }
+}
+
+/// More than ticks and the slewing of a few seconds; less than any suspend or step that matters.
+const APART: Duration = Duration::from_millis(50);
+
+thread_local! {
+    static ASLEEP: Cell<Option<Asleep>> = const { Cell::new(None) };
+}
+
+fn read(clock: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
 /// When a credential ends, by both clocks: whichever comes first. A step of the wall clock in any direction and a
@@ -87,5 +125,19 @@ pub(crate) mod tests {
         let coarse = system().wall;
         let apart = wall.duration_since(coarse).unwrap_or_else(|error| error.duration());
         assert!(apart < Duration::from_secs(1), "{apart:?}");
+        let boot = system().boot.abs_diff(read(ClockId::Boottime));
+        assert!(boot < Duration::from_secs(1), "{boot:?}");
+    }
+
+    #[test]
+    fn the_time_in_suspend_is_looked_up_again_after_a_suspend_and_after_a_step() {
+        let secs = Duration::from_secs;
+        let first = asleep(None, secs(1000), || secs(5));
+        assert_eq!(first, Asleep { apart: secs(1000), time: secs(5) });
+        let slewed = secs(1000) + Duration::from_millis(20);
+        assert_eq!(asleep(Some(first), slewed, || panic!("nothing happened")), first);
+        for apart in [secs(1060), secs(940)] {
+            assert_eq!(asleep(Some(first), apart, || secs(65)), Asleep { apart, time: secs(65) });
+        }
     }
 }
