@@ -8,9 +8,15 @@ use credbroker_client::{
 };
 use credbroker_test_support::{Accepts, ApiServer};
 use futures_util::StreamExt;
+use http::{
+    Request, StatusCode,
+    header::{CONNECTION, UPGRADE},
+};
+use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, Config, api::WatchParams, config::AuthInfo};
+use kube::{Api, Client, Config, api::WatchParams, client::Body, config::AuthInfo};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::broker::{FakeBroker, issued};
 
@@ -38,7 +44,7 @@ impl Setting {
     }
 
     fn client(&self) -> Client {
-        Builder::new(self.config(), self.source.clone()).drain(Duration::from_millis(300)).build().unwrap()
+        Builder::new(self.config(), self.source.clone()).drain(Duration::from_secs(2)).build().unwrap()
     }
 
     async fn rotate(&mut self, generation: &str, pair: Option<&(String, String)>, token: Option<&str>) {
@@ -109,6 +115,28 @@ async fn a_watch_of_an_old_certificate_ends_at_the_deadline_and_one_of_a_token_d
     let _new = pin!(pods.watch(&WatchParams::default(), "0").await.unwrap());
     assert_eq!(setting.seen(), named(Some("x"), None));
     setting.api.until_open(None, 0).await;
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_works_and_ends_at_the_deadline_of_its_certificate() {
+    let mut setting = Setting::new("a").await;
+    let (x, client) =
+        (setting.api.issue_client_certificate("x", Duration::from_secs(3600)), setting.client());
+    let path = "/api/v1/namespaces/default/pods/web-0/exec";
+    let request = Request::get(path).header(CONNECTION, "upgrade").header(UPGRADE, "echo");
+    let response = client.send(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+    let mut answer = [0; 4];
+    stream.write_all(b"ping").await.unwrap();
+    stream.read_exact(&mut answer).await.unwrap();
+
+    setting.rotate("1", Some(&x), None).await;
+    stream.write_all(b"pong").await.unwrap();
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"pong", "it drains");
+    let end = tokio::time::timeout(Duration::from_secs(30), stream.read(&mut answer)).await.unwrap();
+    assert!(!matches!(end, Ok(1..)), "{end:?}");
 }
 
 type Set = fn(&mut AuthInfo);
