@@ -13,7 +13,7 @@
 
 use std::{collections::BTreeSet, error::Error, ffi::OsString, fs, path::PathBuf, time::Duration};
 
-use credbroker_client::{CredentialRef, CredentialSource, Locations, Socket, kube::Builder};
+use credbroker_client::{Cluster, CredentialRef, CredentialSource, Locations, Socket, kube::Builder};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -78,9 +78,16 @@ async fn connect(arguments: &Arguments) -> Result<Client, BoxError> {
         runtime_directory: runtime_directory.as_deref(),
         is_root: false,
     })?;
-    let source = CredentialSource::open(socket, CredentialRef::provider(&arguments.provider)).await?;
-    let mut config = Config::new(arguments.server.parse()?);
     let authorities = fs::read(&arguments.ca)?;
+    // For a provider with `provideClusterInfo`; the broker drops what a plugin does not ask for.
+    let cluster = Cluster {
+        server: arguments.server.clone(),
+        certificate_authority_data: authorities.clone().into(),
+        ..Cluster::default()
+    };
+    let reference = CredentialRef::provider(&arguments.provider).cluster(cluster);
+    let source = CredentialSource::open(socket, reference).await?;
+    let mut config = Config::new(arguments.server.parse()?);
     let authorities: Vec<_> = CertificateDer::pem_slice_iter(&authorities).collect::<Result<_, _>>()?;
     config.root_cert = Some(authorities.iter().map(|certificate| certificate.to_vec()).collect());
     config.default_retry = false;
