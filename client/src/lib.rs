@@ -4,6 +4,7 @@
 //!   lasts. Many of them share a few [`Connections`].
 //! - [`Authenticate`] is a tower layer that sends each request in the name of a source, and reports the 401s.
 //! - `tls` (feature `rustls`) has connections that follow a client certificate: old ones take no new request.
+//! - `kube` (feature `kube`) makes a `kube::Client` that follows every rotation.
 //! - [`ask`] is one question from start to end: find the [`Socket`], check that it can be trusted, wait a little for a
 //!   broker that is just starting, ask. It is built for processes that live for a millisecond: plain HTTP/2 over a Unix
 //!   socket, one connection, no background work that outlives it.
@@ -29,6 +30,8 @@ mod connect;
 mod connections;
 mod credential;
 mod error;
+#[cfg(feature = "kube")]
+pub mod kube;
 mod patience;
 mod reference;
 mod socket;

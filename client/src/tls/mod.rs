@@ -34,3 +34,6 @@ pub use connector::{ConnectError, Connector, Dialer};
 pub use identity::IdentityError;
 pub use settings::{Settings, SettingsError};
 pub use stream::Connection;
+
+#[cfg(feature = "kube")]
+pub(crate) use connector::tcp;

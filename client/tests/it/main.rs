@@ -7,6 +7,8 @@
 )]
 
 mod broker;
+#[cfg(feature = "kube")]
+mod kube;
 mod source;
 #[cfg(feature = "rustls")]
 mod tls;

@@ -151,7 +151,7 @@ async fn an_idle_connection_is_closed_without_waiting_for_a_request() {
 #[tokio::test]
 async fn a_busy_connection_may_go_on_until_the_drain_deadline() {
     let mut pairs = Vec::new();
-    let mut setting = Setting::new(Duration::from_millis(500), |api| {
+    let mut setting = Setting::new(Duration::from_secs(3), |api| {
         pairs = vec![pair(api, "x"), pair(api, "y")];
         issued("1", pairs.first(), None)
     })
@@ -187,7 +187,7 @@ async fn without_a_drain_a_busy_connection_is_cut_at_once() {
 #[tokio::test]
 async fn a_certificate_that_comes_back_keeps_its_connections() {
     let mut pairs = Vec::new();
-    let mut setting = Setting::new(Duration::from_millis(300), |api| {
+    let mut setting = Setting::new(Duration::from_secs(3), |api| {
         pairs = vec![pair(api, "x"), pair(api, "y")];
         issued("1", pairs.first(), None)
     })

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use http::header::{CONNECTION, UPGRADE};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -55,7 +58,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
     count(|open| *open += 1);
     let service = service_fn(|request| answer(&state, &presented, connection, request));
     // A client that goes away is no failure of the server.
-    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await);
     count(|open| *open -= 1);
 }
 
@@ -63,17 +66,20 @@ async fn answer(
     state: &State,
     presented: &Presented,
     connection: u64,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Result<Response<Either<Full<Bytes>, Endless>>, hyper::Error> {
+    let upgrade = request.headers().get(UPGRADE).cloned().map(|to| (to, hyper::upgrade::on(&mut request)));
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let token = bearer_token(&head.headers);
     let path = head.uri.path();
     let watches = head.uri.query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
-    let (status, document) = if state.knows(presented, token.as_deref()) {
-        routes::respond(&mut lock(&state.objects), &head.method, path, &body)
-    } else {
+    let (status, document) = if !state.knows(presented, token.as_deref()) {
         routes::failure(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    } else if upgrade.is_some() {
+        (StatusCode::SWITCHING_PROTOCOLS, Value::Null)
+    } else {
+        routes::respond(&mut lock(&state.objects), &head.method, path, &body)
     };
     lock(&state.requests).push(SeenRequest {
         token,
@@ -84,6 +90,13 @@ async fn answer(
         status: status.as_u16(),
         connection,
     });
+    if let Some((to, upgrade)) = upgrade
+        && status == StatusCode::SWITCHING_PROTOCOLS
+    {
+        tokio::spawn(echo(upgrade));
+        let response = Response::builder().status(status).header(CONNECTION, "upgrade").header(UPGRADE, to);
+        return Ok(response.body(Either::Left(Full::default())).expect("headers that the client sent"));
+    }
     let response = Response::builder().status(status).header("content-type", "application/json");
     let body = if watches && status.is_success() {
         Either::Right(Endless)
@@ -91,6 +104,13 @@ async fn answer(
         Either::Left(Full::from(document.to_string()))
     };
     Ok(response.body(body).expect("a constant header"))
+}
+
+/// Whatever the protocol is called that the client asked for: it gets back what it sends.
+async fn echo(upgrade: OnUpgrade) {
+    let Ok(upgraded) = upgrade.await else { return };
+    let (mut from, mut to) = tokio::io::split(TokioIo::new(upgraded));
+    drop(tokio::io::copy(&mut from, &mut to).await);
 }
 
 /// The events of a watch in which nothing happens.
