@@ -15,7 +15,7 @@ use credbroker_client::{
     Authenticate, Authenticated, CredentialSource,
     tls::{RotatingClient, Settings},
 };
-use credbroker_test_support::{Accepts, ApiServer, SeenRequest};
+use credbroker_test_support::{Accepts, ApiServer};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -251,7 +251,9 @@ async fn ten_rotations_under_load_fail_no_request_and_leave_no_old_connection() 
 async fn ten_revocations_under_load_fail_no_request() {
     let tokens: Vec<_> = (0..=10).map(|number| format!("revoked-{number}")).collect();
     let setting = Setting::new(DRAIN, |api| {
-        tokens.iter().for_each(|token| api.accept_token(token));
+        for token in &tokens {
+            api.accept_token(token);
+        }
         issued("0", None, Some("revoked-0"))
     })
     .await;
