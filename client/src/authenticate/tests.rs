@@ -26,8 +26,11 @@ async fn send<R: Repeat<Body>>(
     service: &mut Authenticated<Api, R>,
     request: Request<Body>,
 ) -> Result<StatusCode, BoxError> {
-    std::future::poll_fn(|cx| service.poll_ready(cx)).await?;
-    Ok(service.call(request).await?.status())
+    let outcome = async {
+        std::future::poll_fn(|cx| service.poll_ready(cx)).await?;
+        Ok(service.call(request).await?.status())
+    };
+    tokio::time::timeout(HOUR, outcome).await.expect("an answer, or an error")
 }
 
 async fn ready() -> (Fake, tokio::sync::mpsc::UnboundedSender<Result<crate::Credential, Error>>) {
