@@ -6,11 +6,11 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, HandshakeKind};
 use serde_json::Value;
 use tokio_rustls::TlsConnector;
 
@@ -52,6 +52,23 @@ async fn a_client_certificate_is_served_under_its_common_name() {
         get(&mut connect(&server, Some(&pair)).await, "/api/v1/namespaces/default/pods", None).await;
     assert_eq!((status, pods["kind"].as_str()), (200, Some("PodList")));
     assert_eq!(server.seen_certificates(), ["dev"]);
+}
+
+/// What makes it a test of clients: one that keeps a session beyond its certificate is seen under the old name.
+#[tokio::test]
+async fn a_session_is_resumed_with_the_identity_that_began_it() {
+    let server = ApiServer::start(Accepts::Certificates);
+    let pair = server.issue_client_certificate("first", Duration::from_secs(3600));
+    let config = config(&server, Some(&pair));
+    let mut kinds = Vec::new();
+    for _ in 0..2 {
+        let (mut client, kind) = dial(&server, Arc::clone(&config)).await;
+        assert_eq!(get(&mut client, "/version", None).await.0, 200);
+        kinds.push(kind);
+    }
+    assert_eq!(kinds, [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)]);
+    let seen: Vec<_> = server.requests().into_iter().map(|request| request.certificate).collect();
+    assert_eq!(seen, [Some("first".to_owned()), Some("first".to_owned())]);
 }
 
 #[tokio::test]
@@ -96,13 +113,17 @@ fn a_dropped_server_is_gone() {
 type Client = SendRequest<Full<Bytes>>;
 
 async fn connect(server: &ApiServer, pair: Option<&(String, String)>) -> Client {
+    dial(server, config(server, pair)).await.0
+}
+
+fn config(server: &ApiServer, pair: Option<&(String, String)>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(server.ca_pem().as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
-    let config = match pair {
+    Arc::new(match pair {
         None => config.with_no_client_auth(),
         Some((certificate, key)) => config
             .with_client_auth_cert(
@@ -110,13 +131,18 @@ async fn connect(server: &ApiServer, pair: Option<&(String, String)>) -> Client 
                 PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
             )
             .unwrap(),
-    };
+    })
+}
+
+/// A connection, and how its handshake went.
+async fn dial(server: &ApiServer, config: Arc<ClientConfig>) -> (Client, Option<HandshakeKind>) {
     let stream = tokio::net::TcpStream::connect(server.address()).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let stream = TlsConnector::from(config).connect(name, stream).await.unwrap();
+    let kind = stream.get_ref().1.handshake_kind();
     let (client, connection) = handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    client
+    (client, kind)
 }
 
 async fn get(client: &mut Client, path: &str, token: Option<&str>) -> (u16, Value) {
