@@ -13,6 +13,7 @@
     reason = "tests start processes, read their environment, and stop where something is missing"
 )]
 
+mod kube_loop;
 mod kubectl;
 mod programs;
 mod python;

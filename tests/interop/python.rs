@@ -51,7 +51,7 @@ fn the_python_example_shows_each_rotation_and_outlives_a_restart_of_the_broker()
     assert_eq!(generations.len(), count, "each is another one: {generations:?}");
 }
 
-fn refresh(socket: &Path, provider: &str) {
+pub(crate) fn refresh(socket: &Path, provider: &str) {
     let mut command = Command::new(broker());
     let output = command.args(["refresh", provider, "--socket"]).arg(socket).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
