@@ -117,7 +117,8 @@ mod tests {
             peer.write_all(&HELLO[..said]).await.unwrap();
             let mut ours = HandshakeDeadline::new(ours, LIMIT);
             let mut received = Vec::new();
-            let error = ours.read_to_end(&mut received).await.unwrap_err();
+            let ended = tokio::time::timeout(LIMIT * 2, ours.read_to_end(&mut received)).await;
+            let error = ended.expect("the deadline ends it").unwrap_err();
             assert_eq!((error.kind(), received.len()), (io::ErrorKind::TimedOut, said));
         }
     }

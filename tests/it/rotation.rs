@@ -106,7 +106,8 @@ async fn draining_ends_watches_with_the_reason_and_holds_nothing_up() {
     let mut rpc = rpc(&broker).await;
     let mut watch = watch(&mut rpc, "cloud").await;
     token(&mut watch).await;
-    let (drained, ended) = tokio::join!(broker.stop(), watch.message());
+    let ending = async { tokio::join!(broker.stop(), watch.message()) };
+    let (drained, ended) = timeout(Duration::from_secs(30), ending).await.expect("the drain ends");
     assert_eq!(drained, credbroker::app::Drained::Whole);
     let ended = ended.unwrap_err();
     assert_eq!((ended.code(), reason(&ended)), (Code::Unavailable, Some(Reason::Draining)));
