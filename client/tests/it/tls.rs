@@ -209,7 +209,7 @@ async fn a_certificate_that_comes_back_keeps_its_connections() {
 async fn ten_rotations_under_load_fail_no_request_and_leave_no_old_connection() {
     let mut pairs = Vec::new();
     let mut setting = Setting::new(Duration::from_secs(5), |api| {
-        pairs = (0..10).map(|name| pair(api, &format!("n{name}"))).collect();
+        pairs = (0..=10).map(|name| pair(api, &format!("n{name}"))).collect();
         issued("0", pairs.first(), None)
     })
     .await;
@@ -217,7 +217,7 @@ async fn ten_rotations_under_load_fail_no_request_and_leave_no_old_connection() 
     let load = tokio::spawn(async move {
         let mut pace = tokio::time::interval(Duration::from_millis(5));
         let mut requests = tokio::task::JoinSet::new();
-        for _ in 0..300 {
+        for _ in 0..500 {
             pace.tick().await;
             let (mut client, url) = (client.clone(), url.clone());
             requests.spawn(async move {
@@ -241,7 +241,7 @@ async fn ten_rotations_under_load_fail_no_request_and_leave_no_old_connection() 
     for outcome in load.await.unwrap() {
         assert_eq!(outcome.unwrap(), StatusCode::OK);
     }
-    for index in 0..9 {
+    for index in 0..10 {
         setting.api.until_open(Some(&format!("n{index}")), 0).await;
     }
     assert_eq!(setting.get().await, StatusCode::OK);
