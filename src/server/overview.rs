@@ -28,7 +28,7 @@ pub(super) fn state(held: &Held) -> CredentialState {
         watchers: u32::try_from(held.watchers).unwrap_or(u32::MAX),
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, attempts)| credential_state::Failure {
-            reason: status::reason(&failed.error).name().to_owned(),
+            reason: status::cache_reason(&failed.error).name().to_owned(),
             message: status::chain(&failed.error),
             attempts: *attempts,
             retry_after: convert::duration(failed.retry_after),

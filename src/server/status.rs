@@ -79,11 +79,6 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     status(Reason::Overloaded, message, None)
 }
 
-/// The stable reason of a failure.
-pub(super) fn reason(error: &CacheError) -> Reason {
-    cache_reason(error)
-}
-
 fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason.name(), DOMAIN, std::collections::HashMap::new());
@@ -106,7 +101,8 @@ fn resolve_reason(error: &ResolveError) -> Reason {
     }
 }
 
-fn cache_reason(error: &CacheError) -> Reason {
+/// The stable reason of a failure.
+pub(super) fn cache_reason(error: &CacheError) -> Reason {
     match error {
         CacheError::Draining => Reason::Draining,
         CacheError::Full { .. } => Reason::Overloaded,
