@@ -13,12 +13,18 @@ pub enum Reason {
     BadTimestamp,
     /// The certificate was past its NotAfter when the plugin printed it.
     CertExpired,
+    /// The caller names a cluster other than the broker knows for what it asks for.
+    ClusterMismatch,
+    /// The ClusterProfile names no place that a credential may be used at, or its extensions cannot be used.
+    ClusterProfileInvalid,
     /// The broker is shutting down; its successor will answer.
     Draining,
     /// What the plugin is told (`KUBERNETES_EXEC_INFO`) exceeds the kernel's limit for one variable.
     ExecInfoTooLarge,
     /// The credential was expired when the plugin printed it.
     ExpiredOutput,
+    /// The hub has not been read yet, so it is not known whether there is such a ClusterProfile.
+    HubUnavailable,
     /// The plugin needs a person.
     InteractionRequired,
     /// The request itself is wrong; the same one never succeeds.
@@ -51,6 +57,8 @@ pub enum Reason {
     Recursion,
     /// The plugin could not be started.
     SpawnFailed,
+    /// The hub has no such ClusterProfile, or not among those that the broker reads.
+    UnknownClusterProfile,
     /// No provider of that name.
     UnknownProvider,
     /// The plugin answered in another apiVersion than it is configured for.
@@ -62,12 +70,15 @@ type Row = (Reason, &'static str, Code, u8);
 
 /// 1: the broker answered with a failure. 77: it denied this peer. A broker that is going away counts as one that is
 /// not there, 69.
-const TABLE: [Row; 23] = [
+const TABLE: [Row; 27] = [
     (Reason::BadTimestamp, "BAD_TIMESTAMP", Code::Unavailable, 1),
     (Reason::CertExpired, "CERT_EXPIRED", Code::Unavailable, 1),
+    (Reason::ClusterMismatch, "CLUSTER_MISMATCH", Code::PermissionDenied, 1),
+    (Reason::ClusterProfileInvalid, "CLUSTER_PROFILE_INVALID", Code::FailedPrecondition, 1),
     (Reason::Draining, "DRAINING", Code::Unavailable, 69),
     (Reason::ExecInfoTooLarge, "EXEC_INFO_TOO_LARGE", Code::InvalidArgument, 1),
     (Reason::ExpiredOutput, "EXPIRED_OUTPUT", Code::Unavailable, 1),
+    (Reason::HubUnavailable, "HUB_UNAVAILABLE", Code::Unavailable, 1),
     (Reason::InteractionRequired, "INTERACTION_REQUIRED", Code::FailedPrecondition, 1),
     (Reason::InvalidRequest, "INVALID_REQUEST", Code::InvalidArgument, 1),
     (Reason::KeyMismatch, "KEY_MISMATCH", Code::Unavailable, 1),
@@ -84,6 +95,7 @@ const TABLE: [Row; 23] = [
     (Reason::PluginTimeout, "PLUGIN_TIMEOUT", Code::Unavailable, 1),
     (Reason::Recursion, "RECURSION", Code::FailedPrecondition, 1),
     (Reason::SpawnFailed, "SPAWN_FAILED", Code::Unavailable, 1),
+    (Reason::UnknownClusterProfile, "UNKNOWN_CLUSTER_PROFILE", Code::NotFound, 1),
     (Reason::UnknownProvider, "UNKNOWN_PROVIDER", Code::NotFound, 1),
     (Reason::VersionMismatch, "VERSION_MISMATCH", Code::Unavailable, 1),
 ];

@@ -3,7 +3,9 @@
 #[derive(Clone, PartialEq, ::prost::Message)]
 #[prost(skip_debug)]
 pub struct CredentialRef {
-    /// What client-go put in `spec.cluster` of KUBERNETES_EXEC_INFO, if anything.
+    /// What client-go put in `spec.cluster` of KUBERNETES_EXEC_INFO, if anything. Of a ClusterProfile, and of a provider
+    /// with `clusterInfo: match`, it can only match what the broker knows: `server`, and what else is set of
+    /// `certificate_authority_data`, `tls_server_name` and `config`; otherwise the answer is PERMISSION_DENIED.
     #[prost(message, optional, tag = "3")]
     pub cluster: ::core::option::Option<Cluster>,
     /// Values from the caller's environment. The broker keeps only what the provider's `callerEnv` names.
@@ -109,7 +111,7 @@ pub struct GetCredentialResponse {
     /// Valid now.
     #[prost(message, optional, tag = "1")]
     pub credential: ::core::option::Option<Credential>,
-    /// The cluster that the plugin was told about, if any.
+    /// Of a ClusterProfile: how to reach it. Of a provider: the cluster that the plugin was told about, if any.
     #[prost(message, optional, tag = "2")]
     pub cluster: ::core::option::Option<Cluster>,
 }
@@ -126,7 +128,8 @@ pub struct WatchCredentialResponse {
     /// Valid now.
     #[prost(message, optional, tag = "1")]
     pub credential: ::core::option::Option<Credential>,
-    /// The cluster that the plugin was told about, if any.
+    /// Of a ClusterProfile: how to reach it; when that changes, a message comes with a credential for the new place. Of a
+    /// provider: the cluster that the plugin was told about, if any.
     #[prost(message, optional, tag = "2")]
     pub cluster: ::core::option::Option<Cluster>,
 }
@@ -197,6 +200,9 @@ pub struct CredentialState {
     /// Why the last run gave nothing. Absent: it gave a credential, or there was none.
     #[prost(message, optional, tag = "11")]
     pub last_failure: ::core::option::Option<credential_state::Failure>,
+    /// The ClusterProfile that it is for. Absent: it was asked for by the provider's name.
+    #[prost(message, optional, tag = "12")]
+    pub cluster_profile: ::core::option::Option<ClusterProfileRef>,
 }
 /// Nested message and enum types in `CredentialState`.
 pub mod credential_state {
@@ -299,6 +305,177 @@ pub struct EvictCredentialResponse {
     /// How many.
     #[prost(uint32, tag = "1")]
     pub evicted: u32,
+}
+/// Asks for the clusters of the fleet.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListClustersRequest {
+    /// Only of this namespace; empty: all.
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// `next_page_token` of the page before; empty: the first.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// A page of clusters, sorted by namespace and name.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListClustersResponse {
+    /// About a mebibyte of them at most.
+    #[prost(message, repeated, tag = "1")]
+    pub clusters: ::prost::alloc::vec::Vec<ClusterState>,
+    /// Ask with it for the next page; empty: there is none.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// How well the broker knows the fleet.
+    #[prost(message, optional, tag = "3")]
+    pub hub: ::core::option::Option<HubState>,
+}
+/// Follows the clusters of the fleet.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchClustersRequest {
+    /// Only of this namespace; empty: all.
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+}
+/// Clusters that are new or changed, and those that are gone.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchClustersResponse {
+    /// New or changed, whole.
+    #[prost(message, repeated, tag = "1")]
+    pub changed: ::prost::alloc::vec::Vec<ClusterState>,
+    /// No longer in the fleet.
+    #[prost(message, repeated, tag = "2")]
+    pub removed: ::prost::alloc::vec::Vec<ClusterProfileRef>,
+    /// All clusters that there are have been sent. Unset in the first messages, but for the last of them.
+    #[prost(bool, tag = "3")]
+    pub complete: bool,
+    /// How well the broker knows the fleet.
+    #[prost(message, optional, tag = "4")]
+    pub hub: ::core::option::Option<HubState>,
+}
+/// The API server that the ClusterProfiles are read from.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HubState {
+    /// All ClusterProfiles have been read at least once; until then some may be missing.
+    #[prost(bool, tag = "1")]
+    pub synced: bool,
+    /// Why the hub cannot be read at the moment; empty: it is followed. What is known stays in use.
+    #[prost(string, tag = "2")]
+    pub problem: ::prost::alloc::string::String,
+}
+/// One ClusterProfile, and what the broker makes of it. No secrets.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClusterState {
+    /// Its namespace and name.
+    #[prost(message, optional, tag = "1")]
+    pub cluster_profile: ::core::option::Option<ClusterProfileRef>,
+    /// `spec.displayName`.
+    #[prost(string, tag = "2")]
+    pub display_name: ::prost::alloc::string::String,
+    /// `spec.clusterManager.name`.
+    #[prost(string, tag = "3")]
+    pub cluster_manager: ::prost::alloc::string::String,
+    /// `status.version.kubernetes`.
+    #[prost(string, tag = "4")]
+    pub kubernetes_version: ::prost::alloc::string::String,
+    /// `status.properties`, in its order.
+    #[prost(message, repeated, tag = "5")]
+    pub properties: ::prost::alloc::vec::Vec<cluster_state::Property>,
+    /// The provider that issues its credential: the first of the broker's configuration that the profile lists. Empty: none.
+    #[prost(string, tag = "6")]
+    pub provider: ::prost::alloc::string::String,
+    /// The other providers that the configuration or the profile names.
+    #[prost(message, repeated, tag = "7")]
+    pub skipped_providers: ::prost::alloc::vec::Vec<cluster_state::SkippedProvider>,
+    /// How to reach it. Absent: no provider, or the profile cannot be used.
+    #[prost(message, optional, tag = "8")]
+    pub cluster: ::core::option::Option<Cluster>,
+    /// Whether there is a credential for it.
+    #[prost(enumeration = "cluster_state::Readiness", tag = "9")]
+    pub readiness: i32,
+    /// Why it is not ready: one of the stable reasons; empty otherwise.
+    #[prost(string, tag = "10")]
+    pub reason: ::prost::alloc::string::String,
+    /// The same for people.
+    #[prost(string, tag = "11")]
+    pub message: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `ClusterState`.
+pub mod cluster_state {
+    /// A named characteristic of a cluster.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Property {
+        /// Its name.
+        #[prost(string, tag = "1")]
+        pub name: ::prost::alloc::string::String,
+        /// Its value.
+        #[prost(string, tag = "2")]
+        pub value: ::prost::alloc::string::String,
+    }
+    /// A provider that was not chosen.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct SkippedProvider {
+        /// Its name.
+        #[prost(string, tag = "1")]
+        pub name: ::prost::alloc::string::String,
+        /// Why not.
+        #[prost(string, tag = "2")]
+        pub reason: ::prost::alloc::string::String,
+    }
+    /// Whether there is a credential for a cluster.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Readiness {
+        /// Never sent.
+        Unspecified = 0,
+        /// A valid credential is held.
+        Ready = 1,
+        /// The plugin has not been asked yet: the first ask runs it.
+        Idle = 2,
+        /// There is none, and a run is in flight.
+        Fetching = 3,
+        /// There is none: the last run failed.
+        Failed = 4,
+        /// No provider issues credentials for it, or the profile cannot be used.
+        Unusable = 5,
+    }
+    impl Readiness {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "READINESS_UNSPECIFIED",
+                Self::Ready => "READINESS_READY",
+                Self::Idle => "READINESS_IDLE",
+                Self::Fetching => "READINESS_FETCHING",
+                Self::Failed => "READINESS_FAILED",
+                Self::Unusable => "READINESS_UNUSABLE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "READINESS_UNSPECIFIED" => Some(Self::Unspecified),
+                "READINESS_READY" => Some(Self::Ready),
+                "READINESS_IDLE" => Some(Self::Idle),
+                "READINESS_FETCHING" => Some(Self::Fetching),
+                "READINESS_FAILED" => Some(Self::Failed),
+                "READINESS_UNUSABLE" => Some(Self::Unusable),
+                _ => None,
+            }
+        }
+    }
 }
 /// Generated client implementations.
 pub mod credential_broker_client {
@@ -549,6 +726,61 @@ pub mod credential_broker_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// The clusters of the fleet: every ClusterProfile that the broker knows, in pages. No secrets.
+        pub async fn list_clusters(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListClustersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListClustersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SmallBuffers::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/ListClusters",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "ListClusters"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// First messages: the clusters now; the last of these has `complete` set. Then what changed, newest only: changes that
+        /// come together or while the client reads slowly arrive as one. Ends with UNAVAILABLE when the broker drains.
+        pub async fn watch_clusters(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchClustersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchClustersResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SmallBuffers::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/WatchClusters",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "WatchClusters"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -624,6 +856,27 @@ pub mod credential_broker_server {
             request: tonic::Request<super::EvictCredentialRequest>,
         ) -> std::result::Result<
             tonic::Response<super::EvictCredentialResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        /// The clusters of the fleet: every ClusterProfile that the broker knows, in pages. No secrets.
+        async fn list_clusters(
+            &self,
+            request: tonic::Request<super::ListClustersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListClustersResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        /// First messages: the clusters now; the last of these has `complete` set. Then what changed, newest only: changes that
+        /// come together or while the client reads slowly arrive as one. Ends with UNAVAILABLE when the broker drains.
+        async fn watch_clusters(
+            &self,
+            request: tonic::Request<super::WatchClustersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::WatchClustersResponse>>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -980,6 +1233,99 @@ pub mod credential_broker_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/ListClusters" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListClustersSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::UnaryService<super::ListClustersRequest>
+                    for ListClustersSvc<T> {
+                        type Response = super::ListClustersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListClustersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::list_clusters(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListClustersSvc(inner);
+                        let codec = crate::codec::SmallBuffers::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/WatchClusters" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchClustersSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::ServerStreamingService<super::WatchClustersRequest>
+                    for WatchClustersSvc<T> {
+                        type Response = super::WatchClustersResponse;
+                        type ResponseStream = BoxStream<super::WatchClustersResponse>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchClustersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::watch_clusters(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchClustersSvc(inner);
+                        let codec = crate::codec::SmallBuffers::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
