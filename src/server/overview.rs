@@ -33,5 +33,6 @@ pub(super) fn state(held: &Held) -> CredentialState {
             attempts: *attempts,
             retry_after: convert::duration(failed.retry_after),
         }),
+        cluster_profile: None,
     }
 }
