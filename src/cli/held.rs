@@ -228,6 +228,7 @@ mod tests {
                 message: "no".into(),
                 ..Failure::default()
             }),
+            cluster_profile: None,
         }
     }
 
