@@ -23,6 +23,7 @@ use crate::{
     cache::{CacheParts, CredentialCache},
     config::{Config, Listen},
     exec::{Limits, ProcessRunner},
+    plugin::{Fleet, Resolver},
     server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, publish, routes},
 };
 
@@ -108,7 +109,13 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         draining: draining.clone(),
     });
     let health = HealthReporter::new();
-    let routes = routes(cache.clone(), Arc::new(config.providers), health.clone(), &draining);
+    let providers = Arc::new(config.providers);
+    let fleet = config
+        .cluster_profiles
+        .as_ref()
+        .map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
+    let resolver = Arc::new(Resolver::new(providers, fleet));
+    let routes = routes(cache.clone(), resolver, health.clone(), &draining);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {

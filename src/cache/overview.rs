@@ -5,11 +5,11 @@ use std::{
     time::SystemTime,
 };
 
-use super::{CredentialCache, Failed, entry::Entry};
+use super::{CredentialCache, Failed, entry::Entry, state::State};
 use crate::{
     credential::{Issued, Now},
     exec::PluginRunner,
-    plugin::PluginSpec,
+    plugin::{PluginSpec, ProfileName, Target},
 };
 
 /// One key, without its credential.
@@ -51,6 +51,39 @@ impl<R: PluginRunner> CredentialCache<R> {
         let mut held: Vec<_> = self.entries_of(provider).iter().map(|entry| overview(entry, now)).collect();
         held.sort_by(|a, b| (&a.spec.provider.name, a.spec.key).cmp(&(&b.spec.provider.name, b.spec.key)));
         held
+    }
+
+    /// What each key of a ClusterProfile is good for, and why it is good for nothing.
+    pub fn held_for_profiles(&self) -> Vec<(ProfileName, Holding, Option<Failed>)> {
+        let now = self.now();
+        let entries = self.lock();
+        let of_profiles = entries.values().filter_map(|entry| Some((entry, entry.spec.target.as_ref()?)));
+        let held = of_profiles.map(|(entry, target)| {
+            let state = entry.cell.borrow();
+            let failed = state.failure.as_ref().map(|failure| failure.at(now));
+            (target.profile.clone(), holding(&state, now), failed)
+        });
+        held.collect()
+    }
+
+    /// Forgets what is held for `profile`, but for what leads to `now`: the profile leads elsewhere, or is gone. Who
+    /// waits for a run in flight still gets its outcome, for the place that was asked for; nobody else does.
+    pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
+        let stale = |entry: &Entry| {
+            let target = entry.spec.target.as_ref().filter(|target| target.profile == *profile);
+            target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))
+        };
+        let mut gone = Vec::new();
+        self.lock().retain(|_, entry| {
+            let stays = !stale(entry);
+            if !stays {
+                gone.push(Arc::clone(entry));
+            }
+            stays
+        });
+        for entry in gone {
+            entry.cell.send_modify(|state| (state.current, state.failure) = (None, None));
+        }
     }
 
     /// Runs the plugin now for everything that is held of `provider`, and waits for the outcomes. The old credentials
@@ -98,19 +131,23 @@ impl<R: PluginRunner> CredentialCache<R> {
 fn overview(entry: &Entry, now: Now) -> Held {
     let state = entry.cell.borrow();
     let current = state.current.as_ref().filter(|current| current.issued.is_valid_at(now));
-    let holding = match (current, state.running, &state.failure) {
-        (Some(_), true, _) | (Some(_), _, Some(_)) => Holding::Renewing,
-        (Some(_), false, None) => Holding::Valid,
-        (None, true, _) => Holding::Waiting,
-        (None, false, Some(_)) => Holding::Failed,
-        (None, false, None) => Holding::Empty,
-    };
     Held {
         spec: Arc::clone(&entry.spec),
-        holding,
+        holding: holding(&state, now),
         valid: current.map(|current| (Arc::clone(&current.issued), current.due_wall())),
         failure: state.failure.as_ref().map(|failure| (failure.at(now), failure.attempts)),
         watchers: entry.watchers.load(Ordering::Relaxed),
         runs: entry.runs.load(Ordering::Relaxed),
+    }
+}
+
+fn holding(state: &State, now: Now) -> Holding {
+    let valid = state.current.as_ref().is_some_and(|current| current.issued.is_valid_at(now));
+    match (valid, state.running, &state.failure) {
+        (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
+        (true, false, None) => Holding::Valid,
+        (false, true, _) => Holding::Waiting,
+        (false, false, Some(_)) => Holding::Failed,
+        (false, false, None) => Holding::Empty,
     }
 }

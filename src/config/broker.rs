@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    cluster_profiles::{ClusterProfiles, cluster_profiles},
     file::expand,
     kubeconfig::{Kubeconfig, Mode},
     problem::Report,
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     document::Node,
-    plugin::{Environment, Provider},
+    plugin::{ClusterInfo, Environment, Provider},
 };
 
 /// Where the broker listens.
@@ -70,13 +71,14 @@ pub(super) struct Sections {
     pub(super) listen: Listen,
     pub(super) limits: Limits,
     pub(super) providers: Vec<Provider>,
+    pub(super) cluster_profiles: Option<ClusterProfiles>,
 }
 
 const API_VERSION: &str = "credbroker.io/v1alpha1";
 const KIND: &str = "BrokerConfig";
 
 /// Sections of the schema that this release does not build yet: refused, not ignored.
-const UNSUPPORTED: [&str; 2] = ["access", "clusterProfiles"];
+const UNSUPPORTED: [&str; 1] = ["access"];
 
 /// Reads a whole config, and the kubeconfigs that it names.
 pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Sections {
@@ -94,7 +96,8 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
         );
         return Sections::default();
     }
-    let mut known = vec!["apiVersion", "kind", "listen", "limits", "providers", "kubeconfigs"];
+    let mut known =
+        vec!["apiVersion", "kind", "listen", "limits", "providers", "kubeconfigs", "clusterProfiles"];
     known.extend(UNSUPPORTED);
     let Some(fields) = root.fields(&known, report) else { return Sections::default() };
     for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
@@ -122,7 +125,19 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     if providers.is_empty() && report.problems.is_empty() {
         root.problem(report, "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`");
     }
-    Sections { listen, limits, providers }
+    let section = fields.get("clusterProfiles");
+    let cluster_profiles =
+        section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));
+    warn_of_unknown_clusters(&root, &providers, cluster_profiles.is_some(), report);
+    Sections { listen, limits, providers, cluster_profiles }
+}
+
+/// `clusterInfo: match` needs something to match with.
+fn warn_of_unknown_clusters(root: &Cursor<'_>, providers: &[Provider], fleet: bool, report: &mut Report) {
+    let blind = |provider: &&Provider| provider.cluster_info == ClusterInfo::Match && !fleet;
+    for provider in providers.iter().filter(blind) {
+        root.warning(report, format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker knows no cluster: every caller that sends one is refused", provider.name));
+    }
 }
 
 fn listen(at: &Cursor<'_>, env: &Environment, report: &mut Report) -> Listen {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{
     problem::Report,
-    provider::{Variables, name, provider},
+    provider::{POLICIES, Variables, name, profile_sourced, provider},
     reader::{Cursor, Dialect},
     stanza::{Rules, stanza},
 };
@@ -36,27 +36,16 @@ pub(super) fn providers(path: &Path, node: &Node, env: &Environment, report: &mu
 }
 
 fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Report) -> Option<Provider> {
-    let known = ["name", "execConfig", "profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
-    let fields = at.fields(&known, report)?;
+    let [args_policy, env_policy] = POLICIES;
+    let fields = at.fields(&["name", "execConfig", args_policy, env_policy], report)?;
     let name = name(at, fields.get("name").as_ref(), report);
-    let policies: [(&str, &[(&str, bool)]); 2] = [
-        ("profileSourcedCLIArgsPolicy", &[("", false), ("Ignore", false), ("Append", true)]),
-        (
-            "profileSourcedEnvVarsPolicy",
-            &[("", false), ("Ignore", false), ("AppendIfNotExists", true), ("Replace", true)],
-        ),
-    ];
-    for (key, choices) in policies {
-        let Some(value) = fields.get(key) else { continue };
-        if value.choice(choices, report) == Some(true) {
-            value.warning(report, "is not used by this release, which reads no ClusterProfiles");
-        }
-    }
+    let sourced = profile_sourced(&fields, report);
     let Some(exec) = fields.get("execConfig") else {
         at.problem(report, "execConfig must be specified");
         return None;
     };
     let stanza = stanza(&exec, Rules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
-    Some(provider(name?, stanza, &variables))
+    let provider = provider(name?, stanza, &variables);
+    Some(Provider { profile_sourced: Some(sourced), ..provider })
 }

@@ -1,6 +1,7 @@
 //! From files to a checked `Config`. Everything that is wrong is reported at once, with its place.
 
 mod broker;
+mod cluster_profiles;
 mod file;
 mod hint;
 mod inventory;
@@ -22,6 +23,7 @@ use problem::Report;
 use reader::whole;
 
 pub use broker::{Limits, Listen};
+pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use problem::{ConfigError, Problem};
 
 /// A configuration, checked. Immutable.
@@ -33,6 +35,8 @@ pub struct Config {
     pub providers: Providers,
     /// How much of anything there may be.
     pub limits: Limits,
+    /// Where ClusterProfiles are read; `None`: nowhere.
+    pub cluster_profiles: Option<ClusterProfiles>,
 }
 
 /// A configuration and where it is from.
@@ -53,13 +57,14 @@ pub struct Loaded {
 /// `env` is the broker's own environment; what plugins inherit of it is decided here.
 pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigError> {
     let mut report = Report::default();
-    let (sections, source) = match path(flag, env) {
+    let (mut sections, source) = match path(flag, env) {
         Some(path) => (read(&path, env, &mut report), path.display().to_string()),
         None => ambient(env, &mut report),
     };
     report.refuse_duplicates();
-    let providers = Providers::new(sections.providers);
-    let config = Config { listen: sections.listen, providers, limits: sections.limits };
+    let providers = Providers::new(std::mem::take(&mut sections.providers));
+    let Sections { listen, limits, cluster_profiles, .. } = sections;
+    let config = Config { listen, providers, limits, cluster_profiles };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{
     problem::Report,
-    reader::Cursor,
+    reader::{Cursor, Fields},
     stanza::{Rules, Stanza, stanza},
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{Command, Environment, Globs, Provider},
+    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, ProfileSourced, Provider},
 };
 
 /// How a provider's environment comes about.
@@ -28,7 +28,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         command: stanza.command,
         args: stanza.args,
         env: stanza.env,
-        inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env),
+        inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env).into(),
         caller_env: variables.caller_env.clone(),
         api_version: stanza.api_version,
         provide_cluster_info: stanza.provide_cluster_info,
@@ -38,8 +38,29 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         interactive_timeout: Duration::from_secs(5 * 60),
         lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
         clusters: Vec::new(),
+        cluster_info: ClusterInfo::FromCaller,
+        profile_sourced: None,
     }
 }
+
+/// What a provider takes of ClusterProfiles. Go's zero value, which cluster-inventory-api writes, is `Ignore`.
+pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> ProfileSourced {
+    let args = [("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)];
+    let env = [
+        ("", EnvPolicy::Ignore),
+        ("Ignore", EnvPolicy::Ignore),
+        ("AppendIfNotExists", EnvPolicy::AppendIfNotExists),
+        ("Replace", EnvPolicy::Replace),
+    ];
+    let [args_key, env_key] = POLICIES;
+    ProfileSourced {
+        args: fields.get(args_key).and_then(|value| value.choice(&args, report)).unwrap_or_default(),
+        env: fields.get(env_key).and_then(|value| value.choice(&env, report)).unwrap_or_default(),
+    }
+}
+
+/// The keys of [`profile_sourced`].
+pub(super) const POLICIES: [&str; 2] = ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
 
 const KEYS: [&str; 12] = [
     "name",
@@ -65,10 +86,9 @@ pub(super) fn section(
 ) -> Option<Provider> {
     let fields = at.fields(&KEYS, report)?;
     let name = name(at, fields.get("name").as_ref(), report);
-    for key in ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"] {
-        only(fields.get(key).as_ref(), "Ignore", report);
-    }
-    only(fields.get("clusterInfo").as_ref(), "fromCaller", report);
+    let profile_sourced = profile_sourced(&fields, report);
+    let cluster_info = [("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)];
+    let cluster_info = fields.get("clusterInfo").and_then(|value| value.choice(&cluster_info, report));
     let accept_v1alpha1 =
         fields.get("acceptV1alpha1").and_then(|value| value.boolean(report)).unwrap_or_default();
     let pass_env = fields.get("passEnv").map(|value| globs(&value, report)).unwrap_or_default();
@@ -93,6 +113,8 @@ pub(super) fn section(
     }
     warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
     let mut provider = provider(name?, stanza, &Variables { broker, pass_env, caller_env });
+    provider.profile_sourced = Some(profile_sourced);
+    provider.cluster_info = cluster_info.unwrap_or_default();
     provider.timeout = timeout.unwrap_or(provider.timeout);
     provider.interactive_timeout = interactive_timeout.unwrap_or(provider.interactive_timeout);
     provider.lifetime.max_age = max_age;
@@ -114,17 +136,6 @@ pub(super) fn name<'a>(at: &Cursor<'_>, name: Option<&Cursor<'a>>, report: &mut 
     }
     report.provider(at.place(), name);
     Some(name)
-}
-
-/// Settings that a later release will know more values of.
-fn only(value: Option<&Cursor<'_>>, supported: &str, report: &mut Report) {
-    let Some((value, text)) = value.and_then(|value| Some((value, value.text(report)?))) else { return };
-    if text != supported {
-        value.problem(
-            report,
-            format!("`{text}` is not supported by this release, only `{supported}` is; remove it"),
-        );
-    }
 }
 
 fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{Command, Provider},
+    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, ProfileSourced, Provider},
 };
 
 /// A home directory with a config.
@@ -62,7 +62,7 @@ fn provider(loaded: &Loaded) -> &Provider {
 }
 
 #[test]
-fn the_reference_config_is_read_but_for_what_this_release_lacks() {
+fn the_reference_config_is_read() {
     let home = Home::new(&format!(
         r#"{HEAD}
 listen: {{socket: /run/credbroker/credbroker.sock, mode: "0660", group: "staff", sharedDirectory: true}}
@@ -76,15 +76,16 @@ providers:
     provideClusterInfo: true
     interactiveMode: Never
     installHint: "…"
-  profileSourcedCLIArgsPolicy: Ignore
-  profileSourcedEnvVarsPolicy: Ignore
+  profileSourcedCLIArgsPolicy: Append
+  profileSourcedEnvVarsPolicy: AppendIfNotExists
   timeout: 20s
   interactiveTimeout: 3m
   passEnv: ["MY_*"]
   callerEnv: [AWS_PROFILE]
-  clusterInfo: fromCaller
+  clusterInfo: match
   maxAge: 12h
   unknownExpiryMaxAge: 5m
+clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
 limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
 "#
     ));
@@ -98,6 +99,8 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     let provider = provider(&loaded);
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "MY_A", "PATH"]);
     assert!(provider.caller_env.matches("AWS_PROFILE"));
+    let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::AppendIfNotExists };
+    assert_eq!((provider.profile_sourced, provider.cluster_info), (Some(sourced), ClusterInfo::Match));
     assert_eq!(
         (provider.timeout, provider.interactive_timeout, provider.lifetime.max_age),
         (Duration::from_secs(20), Duration::from_secs(3 * 60), Some(Duration::from_secs(12 * 3600)))
@@ -178,23 +181,14 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be a variable's name, in which `*` may stand for any text
 ~/.config/credbroker/config.yaml:15:3: providers[3]: must be a map, but is text
 ~/.config/credbroker/config.yaml:16:9: `access` is not supported by this release; remove it
-~/.config/credbroker/config.yaml:17:18: `clusterProfiles` is not supported by this release; remove it
+~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
 "#);
 }
 
 #[test]
 fn what_this_release_lacks_is_refused_by_name() {
-    let home = Home::new(&format!(
-        "{HEAD}access: [{{name: a}}]\nclusterProfiles: {{kubeconfig: in-cluster}}\nproviders:\n- name: p\n  {}\n  clusterInfo: match\n  profileSourcedCLIArgsPolicy: Append\n  profileSourcedEnvVarsPolicy: Replace\n",
-        stanza("x")
-    ));
-    insta::assert_snapshot!(home.problems(), @r"
-~/.config/credbroker/config.yaml:3:9: `access` is not supported by this release; remove it
-~/.config/credbroker/config.yaml:4:18: `clusterProfiles` is not supported by this release; remove it
-~/.config/credbroker/config.yaml:8:16: providers[0].clusterInfo: `match` is not supported by this release, only `fromCaller` is; remove it
-~/.config/credbroker/config.yaml:9:32: providers[0].profileSourcedCLIArgsPolicy: `Append` is not supported by this release, only `Ignore` is; remove it
-~/.config/credbroker/config.yaml:10:32: providers[0].profileSourcedEnvVarsPolicy: `Replace` is not supported by this release, only `Ignore` is; remove it
-");
+    let home = Home::new(&format!("{HEAD}access: [{{name: a}}]\nproviders:\n- name: p\n  {}\n", stanza("x")));
+    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml:3:9: `access` is not supported by this release; remove it");
 }
 
 #[test]
@@ -286,11 +280,12 @@ fn the_stock_provider_file_is_read_as_it_is() {
     let provider = provider(&loaded);
     assert_eq!(provider.command, Command::Path(home.0.path().join(".config/credbroker/bin/secretreader")));
     assert!(provider.provide_cluster_info && !provider.needs_terminal);
-    assert_eq!(provider.inherited, home.env(&[]), "a stock provider has the broker's whole environment");
+    assert_eq!(*provider.inherited, home.env(&[]), "a stock provider has the broker's whole environment");
     insta::assert_snapshot!(home.warnings(), @r"
 ~/.config/credbroker/config.yaml: providers[0]: unknown key `future`, which is ignored
-~/.config/credbroker/config.yaml: providers[0].profileSourcedEnvVarsPolicy: is not used by this release, which reads no ClusterProfiles
 ");
+    let sourced = ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::AppendIfNotExists };
+    assert_eq!(provider.profile_sourced, Some(sourced));
 }
 
 #[test]

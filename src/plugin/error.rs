@@ -2,7 +2,10 @@
 
 use std::{io, sync::Arc};
 
-use super::{Command, nearest};
+use super::{
+    Command, ProfileError, ProfileName, nearest,
+    shown::{listed, shown},
+};
 
 /// Why a request leads to no run. The same request leads nowhere again until somebody changes something.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -21,6 +24,22 @@ pub enum ResolveError {
     /// A cluster without an address.
     #[error("the caller sent a cluster whose `server` is empty")]
     ClusterServer,
+    /// The caller's cluster is not the one that the broker knows.
+    #[error("the caller sent another cluster than {known}: {difference}; the plugin was not run")]
+    ClusterMismatch {
+        /// What it was compared with.
+        known: String,
+        /// In what they differ.
+        difference: &'static str,
+    },
+    /// The hub was not read yet, so nobody knows.
+    #[error("{wanted} is not known yet: {problem}")]
+    HubUnavailable {
+        /// What was asked for.
+        wanted: String,
+        /// Why it was not read.
+        problem: Arc<str>,
+    },
     /// A variable that no process can be given.
     #[error(
         "the caller's variable `{}` cannot be passed on: a name has no `=` and is not empty, and neither it nor its value has a NUL",
@@ -66,6 +85,22 @@ pub enum ResolveError {
         /// What the kernel said.
         source: Arc<io::Error>,
     },
+    /// The profile leads to no plugin.
+    #[error("ClusterProfile `{profile}` cannot be used")]
+    Profile {
+        /// What was asked for.
+        profile: ProfileName,
+        /// Why.
+        source: ProfileError,
+    },
+    /// No such profile, or none at all.
+    #[error("there is no ClusterProfile `{}`{}", shown(&.profile.to_string()), unknown_profile(*.is_configured))]
+    UnknownProfile {
+        /// What was asked for.
+        profile: ProfileName,
+        /// Whether the broker reads any.
+        is_configured: bool,
+    },
     /// No provider of that name.
     #[error("no provider is named `{}`{}; known: {}", shown(.name), did_you_mean(.name, .known), listed(.known))]
     UnknownProvider {
@@ -91,20 +126,12 @@ fn known_clusters(known: usize) -> String {
     }
 }
 
-/// What a caller sent, as it may stand in a log line and at a terminal.
-fn shown(name: &str) -> String {
-    let mut shown: String = name.chars().take(100).flat_map(char::escape_debug).collect();
-    if name.chars().nth(100).is_some() {
-        shown.push('…');
+fn unknown_profile(is_configured: bool) -> &'static str {
+    if is_configured {
+        " in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for"
+    } else {
+        ": this broker reads none; add `clusterProfiles` to its configuration"
     }
-    shown
-}
-
-/// Not more than fits a gRPC status, which travels in a header.
-fn listed(known: &[String]) -> String {
-    const MOST: usize = 20;
-    let list = known.iter().take(MOST).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
-    if known.len() > MOST { format!("{list} and {} more", known.len() - MOST) } else { list }
 }
 
 fn did_you_mean(name: &str, known: &[String]) -> String {

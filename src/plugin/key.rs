@@ -10,7 +10,7 @@ use std::{
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::{Executable, Provider};
+use super::{Executable, ProfileName, Provider};
 use crate::credential::Cluster;
 
 /// SHA-256 over everything that can change a plugin's answer, and nothing else.
@@ -29,13 +29,25 @@ impl fmt::Debug for PluginKey {
     }
 }
 
-/// What a provider contributes to the key of each of its runs: all that no request changes, hashed once.
+/// What a provider, or a ClusterProfile with its provider, contributes to the key of each of its runs: all that no
+/// request changes, hashed once.
 ///
 /// Not in it: the install hint and the limits, which change no answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct ProviderDigest([u8; 32]);
+pub(super) struct RunDigest([u8; 32]);
 
-impl ProviderDigest {
+impl RunDigest {
+    /// Of runs for a profile. Its name and its whole endpoint are in it, whatever of them the plugin is told: what is
+    /// held for one cluster is never handed out for another place.
+    pub(super) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
+        let mut fields = Fields::new(b"credbroker profile 1", endpoint.certificate_authority_data.len());
+        fields.text(&Self::of(provider).0);
+        fields.text(profile.namespace.as_bytes());
+        fields.text(profile.name.as_bytes());
+        fields.cluster(endpoint);
+        Self(fields.hash())
+    }
+
     pub(super) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
@@ -53,7 +65,7 @@ impl ProviderDigest {
 impl PluginKey {
     /// The key of one run. `cluster` and `caller_env` are what the plugin receives, not all that the caller sent.
     pub(super) fn of(
-        provider: ProviderDigest,
+        provider: RunDigest,
         executable: &Executable,
         cluster: Option<&Cluster>,
         caller_env: &BTreeMap<String, String>,

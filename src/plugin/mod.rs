@@ -1,22 +1,33 @@
 //! From configuration and a request to one immutable plugin invocation.
 
+mod cluster_profile;
 mod command;
 mod environment;
 mod error;
+mod fleet;
 mod key;
+mod matching;
 mod nearest;
 mod provider;
 mod providers;
+mod resolver;
+mod shown;
 mod spec;
 
+pub use cluster_profile::{
+    AccessProvider, ArgsPolicy, ClusterProfile, EnvPolicy, ProfileError, ProfileName, ProfileSourced, Rules,
+    Skipped,
+};
 pub use command::{Command, find_in_path};
 pub use credbroker_proto::Globs;
 pub use environment::{Environment, from_caller, identity_variables, is_denied};
 pub use error::ResolveError;
+pub use fleet::{Change, Fleet, HubState, Known, Target};
 pub use key::PluginKey;
 pub use nearest::nearest;
-pub use provider::Provider;
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use providers::{Ask, Providers};
+pub use provider::{ClusterInfo, Provider};
+pub use providers::Providers;
+pub use resolver::{Ask, Resolver, Source};
 pub use spec::{Executable, PluginSpec};

@@ -2,10 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Command, Environment, Globs};
+use super::{Command, Environment, Globs, ProfileSourced};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
+#[derive(Clone)]
 pub struct Provider {
     /// The name callers ask for.
     pub name: Arc<str>,
@@ -17,7 +18,7 @@ pub struct Provider {
     pub env: Vec<(String, String)>,
     /// What the plugin gets of the broker's own environment: the standing list and `passEnv`, less whatever
     /// `callerEnv` names.
-    pub inherited: Environment,
+    pub inherited: Arc<Environment>,
     /// Which of the caller's variables reach the plugin.
     pub caller_env: Globs,
     /// The version the plugin speaks.
@@ -36,6 +37,20 @@ pub struct Provider {
     pub lifetime: LifetimeLimits,
     /// The clusters of the kubeconfig contexts that use this user, for callers that send none.
     pub clusters: Vec<Cluster>,
+    /// What a caller may say about the cluster.
+    pub cluster_info: ClusterInfo,
+    /// What it takes of ClusterProfiles. `None`: it is no access provider, but a user of a kubeconfig.
+    pub profile_sourced: Option<ProfileSourced>,
+}
+
+/// What comes of the cluster that a caller of a provider sends.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ClusterInfo {
+    /// The plugin is told it, and it is part of the key.
+    #[default]
+    FromCaller,
+    /// It must be one that the broker knows for this provider; the plugin is told the broker's own.
+    Match,
 }
 
 /// Names of variables, never their values; how many arguments: they may be secrets too.
@@ -59,7 +74,7 @@ pub(crate) mod tests {
             command,
             args: Vec::new(),
             env: Vec::new(),
-            inherited: Environment::default(),
+            inherited: Arc::default(),
             caller_env: Globs::default(),
             api_version: ApiVersion::V1,
             provide_cluster_info: false,
@@ -69,6 +84,8 @@ pub(crate) mod tests {
             interactive_timeout: Duration::from_secs(5 * 60),
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
             clusters: Vec::new(),
+            cluster_info: ClusterInfo::FromCaller,
+            profile_sourced: Some(ProfileSourced::default()),
         }
     }
 

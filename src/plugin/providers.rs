@@ -1,64 +1,57 @@
-//! All configured plugins, and how a request becomes one invocation of one of them.
+//! All configured plugins, and one invocation of one of them.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     sync::Arc,
 };
 
 use serde::de::IgnoredAny;
 
 use super::{
-    PluginKey, PluginSpec, Provider, ResolveError, command::Lookup, from_caller, key::ProviderDigest,
+    Executable, PluginKey, PluginSpec, Provider, ResolveError, Target, command::Lookup, from_caller,
+    key::RunDigest,
 };
 use crate::credential::Cluster;
 
-/// What a caller asks for.
-#[derive(Clone, Default)]
-pub struct Ask {
-    /// Name of the provider.
-    pub provider: String,
-    /// What client-go told the caller about the cluster, if anything.
-    pub cluster: Option<Cluster>,
-    /// Of the caller's environment, as it sent it.
-    pub env: BTreeMap<String, String>,
-}
-
-impl fmt::Debug for Ask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Ask");
-        shown.field("provider", &self.provider).field("cluster", &self.cluster.as_ref().map(|c| &c.server));
-        shown.field("env", &self.env.keys()).finish()
-    }
-}
-
 /// All configured plugins by name. Immutable; what a request adds goes into a value of its own.
 #[derive(Debug, Default)]
-pub struct Providers(HashMap<Arc<str>, Entry>);
+pub struct Providers {
+    by_name: HashMap<Arc<str>, Entry>,
+    /// In the configuration's order.
+    access: Vec<Arc<Provider>>,
+}
 
+/// One provider, with what is the same for each of its runs.
 #[derive(Debug)]
-struct Entry {
-    provider: Arc<Provider>,
-    digest: ProviderDigest,
+pub(super) struct Entry {
+    pub(super) provider: Arc<Provider>,
+    digest: RunDigest,
     lookup: Lookup,
 }
 
 impl Providers {
-    /// Names are distinct, which the configuration has checked; of two the last one stays.
+    /// In the configuration's order. Names are distinct, which the configuration has checked; of two the last one stays.
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
-        let entry = |provider: Provider| {
-            let digest = ProviderDigest::of(&provider);
-            (
-                Arc::clone(&provider.name),
-                Entry { provider: Arc::new(provider), digest, lookup: Lookup::default() },
-            )
-        };
-        Self(providers.into_iter().map(entry).collect())
+        let mut all = Self::default();
+        for provider in providers {
+            let (digest, provider) = (RunDigest::of(&provider), Arc::new(provider));
+            if provider.profile_sourced.is_some() {
+                all.access.push(Arc::clone(&provider));
+            }
+            let name = Arc::clone(&provider.name);
+            all.by_name.insert(name, Entry { provider, digest, lookup: Lookup::default() });
+        }
+        all
+    }
+
+    /// Those that may serve ClusterProfiles, in the configuration's order.
+    pub fn access_providers(&self) -> &[Arc<Provider>] {
+        &self.access
     }
 
     /// Every provider, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Provider>> {
-        let sorted: BTreeMap<_, _> = self.0.iter().collect();
+        let sorted: BTreeMap<_, _> = self.by_name.iter().collect();
         sorted.into_values().map(|entry| &entry.provider)
     }
 
@@ -69,42 +62,79 @@ impl Providers {
 
     /// The provider of that name.
     pub fn find(&self, name: &str) -> Result<&Arc<Provider>, ResolveError> {
-        let entry = self.0.get(name).map(|entry| &entry.provider);
-        entry.ok_or_else(|| ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() })
+        self.entry(name).map(|entry| &entry.provider)
     }
 
-    /// Turns a request into one invocation. Costs one `stat` and one hash; it may be asked on every request.
-    pub fn resolve(&self, ask: Ask) -> Result<PluginSpec, ResolveError> {
-        let Some(Entry { provider, digest, lookup }) = self.0.get(ask.provider.as_str()) else {
-            return Err(ResolveError::UnknownProvider { name: ask.provider, known: self.names() });
-        };
+    pub(super) fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
+        let unknown = || ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() };
+        self.by_name.get(name).ok_or_else(unknown)
+    }
+}
+
+impl Entry {
+    /// One run of the provider as it is configured.
+    pub(super) fn of_provider(
+        &self,
+        sent: Option<Cluster>,
+        env: BTreeMap<String, String>,
+    ) -> Result<PluginSpec, ResolveError> {
+        let provider = &self.provider;
         if provider.needs_terminal {
             return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&provider.name) });
         }
-        let cluster = cluster_for(provider, ask.cluster)?;
-        let caller_env = from_caller(ask.env, &provider.caller_env, &provider.env);
-        if let Some((name, _)) = caller_env.iter().find(|(name, value)| !is_possible(name, value)) {
-            return Err(ResolveError::InvalidVariable { name: name.clone() });
+        let cluster = cluster_for(provider, sent)?;
+        let caller_env = caller_env(provider, env)?;
+        let executable = self.executable()?;
+        let key = PluginKey::of(self.digest, &executable, cluster.as_ref(), &caller_env);
+        let provider = Arc::clone(provider);
+        Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: None })
+    }
+
+    /// One run for a ClusterProfile that leads to this provider.
+    pub(super) fn of_target(
+        &self,
+        target: Arc<Target>,
+        env: BTreeMap<String, String>,
+    ) -> Result<PluginSpec, ResolveError> {
+        let provider = &target.provider;
+        if provider.needs_terminal {
+            return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&provider.name) });
         }
-        let executable = match lookup.executable(&provider.command, provider.inherited.get("PATH")) {
-            Ok(Some(executable)) => executable,
-            Ok(None) => {
-                return Err(ResolveError::PluginNotFound {
-                    provider: Arc::clone(&provider.name),
-                    command: provider.command.clone(),
-                    install_hint: provider.install_hint.clone(),
-                });
-            }
-            Err(source) => {
-                return Err(ResolveError::PluginUnreadable {
-                    provider: Arc::clone(&provider.name),
-                    command: provider.command.clone(),
-                    source: Arc::new(source),
-                });
-            }
-        };
-        let key = PluginKey::of(*digest, &executable, cluster.as_ref(), &caller_env);
-        Ok(PluginSpec { key, provider: Arc::clone(provider), executable, cluster, caller_env })
+        let caller_env = caller_env(provider, env)?;
+        let executable = self.executable()?;
+        // The endpoint is part of the digest, whether the plugin is told it or not.
+        let key = PluginKey::of(target.digest, &executable, None, &caller_env);
+        let cluster = provider.provide_cluster_info.then(|| Cluster::clone(&target.endpoint));
+        let provider = Arc::clone(provider);
+        Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: Some(target) })
+    }
+
+    fn executable(&self) -> Result<Executable, ResolveError> {
+        let provider = &self.provider;
+        match self.lookup.executable(&provider.command, provider.inherited.get("PATH")) {
+            Ok(Some(executable)) => Ok(executable),
+            Ok(None) => Err(ResolveError::PluginNotFound {
+                provider: Arc::clone(&provider.name),
+                command: provider.command.clone(),
+                install_hint: provider.install_hint.clone(),
+            }),
+            Err(source) => Err(ResolveError::PluginUnreadable {
+                provider: Arc::clone(&provider.name),
+                command: provider.command.clone(),
+                source: Arc::new(source),
+            }),
+        }
+    }
+}
+
+fn caller_env(
+    provider: &Provider,
+    env: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, ResolveError> {
+    let env = from_caller(env, &provider.caller_env, &provider.env);
+    match env.iter().find(|(name, value)| !is_possible(name, value)) {
+        Some((name, _)) => Err(ResolveError::InvalidVariable { name: name.clone() }),
+        None => Ok(env),
     }
 }
 
@@ -136,6 +166,3 @@ fn cluster_for(provider: &Provider, sent: Option<Cluster>) -> Result<Option<Clus
 fn is_possible(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
-
-#[cfg(test)]
-mod tests;

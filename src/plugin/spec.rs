@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf, sync::Arc, time::SystemTime};
 
-use super::{PluginKey, Provider};
+use super::{PluginKey, Provider, Target};
 use crate::credential::Cluster;
 
 /// Everything a run needs, resolved for one request into a fresh value. Equal keys mean equal runs.
@@ -17,6 +17,8 @@ pub struct PluginSpec {
     pub cluster: Option<Cluster>,
     /// The caller's variables that the provider's `callerEnv` names.
     pub caller_env: BTreeMap<String, String>,
+    /// The ClusterProfile that it is for; `None`: it was asked for by the provider's name.
+    pub target: Option<Arc<Target>>,
 }
 
 /// Names of variables, never their values.
@@ -24,6 +26,7 @@ impl fmt::Debug for PluginSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("PluginSpec");
         shown.field("key", &self.key).field("provider", &self.provider.name);
+        shown.field("profile", &self.target.as_ref().map(|target| &target.profile));
         shown.field("executable", &self.executable);
         shown.field("cluster", &self.cluster.as_ref().map(|cluster| &cluster.server));
         shown.field("caller_env", &self.caller_env.keys()).finish()

@@ -10,7 +10,7 @@ use tonic::Status;
 use super::status;
 use crate::{
     credential::{Cluster, Issued},
-    plugin::{Ask, PluginSpec},
+    plugin::{Ask, PluginSpec, ProfileName, Source},
 };
 
 /// What a caller asks for.
@@ -18,15 +18,24 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<Ask, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("the request names no credential: set `credential.provider`"));
     };
-    match source {
+    let source = match source {
         pb::credential_ref::Source::Provider(name) if name.is_empty() => {
-            Err(status::invalid("`credential.provider` is empty"))
+            return Err(status::invalid("`credential.provider` is empty"));
         }
-        pb::credential_ref::Source::Provider(provider) => {
-            Ok(Ask { provider, cluster: cluster.map(self::cluster), env })
+        pb::credential_ref::Source::Provider(name) => Source::Provider(name),
+        pb::credential_ref::Source::ClusterProfile(profile) => {
+            if profile.namespace.is_empty() || profile.name.is_empty() {
+                return Err(status::invalid("`credential.cluster_profile` needs a namespace and a name"));
+            }
+            Source::ClusterProfile(ProfileName::new(profile.namespace, profile.name))
         }
-        pb::credential_ref::Source::ClusterProfile(profile) => Err(status::no_cluster_profiles(&profile)),
-    }
+    };
+    Ok(Ask { source, cluster: cluster.map(self::cluster), env })
+}
+
+/// The name of a profile.
+pub(super) fn profile(name: &ProfileName) -> pb::ClusterProfileRef {
+    pb::ClusterProfileRef { namespace: name.namespace.to_string(), name: name.name.to_string() }
 }
 
 fn cluster(cluster: pb::Cluster) -> Cluster {
@@ -50,12 +59,13 @@ fn cluster(cluster: pb::Cluster) -> Cluster {
     }
 }
 
-/// The cluster as the plugin is told, if it is.
+/// Where the credential of `spec` is for, as far as that is known.
 pub(super) fn cluster_of(spec: &PluginSpec) -> Option<pb::Cluster> {
-    spec.cluster.as_ref().map(cluster_message)
+    let endpoint = spec.target.as_ref().map(|target| &*target.endpoint);
+    endpoint.or(spec.cluster.as_ref()).map(cluster_message)
 }
 
-fn cluster_message(cluster: &Cluster) -> pb::Cluster {
+pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
     let Cluster {
         server,
         tls_server_name,
@@ -159,9 +169,9 @@ mod tests {
         for reference in [None, Some(pb::CredentialRef::default())] {
             assert_eq!(ask(reference).unwrap_err().code(), tonic::Code::InvalidArgument);
         }
-        let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: "a".into() };
+        let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: String::new() };
         let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
         let status = ask(Some(pb::CredentialRef { source, ..pb::CredentialRef::default() })).unwrap_err();
-        assert_eq!(status.code(), tonic::Code::NotFound);
+        assert_eq!(status.code(), tonic::Code::InvalidArgument);
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use credbroker_proto::v1 as pb;
 use futures_util::{Stream, stream::unfold};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
@@ -12,7 +12,7 @@ use super::{convert, status};
 use crate::{
     cache::{CacheError, CredentialCache, Failed, Watch},
     exec::PluginRunner,
-    plugin::{Ask, PluginKey, Providers},
+    plugin::{Ask, PluginKey, PluginSpec, Resolver},
 };
 
 /// The messages of one watch. Made when the peer can take one, so a slow reader gets the latest when it returns, and
@@ -41,12 +41,14 @@ impl WatchSlots {
 /// An open watch: what was asked for, and the invocation that it leads to for now.
 pub(super) struct Following<R> {
     cache: CredentialCache<R>,
-    providers: Arc<Providers>,
+    resolver: Arc<Resolver>,
     ask: Ask,
     provider: Arc<str>,
     key: PluginKey,
     cluster: Option<pb::Cluster>,
     watch: Watch<R>,
+    /// Told when the ClusterProfile changes that it is for, if it is for one.
+    profile: Option<watch::Receiver<u64>>,
     draining: CancellationToken,
     _slot: OwnedSemaphorePermit,
 }
@@ -63,16 +65,16 @@ impl<R> fmt::Debug for Following<R> {
 impl<R: PluginRunner> Following<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
-        providers: Arc<Providers>,
+        resolver: Arc<Resolver>,
         ask: Ask,
         draining: CancellationToken,
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
-        let spec = providers.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
+        let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
         let (provider, key) = (Arc::clone(&spec.provider.name), spec.key);
-        let cluster = convert::cluster_of(&spec);
+        let (cluster, profile) = (convert::cluster_of(&spec), resolver.follow(&spec));
         let watch = cache.watch(spec).map_err(|failed| status::failed(&provider, &failed))?;
-        Ok(Self { cache, providers, ask, provider, key, cluster, watch, draining, _slot: slot })
+        Ok(Self { cache, resolver, ask, provider, key, cluster, watch, profile, draining, _slot: slot })
     }
 
     pub(super) fn messages(self) -> Messages {
@@ -91,6 +93,10 @@ impl<R: PluginRunner> Following<R> {
             let news = tokio::select! {
                 biased;
                 () = draining.cancelled() => Err(Failed::from(CacheError::Draining)),
+                () = changed(self.profile.as_mut()) => {
+                    self.move_with_profile()?;
+                    continue;
+                }
                 news = self.watch.next() => news,
             };
             match news {
@@ -104,16 +110,40 @@ impl<R: PluginRunner> Following<R> {
         }
     }
 
-    /// Follows an upgraded plugin, which is another key. If it is gone, the old one is followed to its end.
+    /// Follows an upgraded plugin, which is another key. If it is gone, or there is no room for another key, the old
+    /// one is followed to its end.
     fn move_on(&mut self) {
-        let Ok(spec) = self.providers.resolve(self.ask.clone()) else { return };
-        if spec.key == self.key {
-            return;
+        if let Ok(spec) = self.resolver.resolve(self.ask.clone()) {
+            drop(self.move_to(spec));
         }
-        let key = spec.key;
-        if let Ok(mut watch) = self.cache.watch(spec) {
+    }
+
+    /// Follows the profile to another endpoint or provider, which is another key. What was held is for another place,
+    /// so where the profile leads nowhere any more the watch ends.
+    fn move_with_profile(&mut self) -> Result<(), Status> {
+        let spec = self.resolver.resolve(self.ask.clone()).map_err(|error| status::unresolved(&error))?;
+        self.move_to(spec).map_err(|failed| status::failed(&self.provider, &failed))
+    }
+
+    fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
+        let profile = self.resolver.follow(&spec);
+        if spec.key != self.key {
+            let (key, provider) = (spec.key, Arc::clone(&spec.provider.name));
+            let cluster = convert::cluster_of(&spec);
+            let mut watch = self.cache.watch(spec)?;
             watch.succeeds(&self.watch);
-            (self.watch, self.key) = (watch, key);
+            (self.watch, self.key, self.provider, self.cluster) = (watch, key, provider, cluster);
         }
+        self.profile = profile;
+        Ok(())
+    }
+}
+
+/// Waits until the profile changes or goes; for ever if there is none.
+async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
+    match profile {
+        // An error says that it is gone: a change, too.
+        Some(profile) => drop(profile.changed().await),
+        None => std::future::pending().await,
     }
 }

@@ -3,12 +3,14 @@
 //! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
 
 mod accept;
+mod clusters;
 mod connection;
 mod convert;
 mod follow;
 mod handshake;
 mod overview;
 mod peer;
+mod readiness;
 mod service;
 mod socket;
 mod status;

@@ -12,7 +12,7 @@ pub(super) fn state(held: &Held) -> CredentialState {
     CredentialState {
         provider: spec.provider.name.to_string(),
         key: spec.key.to_string(),
-        server: spec.cluster.as_ref().map(|cluster| cluster.server.clone()).unwrap_or_default(),
+        server: convert::cluster_of(spec).map(|cluster| cluster.server).unwrap_or_default(),
         caller_env: spec.caller_env.keys().cloned().collect(),
         state: match held.holding {
             Holding::Valid => credential_state::State::Valid,
@@ -33,6 +33,6 @@ pub(super) fn state(held: &Held) -> CredentialState {
             attempts: *attempts,
             retry_after: convert::duration(failed.retry_after),
         }),
-        cluster_profile: None,
+        cluster_profile: spec.target.as_ref().map(|target| convert::profile(&target.profile)),
     }
 }

@@ -10,7 +10,7 @@ use tonic_health::server::HealthReporter;
 use tracing::{Instrument as _, Span, debug, debug_span};
 
 use super::{
-    Peer, convert,
+    Peer, clusters, convert,
     follow::{Following, Messages, WatchSlots},
     overview, status,
     until_drained::UntilDrained,
@@ -19,7 +19,7 @@ use crate::{
     cache::{CredentialCache, Failed},
     credential::Issued,
     exec::PluginRunner,
-    plugin::{Ask, PluginSpec, Providers},
+    plugin::{Ask, Fleet, PluginSpec, Resolver},
 };
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
@@ -29,18 +29,18 @@ const REQUEST: usize = 256 * 1024;
 #[derive(Debug)]
 pub struct BrokerService<R> {
     cache: CredentialCache<R>,
-    providers: Arc<Providers>,
+    resolver: Arc<Resolver>,
     draining: CancellationToken,
 }
 
 /// The broker's routes: the service, gRPC health and server reflection. Watches end when `draining` is cancelled.
 pub fn routes<R: PluginRunner>(
     cache: CredentialCache<R>,
-    providers: Arc<Providers>,
+    resolver: Arc<Resolver>,
     health: HealthReporter,
     draining: &CancellationToken,
 ) -> Routes {
-    let service = CredentialBrokerServer::new(BrokerService { cache, providers, draining: draining.clone() })
+    let service = CredentialBrokerServer::new(BrokerService { cache, resolver, draining: draining.clone() })
         .max_decoding_message_size(REQUEST);
     let health = tonic_health::server::HealthService::from_health_reporter(health);
     let health = tonic_health::pb::health_server::HealthServer::new(health);
@@ -70,7 +70,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         let span = span(&request, "get_credential")?;
         let pb::GetCredentialRequest { credential, caller } = request.into_inner();
         let get = async move {
-            let spec = self.resolve(convert::ask(credential)?)?;
+            let spec = self.resolve(convert::ask(credential)?).await?;
             let (name, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
             let credential = answer(&name, self.cache.get(spec, &caller).await)?;
             Ok(Response::new(pb::GetCredentialResponse { credential, cluster }))
@@ -85,9 +85,10 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         let span = span(&request, "watch_credential")?;
         let slot = WatchSlots::take(&request)?;
         let ask = convert::ask(request.into_inner().credential)?;
-        let (cache, providers, draining) =
-            (self.cache.clone(), Arc::clone(&self.providers), self.draining.clone());
-        let following = span.in_scope(|| Following::start(cache, providers, ask, draining, slot))?;
+        let (cache, resolver, draining) =
+            (self.cache.clone(), Arc::clone(&self.resolver), self.draining.clone());
+        self.resolver.settled(&ask).await;
+        let following = span.in_scope(|| Following::start(cache, resolver, ask, draining, slot))?;
         Ok(Response::new(following.messages()))
     }
 
@@ -101,7 +102,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
         let report = async move {
-            let spec = self.resolve(convert::ask(credential)?)?;
+            let spec = self.resolve(convert::ask(credential)?).await?;
             let name = Arc::clone(&spec.provider.name);
             let credential = answer(&name, self.cache.report(spec, &generation).await)?;
             Ok(Response::new(pb::ReportRejectedResponse { credential }))
@@ -144,14 +145,39 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         let evicted = u32::try_from(evicted).unwrap_or(u32::MAX);
         Ok(Response::new(pb::EvictCredentialResponse { evicted }))
     }
+
+    async fn list_clusters(
+        &self,
+        request: Request<pb::ListClustersRequest>,
+    ) -> Result<Response<pb::ListClustersResponse>, Status> {
+        span(&request, "list_clusters")?;
+        let pb::ListClustersRequest { namespace, page_token } = request.into_inner();
+        clusters::page(self.fleet()?, &self.cache, &namespace, &page_token).map(Response::new)
+    }
+
+    async fn watch_clusters(
+        &self,
+        request: Request<pb::WatchClustersRequest>,
+    ) -> Result<Response<clusters::Messages>, Status> {
+        span(&request, "watch_clusters")?;
+        let slot = WatchSlots::take(&request)?;
+        let (fleet, cache, draining) = (Arc::clone(self.fleet()?), self.cache.clone(), self.draining.clone());
+        let namespace = request.into_inner().namespace;
+        Ok(Response::new(clusters::follow(fleet, cache, namespace, draining, slot)))
+    }
 }
 
 impl<R: PluginRunner> BrokerService<R> {
-    fn resolve(&self, ask: Ask) -> Result<PluginSpec, Status> {
-        self.providers.resolve(ask).map_err(|error| {
+    async fn resolve(&self, ask: Ask) -> Result<PluginSpec, Status> {
+        self.resolver.settled(&ask).await;
+        self.resolver.resolve(ask).map_err(|error| {
             debug!("request refused: {error}");
             status::unresolved(&error)
         })
+    }
+
+    fn fleet(&self) -> Result<&Arc<Fleet>, Status> {
+        self.resolver.fleet().ok_or_else(status::no_fleet)
     }
 
     /// The provider that is meant, which must be one of ours; empty is `None`.
@@ -159,7 +185,7 @@ impl<R: PluginRunner> BrokerService<R> {
         if provider.is_empty() {
             return Ok(None);
         }
-        self.providers.find(provider).map_err(|error| status::unresolved(&error))?;
+        self.resolver.providers().find(provider).map_err(|error| status::unresolved(&error))?;
         Ok(Some(provider))
     }
 }

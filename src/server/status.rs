@@ -6,7 +6,7 @@ mod tests;
 
 use std::{error::Error, fmt::Write as _, time::Duration};
 
-use credbroker_proto::{DOMAIN, Reason, v1 as pb};
+use credbroker_proto::{DOMAIN, Reason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -15,24 +15,17 @@ use crate::{
     cache::{CacheError, Failed},
     credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
     exec::RunError,
-    plugin::ResolveError,
+    plugin::{ProfileError, ResolveError},
 };
 
 /// How long a client waits before it asks a broker's successor.
 const SUCCESSOR: Duration = Duration::from_secs(1);
+/// How long it waits before it asks again for what only the hub can tell.
+const HUB: Duration = Duration::from_secs(2);
 
 /// The request itself is wrong.
 pub(super) fn invalid(message: &str) -> Status {
     status(Reason::InvalidRequest, message.to_owned(), None)
-}
-
-/// A ClusterProfile was asked for.
-pub(super) fn no_cluster_profiles(profile: &pb::ClusterProfileRef) -> Status {
-    let message = format!(
-        "no provider serves ClusterProfile {}/{}: this broker reads no ClusterProfiles; name a provider instead",
-        profile.namespace, profile.name
-    );
-    status(Reason::NoMatchingProvider, message, None)
 }
 
 /// The peer may not ask.
@@ -53,7 +46,13 @@ pub(super) fn no_peer() -> Status {
 
 /// The request leads to no run.
 pub(super) fn unresolved(error: &ResolveError) -> Status {
-    status(resolve_reason(error), chain(error), None)
+    status(resolve_reason(error), chain(error), Some(HUB))
+}
+
+/// No ClusterProfiles are read.
+pub(super) fn no_fleet() -> Status {
+    let message = "this broker reads no ClusterProfiles; add `clusterProfiles` to its configuration";
+    status(Reason::UnknownClusterProfile, message.to_owned(), None)
 }
 
 /// No credential came of it. `provider` is named, so that the message stands by itself.
@@ -91,6 +90,10 @@ fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
 
 fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
+        ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
+        ResolveError::HubUnavailable { .. } => Reason::HubUnavailable,
+        ResolveError::Profile { source, .. } => profile_reason(source),
+        ResolveError::UnknownProfile { .. } => Reason::UnknownClusterProfile,
         ResolveError::ClusterConfig { .. }
         | ResolveError::ClusterServer
         | ResolveError::InvalidVariable { .. }
@@ -98,6 +101,17 @@ fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
+    }
+}
+
+/// The stable reason why a profile cannot be used.
+pub(super) fn profile_reason(error: &ProfileError) -> Reason {
+    match error {
+        ProfileError::NoMatch { .. } => Reason::NoMatchingProvider,
+        ProfileError::Invalid { .. }
+        | ProfileError::Malformed { .. }
+        | ProfileError::Repeated { .. }
+        | ProfileError::VariableDenied { .. } => Reason::ClusterProfileInvalid,
     }
 }
 

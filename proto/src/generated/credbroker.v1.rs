@@ -173,7 +173,7 @@ pub struct CredentialState {
     /// Names the invocation: provider, plugin file, arguments, environment, cluster, caller's variables.
     #[prost(string, tag = "2")]
     pub key: ::prost::alloc::string::String,
-    /// URL of the cluster that the plugin is told about; empty: none.
+    /// URL of the cluster that it is for, as far as the broker knows it; empty: unknown.
     #[prost(string, tag = "3")]
     pub server: ::prost::alloc::string::String,
     /// Names of the caller's variables in the invocation.

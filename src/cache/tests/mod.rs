@@ -170,6 +170,7 @@ fn spec(text: &str) -> PluginSpec {
         executable: Executable { path: PathBuf::from("/fake"), inode: 1, modified: base() },
         cluster: None,
         caller_env: BTreeMap::new(),
+        target: None,
     }
 }
 

@@ -23,9 +23,17 @@ impl Kubeconfig {
     /// The distinct clusters of the contexts of `user`. If one of them cannot be read there are none: the others
     /// would wrongly look like all there are.
     pub(super) fn clusters_of(&self, user: &str, report: &mut Report) -> Vec<Cluster> {
-        let text = |node: &Node, key: &str| node.get(key).and_then(Node::as_str).map(str::to_owned);
+        self.clusters_where(|context| text(context.body, "user").as_deref() == Some(user), report)
+    }
+
+    /// The cluster of one context.
+    pub(super) fn clusters_of_context(&self, name: &str, report: &mut Report) -> Vec<Cluster> {
+        self.clusters_where(|context| context.name == name, report)
+    }
+
+    fn clusters_where(&self, wanted: impl Fn(&Named<'_>) -> bool, report: &mut Report) -> Vec<Cluster> {
         let contexts = self.contexts();
-        let in_use = contexts.iter().filter(|context| text(context.body, "user").as_deref() == Some(user));
+        let in_use = contexts.iter().filter(|context| wanted(context));
         let all = self.clusters();
         let mut clusters = Vec::new();
         for name in in_use.filter_map(|context| text(context.body, "cluster")) {
@@ -42,6 +50,10 @@ impl Kubeconfig {
         }
         clusters
     }
+}
+
+fn text(node: &Node, key: &str) -> Option<String> {
+    node.get(key).and_then(Node::as_str).map(str::to_owned)
 }
 
 fn cluster(named: &Named<'_>, report: &mut Report) -> Option<Cluster> {

@@ -1,6 +1,7 @@
 //! Kubeconfigs, merged as client-go merges them: of two users, clusters or contexts of one name the first wins whole.
 
 mod cluster;
+mod hub;
 mod import;
 #[cfg(test)]
 mod tests;

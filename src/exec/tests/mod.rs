@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::{Limits, ProcessRunner, RunError};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
-    plugin::{Command, Environment, Executable, Globs, PluginKey, PluginSpec, Provider},
+    plugin::{ClusterInfo, Command, Environment, Executable, Globs, PluginKey, PluginSpec, Provider},
 };
 
 /// Longer than anything here takes, on any machine.
@@ -51,7 +51,7 @@ impl Plugin {
             command: Command::Path(path.clone()),
             args: Vec::new(),
             env: vec![("STATE".into(), state)],
-            inherited: Environment(BTreeMap::from([path_variable])),
+            inherited: Environment(BTreeMap::from([path_variable])).into(),
             caller_env: Globs::default(),
             api_version: ApiVersion::V1,
             provide_cluster_info: false,
@@ -61,6 +61,8 @@ impl Plugin {
             interactive_timeout: AGES,
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },
             clusters: Vec::new(),
+            cluster_info: ClusterInfo::default(),
+            profile_sourced: None,
         };
         let limits = Limits { terminate_grace: AGES, stdout_grace: AGES, ..Limits::default() };
         Self { home, limits, provider, path }
@@ -79,6 +81,7 @@ impl Plugin {
             executable,
             cluster: None,
             caller_env: BTreeMap::new(),
+            target: None,
         };
         let runner = ProcessRunner::new(self.limits, self.home.path().join("runs"));
         (Started { home: self.home, runner }, Arc::new(spec))

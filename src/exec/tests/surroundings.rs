@@ -57,7 +57,8 @@ async fn the_environment_is_what_was_computed_and_two_variables_of_the_runner() 
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .to_vec();
-    plugin.provider.inherited.0.extend([("EMPTY".into(), "".into()), ("LANG".into(), "C".into())]);
+    let more = [("EMPTY".into(), "".into()), ("LANG".into(), "C".into())];
+    Arc::make_mut(&mut plugin.provider.inherited).0.extend(more);
     let runs = plugin.home.path().join("runs");
     let (stdout, _) = plugin.run().await;
     let stdout = stdout.unwrap();

@@ -1,4 +1,4 @@
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{Command, Environment, provider::tests::provider},
+    plugin::{Command, provider::tests::provider},
 };
 
 type Variables = Vec<(String, String)>;
@@ -52,7 +52,7 @@ fn key(run: &Run) -> PluginKey {
     let mut provider = provider("x", Command::Name("x".into()));
     provider.name = run.name.as_str().into();
     provider.args.clone_from(&run.args);
-    provider.inherited = run.inherited.iter().cloned().collect();
+    provider.inherited = Arc::new(run.inherited.iter().cloned().collect());
     let executable =
         Executable { path: PathBuf::from(&run.path), inode: run.inode, modified: UNIX_EPOCH + run.modified };
     let cluster = run.cluster.clone().map(|cluster| Cluster {
@@ -65,7 +65,7 @@ fn key(run: &Run) -> PluginKey {
         config: Bytes::from(cluster.6),
     });
     let caller_env = run.caller_env.iter().cloned().collect();
-    PluginKey::of(ProviderDigest::of(&provider), &executable, cluster.as_ref(), &caller_env)
+    PluginKey::of(RunDigest::of(&provider), &executable, cluster.as_ref(), &caller_env)
 }
 
 /// Each sets one field to what it is in another run.
@@ -144,7 +144,7 @@ fn text_that_moves_between_the_fields_of_a_cluster_is_another_run() {
             config: config.into(),
             ..Cluster::default()
         };
-        let digest = ProviderDigest::of(&provider("p", Command::Name("x".into())));
+        let digest = RunDigest::of(&provider("p", Command::Name("x".into())));
         let executable = Executable { path: "/p".into(), inode: 1, modified: UNIX_EPOCH };
         PluginKey::of(digest, &executable, Some(&cluster), &BTreeMap::new())
     };
@@ -167,14 +167,14 @@ fn only_what_changes_the_answer_is_in_the_key() {
     let digest = |change: fn(&mut Provider)| {
         let mut provider = provider("p", Command::Name("x".into()));
         change(&mut provider);
-        ProviderDigest::of(&provider)
+        RunDigest::of(&provider)
     };
     let base = digest(|_| ());
     let same: [fn(&mut Provider); 4] = [
         |provider| provider.install_hint = Some("brew install x".into()),
         |provider| provider.timeout *= 2,
         |provider| provider.interactive_timeout *= 2,
-        |provider| provider.inherited = Environment::default(),
+        |provider| provider.inherited = Arc::default(),
     ];
     for change in same {
         assert_eq!(digest(change), base);
@@ -195,9 +195,9 @@ fn only_what_changes_the_answer_is_in_the_key() {
 fn a_variable_counts_with_the_value_the_plugin_sees() {
     let digest = |inherited: &[(&str, &str)], env: &[(&str, &str)]| {
         let mut provider = provider("p", Command::Name("x".into()));
-        provider.inherited = inherited.iter().copied().collect();
+        provider.inherited = Arc::new(inherited.iter().copied().collect());
         provider.env = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        ProviderDigest::of(&provider)
+        RunDigest::of(&provider)
     };
     let plain = digest(&[("A", "2")], &[]);
     assert_eq!(digest(&[("A", "1")], &[("A", "2")]), plain);

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::Command,
+    plugin::{Command, ProfileName},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -90,9 +90,18 @@ fn cache_errors() -> Vec<CacheError> {
 fn resolve_errors() -> Vec<ResolveError> {
     let provider = || Arc::<str>::from("cloud");
     let command = || Command::Name("p".into());
-    vec![
+    let profile = || ProfileName::new("fleet", "paris");
+    let errors = vec![
         ResolveError::ClusterConfig { line: 1, column: 2 },
+        ResolveError::ClusterMismatch {
+            known: "ClusterProfile `fleet/paris` names".into(),
+            difference: "its server is another",
+        },
         ResolveError::ClusterServer,
+        ResolveError::HubUnavailable {
+            wanted: "ClusterProfile `fleet/paris`".into(),
+            problem: "connection refused".into(),
+        },
         ResolveError::InvalidVariable { name: "A=B".into() },
         ResolveError::NeedsTerminal { provider: provider() },
         ResolveError::NoCluster { provider: provider(), known: 2 },
@@ -102,7 +111,24 @@ fn resolve_errors() -> Vec<ResolveError> {
             command: command(),
             source: Arc::new(io::ErrorKind::PermissionDenied.into()),
         },
+        ResolveError::UnknownProfile { profile: profile(), is_configured: true },
+        ResolveError::UnknownProfile { profile: profile(), is_configured: false },
         ResolveError::UnknownProvider { name: "clout".into(), known: vec!["cloud".into()] },
+    ];
+    let profiles = profile_errors().into_iter();
+    let profiles = profiles.map(|source| ResolveError::Profile { profile: profile(), source });
+    errors.into_iter().chain(profiles).collect()
+}
+
+fn profile_errors() -> [ProfileError; 5] {
+    let field = || "access provider `cloud`: cluster.server".to_owned();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    [
+        ProfileError::Invalid { field: field(), problem: "is empty" },
+        ProfileError::Malformed { field: field(), expected: "text" },
+        ProfileError::NoMatch { profile: names(&["gke", "eks"]), configured: names(&["cloud"]) },
+        ProfileError::Repeated { provider: "cloud".into(), list: "accessProviders" },
+        ProfileError::VariableDenied { field: field(), variable: "LD_PRELOAD".into() },
     ]
 }
 
@@ -124,9 +150,8 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-    let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: "a".into() };
     let peer = Peer { uid: 7, gid: 7, pid: None };
-    let others = [invalid("empty"), no_cluster_profiles(&profile), peer_denied(&peer), no_peer()];
+    let others = [invalid("empty"), no_fleet(), peer_denied(&peer), no_peer()];
     let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
@@ -137,10 +162,9 @@ fn every_reason_but_one_is_reachable() {
     let retry_after = Duration::ZERO;
     let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-    let profile = pb::ClusterProfileRef::default();
     let reached: std::collections::HashSet<_> = failed
         .chain(unresolved)
-        .chain([no_cluster_profiles(&profile), no_peer()])
+        .chain([no_fleet(), no_peer()])
         .filter_map(|status| Reason::from_name(&status.get_details_error_info()?.reason))
         .collect();
     let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();

@@ -3,7 +3,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use bytes::Bytes;
 
 use super::*;
-use crate::plugin::{Command, Environment, Globs, provider::tests::provider};
+use crate::plugin::{Command, Environment, Globs, Provider, provider::tests::provider};
 
 /// An executable file in `dir`.
 fn plugin(dir: &Path) -> Command {
@@ -14,22 +14,25 @@ fn plugin(dir: &Path) -> Command {
 }
 
 fn ask(name: &str) -> Ask {
-    Ask { provider: name.into(), ..Ask::default() }
+    Ask { source: Source::Provider(name.into()), ..Ask::default() }
 }
 
 fn cluster(server: &str, config: &'static str) -> Cluster {
     Cluster { server: server.into(), config: Bytes::from_static(config.as_bytes()), ..Cluster::default() }
 }
 
-fn refused(providers: &Providers, ask: Ask) -> String {
+fn resolver(providers: impl IntoIterator<Item = Provider>) -> Resolver {
+    Resolver::new(Arc::new(Providers::new(providers)), None)
+}
+
+fn refused(providers: &Resolver, ask: Ask) -> String {
     providers.resolve(ask).unwrap_err().to_string()
 }
 
 #[test]
 fn contexts_that_share_a_user_but_differ_in_the_extension_each_get_their_own() {
     let dir = tempfile::tempdir().unwrap();
-    let providers =
-        Providers::new([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
+    let providers = resolver([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
     let with = |config| Ask { cluster: Some(cluster("https://one", config)), ..ask("p") };
     let one = providers.resolve(with(r#"{"audience":"a"}"#)).unwrap();
     let two = providers.resolve(with(r#"{"audience":"b"}"#)).unwrap();
@@ -42,7 +45,7 @@ fn contexts_that_share_a_user_but_differ_in_the_extension_each_get_their_own() {
 #[test]
 fn a_plugin_that_wants_no_cluster_is_one_run_for_all_of_them() {
     let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new([provider("p", plugin(dir.path()))]);
+    let providers = resolver([provider("p", plugin(dir.path()))]);
     let one = providers.resolve(Ask { cluster: Some(cluster("https://one", "")), ..ask("p") }).unwrap();
     let two = providers.resolve(Ask { cluster: Some(cluster("", "no json")), ..ask("p") }).unwrap();
     assert_eq!((one.key, one.cluster), (two.key, two.cluster));
@@ -54,17 +57,16 @@ fn a_caller_that_sends_no_cluster_gets_the_only_one_there_is() {
     let of =
         |clusters| Provider { provide_cluster_info: true, clusters, ..provider("p", plugin(dir.path())) };
     let [one, two] = ["https://one", "https://two"].map(|server| cluster(server, ""));
-    let spec = Providers::new([of(vec![one.clone()])]).resolve(ask("p")).unwrap();
+    let spec = resolver([of(vec![one.clone()])]).resolve(ask("p")).unwrap();
     assert_eq!(spec.cluster, Some(one.clone()));
-    insta::assert_snapshot!(refused(&Providers::new([of(vec![one, two])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker's kubeconfig uses it for 2 clusters; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
-    insta::assert_snapshot!(refused(&Providers::new([of(vec![])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker knows none for it; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
+    insta::assert_snapshot!(refused(&resolver([of(vec![one, two])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker's kubeconfig uses it for 2 clusters; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
+    insta::assert_snapshot!(refused(&resolver([of(vec![])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker knows none for it; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
 }
 
 #[test]
 fn a_cluster_that_the_plugin_could_not_read_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let providers =
-        Providers::new([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
+    let providers = resolver([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
     let with = |server, config| Ask { cluster: Some(cluster(server, config)), ..ask("p") };
     insta::assert_snapshot!(refused(&providers, with("", "")), @"the caller sent a cluster whose `server` is empty");
     insta::assert_snapshot!(refused(&providers, with("https://one", "{\n\"canary\"")), @"the exec extension of the cluster that the caller sent is not valid JSON (line 2, column 8)");
@@ -73,7 +75,7 @@ fn a_cluster_that_the_plugin_could_not_read_is_refused() {
 #[test]
 fn the_caller_changes_the_run_only_by_what_the_provider_names() {
     let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new([Provider {
+    let providers = resolver([Provider {
         caller_env: Globs::new(["AWS_*"]),
         env: vec![("AWS_REGION".into(), "eu".into())],
         ..provider("p", plugin(dir.path()))
@@ -94,7 +96,7 @@ fn the_caller_changes_the_run_only_by_what_the_provider_names() {
 fn a_variable_that_no_process_can_have_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let providers =
-        Providers::new([Provider { caller_env: Globs::new(["*"]), ..provider("p", plugin(dir.path())) }]);
+        resolver([Provider { caller_env: Globs::new(["*"]), ..provider("p", plugin(dir.path())) }]);
     for (name, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "canary\0")] {
         let error = refused(&providers, Ask { env: [(name.into(), value.into())].into(), ..ask("p") });
         assert!(error.contains("cannot be passed on") && !error.contains("canary"), "{error}");
@@ -104,7 +106,7 @@ fn a_variable_that_no_process_can_have_is_refused() {
 #[test]
 fn an_upgraded_plugin_is_another_run() {
     let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new([provider("p", plugin(dir.path()))]);
+    let providers = resolver([provider("p", plugin(dir.path()))]);
     let before = providers.resolve(ask("p")).unwrap().key;
     fs::create_dir(dir.path().join("other")).unwrap();
     plugin(&dir.path().join("other"));
@@ -116,10 +118,10 @@ fn an_upgraded_plugin_is_another_run() {
 fn what_is_missing_is_named_with_its_remedy() {
     let of = |command| Provider {
         install_hint: Some("Install it with `apt install plugin`.".into()),
-        inherited: Environment::from_iter([("PATH", "/nowhere")]),
+        inherited: Environment::from_iter([("PATH", "/nowhere")]).into(),
         ..provider("p", command)
     };
-    let missing = |command| refused(&Providers::new([of(command)]), ask("p"));
+    let missing = |command| refused(&resolver([of(command)]), ask("p"));
     insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"plugin `plugin` of provider `p` is not installed in the broker's PATH. Install it with `apt install plugin`.");
     insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"plugin `/nowhere/plugin` of provider `p` is not installed. Install it with `apt install plugin`.");
 }
@@ -127,7 +129,7 @@ fn what_is_missing_is_named_with_its_remedy() {
 #[test]
 fn an_unknown_name_lists_the_known_ones() {
     let of = |name| provider(name, Command::Name("x".into()));
-    let providers = Providers::new([of("production"), of("dev")]);
+    let providers = resolver([of("production"), of("dev")]);
     insta::assert_snapshot!(refused(&providers, ask("prodution")), @"no provider is named `prodution`, did you mean `production`?; known: dev, production");
     insta::assert_snapshot!(refused(&providers, ask("elsewhere")), @"no provider is named `elsewhere`; known: dev, production");
 }
@@ -135,7 +137,7 @@ fn an_unknown_name_lists_the_known_ones() {
 #[test]
 fn a_message_fits_a_header_and_steers_no_terminal() {
     let name = |index| format!("arn:aws:eks:eu-central-1:123456789012:cluster/number-{index}");
-    let providers = Providers::new((0..2000).map(|index| provider(&name(index), Command::Name("x".into()))));
+    let providers = resolver((0..2000).map(|index| provider(&name(index), Command::Name("x".into()))));
     let error = refused(&providers, ask(&"\u{1b}[2J\n".repeat(100_000)));
     assert!(error.len() < 4096, "{} bytes", error.len());
     assert!(!error.contains(char::is_control), "{error}");
@@ -144,8 +146,7 @@ fn a_message_fits_a_header_and_steers_no_terminal() {
 
 #[test]
 fn a_plugin_that_reads_a_terminal_is_refused_in_client_gos_words() {
-    let providers =
-        Providers::new([Provider { needs_terminal: true, ..provider("p", Command::Name("x".into())) }]);
+    let providers = resolver([Provider { needs_terminal: true, ..provider("p", Command::Name("x".into())) }]);
     insta::assert_snapshot!(refused(&providers, ask("p")), @"exec plugin cannot support interactive mode: standard input is unavailable: provider `p` has `interactiveMode: Always`, and a broker has no terminal");
 }
 
@@ -163,7 +164,7 @@ fn debug_of_a_request_shows_no_values() {
     let provider =
         Provider { env, caller_env, provide_cluster_info: true, ..provider("p", plugin(dir.path())) };
     let ask = Ask { cluster: Some(cluster("https://one", "\"canary\"")), ..ask };
-    let spec = Providers::new([provider]).resolve(ask).unwrap();
+    let spec = resolver([provider]).resolve(ask).unwrap();
     assert_eq!(spec.caller_env["A"], "canary");
     assert!(!format!("{spec:?}").contains("canary"));
 }

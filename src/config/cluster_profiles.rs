@@ -1,0 +1,191 @@
+//! The section `clusterProfiles`: the hub that the fleet's inventory is read from.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    file::expand,
+    kubeconfig::{Kubeconfig, Mode},
+    problem::Report,
+    reader::{Cursor, Fields},
+};
+use crate::plugin::{Environment, Globs, ProfileName, Provider, Rules, nearest};
+
+/// Where ClusterProfiles are read, and which.
+#[derive(Debug)]
+pub struct ClusterProfiles {
+    /// The hub.
+    pub hub: HubAccess,
+    /// Namespaces to read; empty: all.
+    pub namespaces: Vec<String>,
+    /// Label selector, as kubectl's `-l`; empty: everything.
+    pub label_selector: String,
+    /// How profiles are resolved.
+    pub rules: Rules,
+    /// Whose credentials are fetched before anybody asks.
+    pub prewarm: Vec<Prewarm>,
+}
+
+/// How the hub is reached.
+#[derive(Debug)]
+pub enum HubAccess {
+    /// By the service account of the pod that the broker runs in.
+    InCluster,
+    /// By a kubeconfig.
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// The context; `None`: the current one.
+        context: Option<String>,
+        /// The plugin of the context's user, if it has one. The broker runs it as any other.
+        plugin: Option<Box<Provider>>,
+    },
+}
+
+/// Which credentials to fetch before anybody asks, and what that may cost.
+#[derive(Clone, Debug)]
+pub struct Prewarm {
+    /// `NAMESPACE/NAME`, with globs.
+    profiles: Globs,
+    /// Names of providers; empty: all.
+    providers: Vec<String>,
+    /// Plugin runs at a time, of each provider.
+    pub concurrency: NonZeroUsize,
+    /// Plugin runs that are started in a second, of each provider.
+    pub runs_per_second: NonZeroUsize,
+}
+
+impl Prewarm {
+    /// Whether the rule covers a profile that leads to that provider.
+    pub fn covers(&self, profile: &ProfileName, provider: &str) -> bool {
+        let provider = self.providers.is_empty() || self.providers.iter().any(|name| name == provider);
+        provider && self.profiles.matches(&profile.to_string())
+    }
+}
+
+/// What a broker calls the plugin of its hub's user: no configured provider has this name.
+pub const HUB_PROVIDER: &str = "(hub)";
+const IN_CLUSTER: &str = "in-cluster";
+const KEYS: [&str; 6] = ["kubeconfig", "context", "namespaces", "labelSelector", "allowHttp", "prewarm"];
+
+/// Reads the section. `dir` is that of the config, `providers` are those that may serve profiles.
+pub(super) fn cluster_profiles(
+    at: &Cursor<'_>,
+    dir: &Path,
+    providers: &[Provider],
+    env: &Environment,
+    report: &mut Report,
+) -> Option<ClusterProfiles> {
+    let fields = at.fields(&KEYS, report)?;
+    let access: Vec<&str> = providers
+        .iter()
+        .filter(|provider| provider.profile_sourced.is_some())
+        .map(|provider| &*provider.name)
+        .collect();
+    if access.is_empty() && report.problems.is_empty() {
+        at.problem(report, "there is no provider that could serve a ClusterProfile; add one to `providers`, with the name that the profiles list");
+    }
+    let rules = Rules {
+        allow_http: fields.get("allowHttp").and_then(|value| value.boolean(report)).unwrap_or_default(),
+    };
+    let prewarm = fields.get("prewarm").map(|rules| rules.items(report)).unwrap_or_default();
+    let prewarm = prewarm.iter().filter_map(|rule| self::prewarm(rule, &access, report)).collect();
+    Some(ClusterProfiles {
+        hub: hub(at, &fields, dir, env, report)?,
+        namespaces: namespaces(&fields, report),
+        label_selector: fields.text("labelSelector", report).unwrap_or_default().to_owned(),
+        rules,
+        prewarm,
+    })
+}
+
+fn hub(
+    at: &Cursor<'_>,
+    fields: &Fields<'_>,
+    dir: &Path,
+    env: &Environment,
+    report: &mut Report,
+) -> Option<HubAccess> {
+    let context = fields.text("context", report).filter(|context| !context.is_empty());
+    let Some(value) = fields.get("kubeconfig") else {
+        at.problem(report, "kubeconfig must be specified: a path, or `in-cluster`");
+        return None;
+    };
+    match value.text(report)? {
+        "" => {
+            value.problem(report, "must be a path, or `in-cluster`");
+            None
+        }
+        IN_CLUSTER => {
+            if context.is_some() {
+                value.problem(report, "`in-cluster` has no contexts; remove `context`");
+            }
+            Some(HubAccess::InCluster)
+        }
+        path => {
+            let path = dir.join(expand(path, env));
+            let kubeconfig = Kubeconfig::read(std::slice::from_ref(&path), Mode::Named, report);
+            let plugin = kubeconfig.hub_plugin(context, HUB_PROVIDER, env, &value, report);
+            let context = context.map(str::to_owned);
+            Some(HubAccess::Kubeconfig { path, context, plugin: plugin.map(Box::new) })
+        }
+    }
+}
+
+fn namespaces(fields: &Fields<'_>, report: &mut Report) -> Vec<String> {
+    let items = fields.get("namespaces").map(|items| items.items(report)).unwrap_or_default();
+    let mut names: Vec<String> = Vec::new();
+    for item in &items {
+        let Some(name) = item.text(report) else { continue };
+        let letters =
+            name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        if name.is_empty() || name.len() > 63 || !letters || name.starts_with('-') || name.ends_with('-') {
+            item.problem(report, "must be the name of a namespace; for all of them leave `namespaces` out");
+        } else if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+fn prewarm(at: &Cursor<'_>, access: &[&str], report: &mut Report) -> Option<Prewarm> {
+    let fields = at.fields(&["clusterProfiles", "providers", "concurrency", "runsPerSecond"], report)?;
+    let profiles = fields.get("clusterProfiles").map(|value| value.items(report));
+    let mut globs = Vec::new();
+    for item in profiles.iter().flatten() {
+        match item.text(report) {
+            Some(glob) if glob.matches('/').count() == 1 => globs.push(glob),
+            Some(_) => item.problem(report, "must be `NAMESPACE/NAME`, in which `*` may stand for any text"),
+            None => {}
+        }
+    }
+    if profiles.is_none() {
+        globs.push("*");
+    }
+    let names = fields.get("providers").map(|value| value.items(report)).unwrap_or_default();
+    let mut providers = Vec::new();
+    for item in &names {
+        match item.text(report) {
+            Some(name) if access.contains(&name) => providers.push(name.to_owned()),
+            Some(name) => {
+                let meant = nearest(name, access.iter().copied());
+                let meant = meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
+                item.problem(report, format!("`{name}` is not one of `providers`{meant}"));
+            }
+            None => {}
+        }
+    }
+    let mut count = |key| fields.get(key).and_then(|value| value.count(report));
+    let default = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+    Some(Prewarm {
+        profiles: Globs::new(globs),
+        providers,
+        concurrency: count("concurrency").unwrap_or(default(2)),
+        runs_per_second: count("runsPerSecond").unwrap_or(default(5)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

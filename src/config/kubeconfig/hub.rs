@@ -1,0 +1,76 @@
+//! A kubeconfig as the way to the hub: is its context whole, and does its user run a plugin?
+
+use super::{Kubeconfig, Named, import::exec};
+use crate::{
+    config::{
+        problem::Report,
+        provider::{Variables, provider},
+        reader::{Cursor, Dialect},
+        stanza::{Rules, stanza},
+    },
+    document::Node,
+    plugin::{Environment, Globs, Provider},
+};
+use std::path::Path;
+
+impl Kubeconfig {
+    /// The plugin of the user of `context` (`None`: the current one) as a provider called `name`, if that user has one.
+    /// Where the context leads nowhere, a problem is reported at `at`.
+    ///
+    /// The broker itself is the caller, so the plugin has the broker's environment.
+    pub(in crate::config) fn hub_plugin(
+        &self,
+        context: Option<&str>,
+        name: &str,
+        env: &Environment,
+        at: &Cursor<'_>,
+        report: &mut Report,
+    ) -> Option<Provider> {
+        let file = self.files().first()?;
+        let current = file.root.get("current-context").and_then(Node::as_str).filter(|name| !name.is_empty());
+        let Some(wanted) = context.or(current) else {
+            at.problem(
+                report,
+                "the kubeconfig has no current context; name one in `clusterProfiles.context`",
+            );
+            return None;
+        };
+        let Some(context) = self.contexts().into_iter().find(|context| context.name == wanted) else {
+            at.problem(report, format!("the kubeconfig has no context `{wanted}`"));
+            return None;
+        };
+        let text = |key: &str| context.body.get(key).and_then(Node::as_str).unwrap_or_default();
+        let cluster = self.clusters().into_iter().find(|cluster| cluster.name == text("cluster"));
+        let user = self.users().into_iter().find(|user| user.name == text("user"));
+        if cluster.is_none() {
+            at.problem(
+                report,
+                format!("context `{wanted}` names cluster `{}`, which is not there", text("cluster")),
+            );
+        }
+        if user.is_none() && !text("user").is_empty() {
+            at.problem(
+                report,
+                format!("context `{wanted}` names user `{}`, which is not there", text("user")),
+            );
+        }
+        let user = user?;
+        let stanza = stanza(&cursor(&user, exec(&user)?), rules(&user), report)?;
+        let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
+        let mut provider = provider(name, stanza, &variables);
+        if provider.provide_cluster_info {
+            provider.clusters = self.clusters_of_context(wanted, report);
+        }
+        Some(provider)
+    }
+}
+
+fn cursor<'a>(user: &Named<'a>, exec: &'a Node) -> Cursor<'a> {
+    let whole = Cursor::new(user.file, Dialect::Kubeconfig, exec);
+    whole.below(format!("user `{}`.exec", user.name.escape_debug()), exec)
+}
+
+fn rules<'a>(user: &Named<'a>) -> Rules<'a> {
+    let dir = user.file.parent().unwrap_or(Path::new("/"));
+    Rules { dir, accept_v1alpha1: false, never_interactive: false }
+}

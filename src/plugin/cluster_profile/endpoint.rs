@@ -1,0 +1,104 @@
+//! Where a cluster is.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::Uri;
+use serde_json::{Map, Value};
+
+use super::{ProfileError, Rules};
+use crate::credential::Cluster;
+
+/// Schemes that a client can speak to a proxy.
+const PROXY_SCHEMES: [&str; 3] = ["http", "https", "socks5"];
+
+/// The endpoint that the `cluster` of an access provider names, without its extension. `at` is where it stands.
+pub(super) fn endpoint(cluster: &Value, at: &str, rules: Rules) -> Result<Cluster, ProfileError> {
+    let empty = Map::new();
+    let fields = match cluster {
+        Value::Null => &empty,
+        Value::Object(fields) => fields,
+        _ => return Err(ProfileError::Malformed { field: at.to_owned(), expected: "a map" }),
+    };
+    let read = Fields { fields, at };
+    let server = read.text("server")?;
+    server_is_usable(server, rules).map_err(|problem| read.invalid("server", problem))?;
+    // It would name a file of ours, whose contents somebody else could then have checked against.
+    if !read.text("certificate-authority")?.is_empty() {
+        return Err(read.invalid(
+            "certificate-authority",
+            "is a path, which means nothing here; the profile must carry `certificate-authority-data`",
+        ));
+    }
+    let authorities = STANDARD
+        .decode(read.text("certificate-authority-data")?)
+        .map_err(|_quotes_it| read.invalid("certificate-authority-data", "is not base64"))?;
+    let proxy_url = read.text("proxy-url")?;
+    if !proxy_url.is_empty() && !is_url(proxy_url, &PROXY_SCHEMES) {
+        return Err(read.invalid("proxy-url", "must be a URL of scheme http, https or socks5"));
+    }
+    Ok(Cluster {
+        server: server.to_owned(),
+        tls_server_name: read.text("tls-server-name")?.to_owned(),
+        insecure_skip_tls_verify: read.flag("insecure-skip-tls-verify")?,
+        certificate_authority_data: authorities.into(),
+        proxy_url: proxy_url.to_owned(),
+        disable_compression: read.flag("disable-compression")?,
+        config: Bytes::new(),
+    })
+}
+
+/// An empty one would be `http://localhost` to client-go, and without TLS anybody on the way has the credential.
+fn server_is_usable(server: &str, rules: Rules) -> Result<(), &'static str> {
+    if server.is_empty() {
+        Err("is empty")
+    } else if is_url(server, &["https"]) || (rules.allow_http && is_url(server, &["http"])) {
+        Ok(())
+    } else if is_url(server, &["http"]) {
+        Err(
+            "is http://, which would send the credential without TLS; set `clusterProfiles.allowHttp: true` if that is meant",
+        )
+    } else {
+        Err("must be a URL like `https://host:6443`, without a user, a query or blanks")
+    }
+}
+
+fn is_url(text: &str, schemes: &[&str]) -> bool {
+    text.parse::<Uri>().is_ok_and(|url| {
+        let scheme = url.scheme_str().unwrap_or_default();
+        let proxy = schemes.contains(&"socks5");
+        let user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        let host = url.host().is_some_and(|host| !host.is_empty());
+        schemes.contains(&scheme) && host && (proxy || (!user && url.query().is_none()))
+    })
+}
+
+struct Fields<'a> {
+    fields: &'a Map<String, Value>,
+    at: &'a str,
+}
+
+impl<'a> Fields<'a> {
+    fn text(&self, key: &str) -> Result<&'a str, ProfileError> {
+        match self.fields.get(key) {
+            None | Some(Value::Null) => Ok(""),
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(ProfileError::Malformed { field: self.field(key), expected: "text" }),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<bool, ProfileError> {
+        match self.fields.get(key) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(ProfileError::Malformed { field: self.field(key), expected: "true or false" }),
+        }
+    }
+
+    fn invalid(&self, key: &str, problem: &'static str) -> ProfileError {
+        ProfileError::Invalid { field: self.field(key), problem }
+    }
+
+    fn field(&self, key: &str) -> String {
+        format!("{}.{key}", self.at)
+    }
+}

@@ -1,0 +1,264 @@
+//! The ClusterProfiles that are known, each with what it leads to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use tokio::sync::watch;
+
+use super::{
+    ClusterProfile, ProfileError, ProfileName, Provider, Providers, Rules, Skipped,
+    cluster_profile::{Resolution, resolve},
+    key::RunDigest,
+};
+use crate::credential::Cluster;
+
+/// Every known profile. Whoever reads the hub writes it, requests read it.
+///
+/// Resolution happens when a profile changes, once, into an immutable value; a request only looks it up.
+#[derive(Debug)]
+pub struct Fleet {
+    providers: Arc<Providers>,
+    rules: Rules,
+    profiles: RwLock<Profiles>,
+    revision: watch::Sender<u64>,
+    hub: watch::Sender<HubState>,
+}
+
+#[derive(Debug, Default)]
+struct Profiles {
+    by_name: BTreeMap<ProfileName, Cell>,
+    /// By server, for callers that name a cluster and no profile.
+    by_server: HashMap<String, BTreeSet<ProfileName>>,
+}
+
+/// One profile and who follows it.
+#[derive(Debug)]
+struct Cell {
+    known: Arc<Known>,
+    /// Its revision. Closed when the profile is gone.
+    changed: watch::Sender<u64>,
+}
+
+/// One profile as it is now.
+#[derive(Debug)]
+pub struct Known {
+    /// What the hub says.
+    pub profile: ClusterProfile,
+    /// What it leads to.
+    pub outcome: Result<Arc<Target>, ProfileError>,
+    /// Providers that were not chosen.
+    pub skipped: Vec<Skipped>,
+    /// What is suspicious but stops nothing.
+    pub warnings: Vec<String>,
+    /// Of the fleet, when this was written: grows with every change.
+    pub revision: u64,
+}
+
+/// What a profile leads to: which plugin runs how, and where its credential is for.
+#[derive(Debug)]
+pub struct Target {
+    /// The profile.
+    pub profile: ProfileName,
+    /// The plugin, with what the profile adds.
+    pub provider: Arc<Provider>,
+    /// Where the cluster is.
+    pub endpoint: Arc<Cluster>,
+    /// Of all of these.
+    pub(super) digest: RunDigest,
+}
+
+/// How well the fleet is known.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HubState {
+    /// All profiles were read at least once.
+    pub synced: bool,
+    /// Why the hub cannot be read now.
+    pub problem: Option<Arc<str>>,
+}
+
+/// What a change means for credentials that are held.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// The profile says what it said before.
+    None,
+    /// Only what people look at, or a profile that is new.
+    Shown,
+    /// It leads elsewhere: what is held for it is for another place, or from another plugin run.
+    Moved,
+}
+
+impl Fleet {
+    /// Empty, resolving against the access providers among `providers`.
+    pub fn new(providers: Arc<Providers>, rules: Rules) -> Self {
+        let (revision, hub) = (watch::Sender::default(), watch::Sender::default());
+        Self { providers, rules, profiles: RwLock::default(), revision, hub }
+    }
+
+    /// The profile is now so.
+    pub fn apply(&self, profile: ClusterProfile) -> Change {
+        let old = self.get(&profile.name);
+        if old.as_ref().is_some_and(|old| old.profile == profile) {
+            return Change::None;
+        }
+        let (resolution, skipped) = resolve(&profile, self.providers.access_providers(), self.rules);
+        let mut profiles = self.write();
+        let revision = *self.revision.borrow() + 1;
+        let (outcome, warnings) = match resolution {
+            Ok(Resolution { provider, endpoint, warnings }) => {
+                let digest = RunDigest::of_target(&provider, &profile.name, &endpoint);
+                let profile = profile.name.clone();
+                (Ok(Arc::new(Target { profile, provider, endpoint, digest })), warnings)
+            }
+            Err(error) => (Err(error), Vec::new()),
+        };
+        let name = profile.name.clone();
+        let known = Arc::new(Known { profile, outcome, skipped, warnings, revision });
+        let change = match old.as_ref().map(|old| (old.digest(), known.digest())) {
+            Some((old, new)) if old.is_some() && old != new => Change::Moved,
+            _ => Change::Shown,
+        };
+        if let Some(old) = &old {
+            profiles.forget_server(old);
+        }
+        if let Ok(target) = &known.outcome {
+            profiles.by_server.entry(server(&target.endpoint).to_owned()).or_default().insert(name.clone());
+        }
+        if let Some(cell) = profiles.by_name.get_mut(&name) {
+            cell.known = known;
+            cell.changed.send_replace(revision);
+        } else {
+            profiles.by_name.insert(name, Cell { known, changed: watch::Sender::new(revision) });
+        }
+        // Under the lock, so that whoever sees the number sees the change.
+        self.revision.send_replace(revision);
+        change
+    }
+
+    /// The profile is gone, if it was there.
+    pub fn remove(&self, name: &ProfileName) -> bool {
+        let mut profiles = self.write();
+        let Some(cell) = profiles.by_name.remove(name) else { return false };
+        profiles.forget_server(&cell.known);
+        self.revision.send_modify(|revision| *revision += 1);
+        true
+    }
+
+    /// The profile as it is now.
+    pub fn get(&self, name: &ProfileName) -> Option<Arc<Known>> {
+        self.read().by_name.get(name).map(|cell| Arc::clone(&cell.known))
+    }
+
+    /// Told when `target` is no longer what its profile leads to, or at once if it is not now; closed when the profile
+    /// is gone. What changes nothing of it is told, too.
+    pub(super) fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
+        let profiles = self.read();
+        let Some(cell) = profiles.by_name.get(&target.profile) else {
+            return watch::Sender::default().subscribe();
+        };
+        let mut receiver = cell.changed.subscribe();
+        if !matches!(&cell.known.outcome, Ok(now) if Arc::ptr_eq(now, target)) {
+            receiver.mark_changed();
+        }
+        receiver
+    }
+
+    /// Every profile, or those of one namespace, sorted by name.
+    pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<Known>> {
+        let profiles = self.read();
+        let wanted = |name: &ProfileName| namespace.is_none_or(|namespace| *name.namespace == *namespace);
+        let cells = profiles.by_name.iter().filter(|(name, _)| wanted(name));
+        cells.map(|(_, cell)| Arc::clone(&cell.known)).collect()
+    }
+
+    /// What leads to `provider` at that server, sorted by name.
+    pub(super) fn at(&self, provider: &str, server: &str) -> Vec<Arc<Target>> {
+        let profiles = self.read();
+        let names = profiles.by_server.get(server.trim_end_matches('/')).into_iter().flatten();
+        let known = names.filter_map(|name| Some(&profiles.by_name.get(name)?.known));
+        let targets = known.filter_map(|known| known.outcome.as_ref().ok().cloned());
+        targets.filter(|target| *target.provider.name == *provider).collect()
+    }
+
+    /// Grows with every change of any profile.
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Whether there is anything to wait for: the first look is over, or fails.
+    pub(super) fn is_settled(&self) -> bool {
+        self.hub.borrow().is_settled()
+    }
+
+    /// How well the fleet is known now.
+    pub fn hub(&self) -> HubState {
+        self.hub.borrow().clone()
+    }
+
+    /// Told when that changes.
+    pub fn hub_states(&self) -> watch::Receiver<HubState> {
+        self.hub.subscribe()
+    }
+
+    /// Says how well the fleet is known.
+    pub fn set_hub(&self, state: HubState) {
+        self.hub.send_if_modified(|now| {
+            let changed = *now != state;
+            *now = state;
+            changed
+        });
+    }
+
+    /// The maps are whole at every moment, so a panic elsewhere does not make them useless.
+    fn read(&self) -> RwLockReadGuard<'_, Profiles> {
+        self.profiles.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Profiles> {
+        self.profiles.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HubState {
+    pub(super) fn is_settled(&self) -> bool {
+        self.synced || self.problem.is_some()
+    }
+}
+
+impl Target {
+    /// Whether it is the same profile, leading to the same run for the same place.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    /// Whether the plugin would run in the same way for the same place, for whichever profile.
+    pub(super) fn is_same_run(&self, other: &Self) -> bool {
+        let run = |target: &Self| (target.provider.args.clone(), target.provider.env.clone());
+        run(self) == run(other) && self.endpoint == other.endpoint
+    }
+}
+
+impl Known {
+    fn digest(&self) -> Option<RunDigest> {
+        self.outcome.as_ref().ok().map(|target| target.digest)
+    }
+}
+
+impl Profiles {
+    fn forget_server(&mut self, known: &Known) {
+        let Ok(target) = &known.outcome else { return };
+        let server = server(&target.endpoint);
+        if let Some(names) = self.by_server.get_mut(server) {
+            names.remove(&target.profile);
+            if names.is_empty() {
+                self.by_server.remove(server);
+            }
+        }
+    }
+}
+
+/// As it is compared.
+fn server(endpoint: &Cluster) -> &str {
+    endpoint.server.trim_end_matches('/')
+}
