@@ -15,16 +15,17 @@ use crate::plugin::Environment;
 
 /// List the clusters of the fleet: the ClusterProfiles that a running broker reads
 ///
-/// Shows which of the broker's providers issues each one's credential, where it is, and whether there is a credential:
+/// Shows which of the broker's providers issues each one's credential, where the cluster is, and
+/// whether there is a credential for it:
 ///
 ///   ready      a valid one is held
 ///   idle       nobody asked for it yet; the first who does runs the plugin
 ///   fetching   the plugin is running
-///   failed     its last run gave none
-///   unusable   no provider of the broker's config is listed in the profile, or the profile is wrong
+///   failed     the plugin's last run gave none
+///   unusable   no provider of the broker's config is in the profile, or the profile is wrong
 ///
-/// Why a cluster is failed or unusable stands below the table. Long values are shortened in the table and whole with
-/// -o json. There are no secrets in either.
+/// Why a cluster is failed or unusable stands below the table. Long values are shortened in the
+/// table and whole with `-o json`. There are no secrets in either.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
