@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use credbroker_proto::v1::ClusterState;
+use credbroker_proto::v1::{Cluster, ClusterState};
 use tempfile::TempDir;
 
 use super::*;
