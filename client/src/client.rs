@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use credbroker_proto::v1::{
     CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
-    ListCredentialsRequest, RefreshCredentialRequest, ReportRejectedRequest, WatchCredentialRequest,
-    credential_broker_client::CredentialBrokerClient,
+    ListClustersRequest, ListClustersResponse, ListCredentialsRequest, RefreshCredentialRequest,
+    ReportRejectedRequest, WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
 };
 use futures_util::{Stream, StreamExt};
 use http::Uri;
@@ -135,6 +135,29 @@ impl Client {
         let answer =
             self.rpc.evict_credential(EvictCredentialRequest { provider: provider.to_owned() }).await;
         Ok(self.answered(answer)?.evicted)
+    }
+
+    /// The clusters of the fleet, of one namespace or of all when it is empty: every page as one answer, with the hub's
+    /// state as the last page has it. No secrets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`], with [`Code::Unimplemented`](crate::Code) by a broker that is older than this question, or
+    /// [`Error::Unreachable`].
+    pub async fn clusters(&mut self, namespace: &str) -> Result<ListClustersResponse, Error> {
+        let mut all = ListClustersResponse::default();
+        loop {
+            let page_token = std::mem::take(&mut all.next_page_token);
+            let request = ListClustersRequest { namespace: namespace.to_owned(), page_token };
+            let answer = self.rpc.list_clusters(request).await;
+            let page = self.answered(answer)?;
+            all.clusters.extend(page.clusters);
+            all.hub = page.hub;
+            if page.next_page_token.is_empty() {
+                return Ok(all);
+            }
+            all.next_page_token = page.next_page_token;
+        }
     }
 
     /// The credential now, then one more with each rotation, the newest only. It ends with an error, never without

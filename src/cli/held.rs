@@ -1,32 +1,24 @@
 //! `credbroker status`, `refresh` and `evict`: what a running broker holds.
 
 use std::{
-    ffi::OsString,
     io::{self, Write},
     time::SystemTime,
 };
 
-use anyhow::Context as _;
-use credbroker_client::{Client, Error};
-use credbroker_exec::socket;
+use credbroker_exec::Failure;
 use credbroker_proto::v1::{CredentialState, credential_state::State};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{get::expires, table};
+use super::{
+    broker::{Output, Place, ask, refused},
+    get::expires,
+    table,
+};
 use crate::{
     clock::{Clock as _, SystemClock},
     plugin::Environment,
 };
-
-/// Where the broker is.
-#[derive(Debug, clap::Args)]
-pub(super) struct Place {
-    /// The broker's socket [env: CREDBROKER_SOCKET] [default: the user's broker if its socket exists, else
-    /// /run/credbroker/credbroker.sock]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<OsString>,
-}
 
 /// Show what a running broker holds: no secrets
 #[derive(Debug, clap::Args)]
@@ -69,15 +61,6 @@ pub(super) struct EvictArgs {
     place: Place,
 }
 
-/// How to print.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-enum Output {
-    /// For people
-    Table,
-    /// For programs
-    Json,
-}
-
 pub(super) fn status(
     args: &StatusArgs,
     environment: &Environment,
@@ -109,20 +92,8 @@ pub(super) fn evict(args: &EvictArgs, environment: &Environment, out: &mut dyn W
     })
 }
 
-/// One connection, one question. The inner error is the broker's answer, the outer one a fault of ours.
-fn ask<T>(
-    place: &Place,
-    environment: &Environment,
-    question: impl AsyncFnOnce(Client) -> Result<T, Error>,
-) -> anyhow::Result<Result<T, Error>> {
-    let is_root = rustix::process::geteuid().is_root();
-    let socket = socket(place.socket.as_deref(), &environment.0, is_root)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    Ok(runtime.block_on(async { question(Client::connect(&socket).await?).await }))
-}
-
 fn said<T>(
-    answer: Result<T, Error>,
+    answer: Result<T, Failure>,
     out: &mut dyn Write,
     say: impl FnOnce(T, &mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<u8> {
@@ -131,10 +102,7 @@ fn said<T>(
             say(answer, out)?;
             Ok(0)
         }
-        Err(error) => {
-            writeln!(io::stderr(), "credbroker: {error}")?;
-            Ok(error.exit_code())
-        }
+        Err(failure) => Ok(refused(&failure, &mut io::stderr())?),
     }
 }
 
@@ -156,7 +124,7 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
         .map(|held| {
             let failure = held.last_failure.as_ref();
             [
-                held.provider.clone(),
+                provider(held),
                 held.key.clone(),
                 name(held.state()).to_owned(),
                 time(held.expiration_timestamp),
@@ -173,9 +141,21 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
     table::text(head, &rows)
 }
 
+/// `gke`, or `gke (fleet/paris)` of a ClusterProfile.
+fn provider(held: &CredentialState) -> String {
+    match &held.cluster_profile {
+        Some(profile) => format!("{} ({}/{})", held.provider, profile.namespace, profile.name),
+        None => held.provider.clone(),
+    }
+}
+
 fn as_json(held: &CredentialState) -> Value {
     json!({
         "provider": held.provider,
+        "clusterProfile": held.cluster_profile.as_ref().map(|profile| json!({
+            "namespace": profile.namespace,
+            "name": profile.name,
+        })),
         "key": held.key,
         "server": held.server,
         "callerEnv": held.caller_env,
@@ -206,7 +186,7 @@ fn name(state: State) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use credbroker_proto::v1::credential_state::Failure;
+    use credbroker_proto::v1::{ClusterProfileRef, credential_state::Failure};
 
     use super::*;
 
@@ -228,7 +208,7 @@ mod tests {
                 message: "no".into(),
                 ..Failure::default()
             }),
-            cluster_profile: None,
+            cluster_profile: Some(ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }),
         }
     }
 
@@ -241,9 +221,9 @@ mod tests {
             ..CredentialState::default()
         };
         insta::assert_snapshot!(as_table(&[held(), empty], now), @r"
-        PROVIDER  KEY     STATE     EXPIRES                        NEXT REFRESH                   WATCHES  RUNS  LAST FAILURE
-        gke       0a1b2c  renewing  2027-01-15T08:10:00Z (in 10m)  2027-01-15T08:01:00Z (in 60s)  2        9     PLUGIN_EXIT: no
-        x                 empty     -                              -                              0        0     -
+        PROVIDER           KEY     STATE     EXPIRES                        NEXT REFRESH                   WATCHES  RUNS  LAST FAILURE
+        gke (fleet/paris)  0a1b2c  renewing  2027-01-15T08:10:00Z (in 10m)  2027-01-15T08:01:00Z (in 60s)  2        9     PLUGIN_EXIT: no
+        x                          empty     -                              -                              0        0     -
         ");
     }
 
@@ -251,6 +231,7 @@ mod tests {
     fn json_has_every_field() {
         let expected = json!({
             "provider": "gke",
+            "clusterProfile": {"namespace": "fleet", "name": "paris"},
             "key": "0a1b2c",
             "server": "https://a",
             "callerEnv": ["AWS_PROFILE"],

@@ -2,7 +2,10 @@
 
 #![expect(clippy::doc_markdown, reason = "doc comments on arguments are help texts, read on a terminal")]
 
+mod broker;
+mod clusters;
 mod demo;
+mod fleet;
 mod get;
 mod held;
 mod kubeconfig;
@@ -37,6 +40,11 @@ Use it with your kubeconfig:
   credbroker kubeconfig wrap -o ~/.kube/broker
   KUBECONFIG=~/.kube/broker kubectl get pods
 
+Or with a fleet of ClusterProfiles:
+  credbroker clusters
+  credbroker kubeconfig fleet -o ~/.kube/fleet
+  kubectl --kubeconfig ~/.kube/fleet --context NAMESPACE/NAME get pods
+
 Exit codes: 0 ok, 1 the broker answered with a failure, 2 usage, 69 no broker, 75 deadline passed,
 77 denied, 78 bad configuration.";
 
@@ -48,6 +56,7 @@ enum Command {
     Status(held::StatusArgs),
     Refresh(held::RefreshArgs),
     Evict(held::EvictArgs),
+    Clusters(clusters::Args),
     Kubeconfig(kubeconfig::Args),
     Demo(demo::Args),
     /// Be credbroker-exec
@@ -76,6 +85,7 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         Command::Status(args) => held::status(&args, environment, out),
         Command::Refresh(args) => held::refresh(&args, environment, out),
         Command::Evict(args) => held::evict(&args, environment, out),
+        Command::Clusters(args) => clusters::run(&args, environment, out, &mut std::io::stderr()),
         Command::Demo(args) => demo::run(&args, environment, out),
         Command::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();

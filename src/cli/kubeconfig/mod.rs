@@ -1,11 +1,16 @@
 //! `credbroker kubeconfig`.
 
 mod emit;
+mod fleet;
 mod merge;
 mod output;
+mod shim;
 mod wrap;
 
-use std::{io::Write, path::Path};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use clap::Subcommand;
 
@@ -21,6 +26,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Wrap(wrap::Args),
+    Fleet(fleet::Args),
 }
 
 /// Runs a subcommand. `shim` is the executable that stands for the shim when there is no `credbroker-exec` on `PATH`:
@@ -33,5 +39,6 @@ pub(super) fn run(
 ) -> anyhow::Result<u8> {
     match &args.command {
         Command::Wrap(args) => wrap::run(args, environment, shim, out),
+        Command::Fleet(args) => fleet::run(args, environment, shim, out, &mut io::stderr()),
     }
 }

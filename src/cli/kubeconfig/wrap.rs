@@ -5,13 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
-use credbroker_client::{Locations, Socket};
-
 use super::{
     emit,
-    merge::{Entries, entry, map, merged, string},
+    merge::{Entries, map, merged},
     output,
+    shim::Shim,
 };
 use crate::{
     cli::EX_CONFIG,
@@ -19,8 +17,7 @@ use crate::{
         self, ConfigError,
         kubeconfig::{Kubeconfig, Mode, is_shim},
     },
-    document::{Node, Value},
-    plugin::{Environment, find_in_path},
+    plugin::Environment,
 };
 
 /// Write your kubeconfig anew with every exec user replaced by credbroker's shim
@@ -43,14 +40,6 @@ pub(super) struct Args {
     output: Option<PathBuf>,
     /// Socket that the shim is to use [default: it looks for itself, see `credbroker-exec --help`]
     #[arg(long, value_name = "PATH")]
-    socket: Option<String>,
-}
-
-/// How the shim is called.
-struct Shim {
-    command: String,
-    /// Before its own arguments.
-    first: Vec<String>,
     socket: Option<String>,
 }
 
@@ -85,7 +74,7 @@ pub(super) fn run(
     let shim = Shim::find(environment, shim, args.socket.as_deref())?;
     let document = merged(&kubeconfig, |name, user| {
         if names.iter().any(|wrapped| wrapped == name) {
-            shim.replace(name, user);
+            replace(&shim, name, user);
         }
     });
     let text = emit::yaml(&document);
@@ -100,55 +89,16 @@ pub(super) fn run(
     Ok(0)
 }
 
-impl Shim {
-    /// By its bare name when that works from everywhere, else `beside`.
-    fn find(environment: &Environment, beside: &Path, socket: Option<&str>) -> anyhow::Result<Self> {
-        const NAME: &str = "credbroker-exec";
-        let socket = socket.map(absolute_socket).transpose()?;
-        let path = environment.get("PATH").unwrap_or_default();
-        if find_in_path(NAME, path).is_some() {
-            return Ok(Self { command: NAME.to_owned(), first: Vec::new(), socket });
-        }
-        let command = beside.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
-        anyhow::ensure!(
-            beside.is_absolute() && beside.exists(),
-            "credbroker-exec is neither on PATH nor at {command}; install it"
-        );
-        let is_shim = beside.file_name().is_some_and(|name| name == NAME);
-        Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, socket })
-    }
-
-    /// Makes the plugin of `user` the shim. Its apiVersion stays, for it is what the client understands, and so does
-    /// what we do not know.
-    fn replace(&self, name: &str, user: &mut Entries) {
-        let Some(exec) = map(user, "exec") else { return };
-        let version = exec.iter().find(|(key, _)| key.name == "apiVersion");
-        let version = version.and_then(|(_, node)| node.as_str()?.rsplit('/').next().map(str::to_owned));
-        exec.retain(|(key, _)| {
-            !["command", "args", "env", "provideClusterInfo", "interactiveMode"].contains(&key.name.as_str())
-        });
-        let version = version.unwrap_or_else(|| "v1".to_owned());
-        let ours = ["--provider", name, "--api-version", &version].map(str::to_owned);
-        let socket = self.socket.iter().flat_map(|socket| ["--socket".to_owned(), socket.clone()]);
-        let args = self.first.iter().cloned().chain(ours).chain(socket);
-        let args = args.map(|arg| Node { at: crate::document::Position::UNKNOWN, value: string(arg) });
-        exec.extend([
-            entry("command", string(self.command.as_str())),
-            entry("args", Value::Sequence(args.collect())),
-            entry("provideClusterInfo", Value::Bool(true)),
-            entry("interactiveMode", string("Never")),
-        ]);
-    }
-}
-
-/// A kubeconfig means the same from everywhere, so a relative path has no place in it.
-fn absolute_socket(socket: &str) -> anyhow::Result<String> {
-    if socket.is_empty() || socket.starts_with("unix:") {
-        Socket::locate(&Locations { flag: Some(socket.as_ref()), ..Locations::default() })?;
-        return Ok(socket.to_owned());
-    }
-    let path = std::path::absolute(socket).context("--socket must be a path")?;
-    path.into_os_string().into_string().ok().context("the path of the socket is not UTF-8")
+/// Makes the plugin of `user` the shim. Its apiVersion stays, for it is what the client understands, and so does what we
+/// do not know.
+fn replace(shim: &Shim, name: &str, user: &mut Entries) {
+    let Some(exec) = map(user, "exec") else { return };
+    let version = exec.iter().find(|(key, _)| key.name == "apiVersion");
+    let version = version.and_then(|(_, node)| node.as_str()?.rsplit('/').next().map(str::to_owned));
+    exec.retain(|(key, _)| {
+        !["command", "args", "env", "provideClusterInfo", "interactiveMode"].contains(&key.name.as_str())
+    });
+    exec.extend(shim.stanza(["--provider", name], version.as_deref().unwrap_or("v1")));
 }
 
 /// Tells a person; standard output is for the kubeconfig.

@@ -1,0 +1,217 @@
+use clap::Parser;
+use credbroker_proto::v1::cluster_state::{Property, SkippedProvider};
+
+use super::*;
+use crate::cli::fleet::tests::{FakeBroker, fleet, hub, ready, unusable};
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn ran(broker: &FakeBroker, line: &[&str]) -> (u8, String, String) {
+    let mut args = Line::try_parse_from([&["clusters"], line].concat()).unwrap().args;
+    args.question.place.socket = Some(broker.socket().into());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = run(&args, &Environment::default(), &mut out, &mut err).unwrap();
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn everything() -> Fleet {
+    let paris = ClusterState {
+        cluster_manager: "fleet-manager".into(),
+        kubernetes_version: "v1.34.1-gke.1200".into(),
+        ..ready("https://paris.example:6443")
+    };
+    let failed = ClusterState {
+        readiness: Readiness::Failed.into(),
+        reason: "PLUGIN_EXIT".into(),
+        message: "plugin `aws` failed (exit code 255):\n  token expired".into(),
+        provider: "eks".into(),
+        cluster_manager: "a-manager-with-a-very-long-name".into(),
+        ..ready("https://0A1B2C3D4E5F60718293A4B5C6D7E8F9.gr7.eu-west-1.eks.amazonaws.com")
+    };
+    let waits = |readiness: Readiness| ClusterState { readiness: readiness.into(), ..ready("https://x") };
+    fleet([
+        ("prod/paris", paris),
+        ("prod/oslo", failed),
+        (
+            "dev/rome",
+            unusable("NO_MATCHING_PROVIDER", "the profile lists `aks`, the broker's config `gke`, `eks`"),
+        ),
+        ("dev/bern", waits(Readiness::Idle)),
+        ("dev/graz", waits(Readiness::Fetching)),
+    ])
+}
+
+#[test]
+fn the_table_is_for_people_with_the_troubles_below() {
+    insta::assert_snapshot!(as_table(&everything()), @r"
+    CLUSTER     PROVIDER  SERVER                                        STATE                            VERSION           MANAGER
+    dev/bern    gke       https://x                                     idle                             -                 -
+    dev/graz    gke       https://x                                     fetching                         -                 -
+    dev/rome    -         -                                             unusable (NO_MATCHING_PROVIDER)  -                 -
+    prod/oslo   eks       https://0A1B2C3D4E5F60…t-1.eks.amazonaws.com  failed (PLUGIN_EXIT)             -                 a-manager-…long-name
+    prod/paris  gke       https://paris.example:6443                    ready                            v1.34.1-gke.1200  fleet-manager
+
+    dev/rome: the profile lists `aks`, the broker's config `gke`, `eks`
+    prod/oslo: plugin `aws` failed (exit code 255): token expired
+    ");
+}
+
+#[test]
+fn a_fleet_without_troubles_or_clusters_has_nothing_below() {
+    insta::assert_snapshot!(as_table(&fleet([("a/b", ready("https://x"))])), @r"
+    CLUSTER  PROVIDER  SERVER     STATE  VERSION  MANAGER
+    a/b      gke       https://x  ready  -        -
+    ");
+    insta::assert_snapshot!(as_table(&fleet([])), @"CLUSTER  PROVIDER  SERVER  STATE  VERSION  MANAGER");
+}
+
+#[test]
+fn what_a_hub_says_cannot_move_the_cursor_or_break_a_line() {
+    let odd = |message: &str| ClusterState {
+        kubernetes_version: "\u{1b}]0;title\u{7}".into(),
+        cluster_manager: "a\nb\u{202e}c".into(),
+        ..unusable("X\r\n", message)
+    };
+    insta::assert_snapshot!(as_table(&fleet([("a/\u{1b}[2J", odd("one\ntwo\u{9b}2J"))])), @r"
+    CLUSTER      PROVIDER  SERVER  STATE               VERSION               MANAGER
+    a/U+001B[2J  -         -       unusable (XU+000D)  U+001B]0;titleU+0007  a bU+202Ec
+
+    a/U+001B[2J: one twoU+009B2J
+    ");
+}
+
+#[test]
+fn json_has_every_field_with_the_names_of_the_api() {
+    let profile = ClusterState {
+        cluster_profile: None,
+        display_name: "Paris".into(),
+        cluster_manager: "m".into(),
+        kubernetes_version: "v1.34.1".into(),
+        properties: vec![Property { name: "zone".into(), value: "\"eu\"\n".into() }],
+        provider: "gke".into(),
+        skipped_providers: vec![SkippedProvider {
+            name: "eks".into(),
+            reason: "the profile does not list it".into(),
+        }],
+        cluster: Some(Cluster {
+            server: "https://paris".into(),
+            tls_server_name: "internal".into(),
+            insecure_skip_tls_verify: true,
+            certificate_authority_data: b"ca".as_slice().into(),
+            proxy_url: "socks5://p:1".into(),
+            disable_compression: true,
+            config: br#"{"clusterName":"p"}"#.as_slice().into(),
+        }),
+        readiness: Readiness::Failed.into(),
+        reason: "PLUGIN_EXIT".into(),
+        message: "no".into(),
+    };
+    let mut fleet = fleet([("fleet/paris", profile), ("fleet/rome", unusable("R", "m"))]);
+    fleet.hub = Some(hub(false, "down"));
+    insta::assert_snapshot!(format!("{:#}", as_json(&fleet)), @r#"
+    {
+      "clusters": [
+        {
+          "cluster": {
+            "certificateAuthorityData": "Y2E=",
+            "config": {
+              "clusterName": "p"
+            },
+            "disableCompression": true,
+            "insecureSkipTlsVerify": true,
+            "proxyUrl": "socks5://p:1",
+            "server": "https://paris",
+            "tlsServerName": "internal"
+          },
+          "clusterManager": "m",
+          "clusterProfile": {
+            "name": "paris",
+            "namespace": "fleet"
+          },
+          "displayName": "Paris",
+          "kubernetesVersion": "v1.34.1",
+          "message": "no",
+          "properties": [
+            {
+              "name": "zone",
+              "value": "\"eu\"\n"
+            }
+          ],
+          "provider": "gke",
+          "readiness": "failed",
+          "reason": "PLUGIN_EXIT",
+          "skippedProviders": [
+            {
+              "name": "eks",
+              "reason": "the profile does not list it"
+            }
+          ]
+        },
+        {
+          "cluster": null,
+          "clusterManager": "",
+          "clusterProfile": {
+            "name": "rome",
+            "namespace": "fleet"
+          },
+          "displayName": "",
+          "kubernetesVersion": "",
+          "message": "m",
+          "properties": [],
+          "provider": "",
+          "readiness": "unusable",
+          "reason": "R",
+          "skippedProviders": []
+        }
+      ],
+      "hub": {
+        "problem": "down",
+        "synced": false
+      }
+    }
+    "#);
+}
+
+#[test]
+fn a_broker_that_reads_no_profiles_has_an_empty_list_in_json() {
+    assert_eq!(as_json(&Fleet::default()), json!({"clusters": [], "hub": null}));
+}
+
+#[test]
+fn two_thousand_clusters_are_two_thousand_lines() {
+    let names: Vec<_> = (0..2000).map(|number| format!("fleet/cluster-{number:04}")).collect();
+    let all = fleet(names.iter().map(|name| (name.as_str(), ready("https://x"))));
+    let table = as_table(&all);
+    let first: Vec<_> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(first, names);
+}
+
+#[test]
+fn a_running_broker_is_asked_and_what_may_be_missing_goes_to_stderr() {
+    let mut known = everything();
+    known.hub = Some(hub(true, "connection refused"));
+    let expected = as_table(&known);
+    let broker = FakeBroker::of(known);
+    let (code, out, err) = ran(&broker, &[]);
+    assert_eq!((code, out), (0, expected));
+    assert_eq!(
+        err,
+        "credbroker: the hub of the ClusterProfiles cannot be read, so this may be old: connection refused\n"
+    );
+
+    let (code, out, _) = ran(&broker, &["-o", "json", "-n", "prod"]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 0);
+    assert_eq!(json["clusters"][0]["clusterProfile"], json!({"namespace": "prod", "name": "oslo"}));
+    assert_eq!(json["clusters"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_refusal_prints_nothing_on_stdout() {
+    let broker = FakeBroker::failing(tonic::Status::permission_denied("not you"));
+    assert_eq!(ran(&broker, &[]), (77, String::new(), "credbroker: not you\n".to_owned()));
+}

@@ -1,0 +1,247 @@
+use std::{path::PathBuf, sync::Mutex};
+
+use credbroker_proto::v1::{
+    Cluster, ListClustersRequest, ListClustersResponse,
+    cluster_state::Readiness,
+    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+};
+use credbroker_test_support::private_directory;
+use futures_util::stream::unfold;
+use tempfile::TempDir;
+use tokio::{
+    net::UnixListener,
+    runtime::{Builder, Runtime},
+};
+use tonic::{Request, Response, Status};
+
+use super::*;
+
+/// A broker that knows a fleet and nothing else, in pages of two.
+pub(in crate::cli) struct FakeBroker {
+    directory: TempDir,
+    runtime: Option<Runtime>,
+}
+
+struct Service {
+    clusters: Vec<ClusterState>,
+    hub: Option<HubState>,
+    failure: Option<Status>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl FakeBroker {
+    /// Answers with `fleet`.
+    pub(in crate::cli) fn of(fleet: Fleet) -> Self {
+        let clusters = fleet.clusters.into_iter();
+        let clusters = clusters
+            .map(|(name, state)| ClusterState { cluster_profile: Some(name.profile()), ..state })
+            .collect();
+        Self::start(Service { clusters, hub: fleet.hub, failure: None, asked: Mutex::default() })
+    }
+
+    /// Answers with `failure`.
+    pub(in crate::cli) fn failing(failure: Status) -> Self {
+        Self::start(Service { clusters: vec![], hub: None, failure: Some(failure), asked: Mutex::default() })
+    }
+
+    fn start(service: Service) -> Self {
+        let directory = private_directory();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = {
+            let _entered = runtime.enter();
+            UnixListener::bind(directory.path().join("broker.sock")).unwrap()
+        };
+        let incoming = unfold(listener, |listener| async {
+            Some((listener.accept().await.map(|(stream, _)| stream), listener))
+        });
+        runtime.spawn(
+            tonic::transport::Server::builder()
+                .add_service(CredentialBrokerServer::new(service))
+                .serve_with_incoming(incoming),
+        );
+        Self { directory, runtime: Some(runtime) }
+    }
+
+    pub(in crate::cli) fn socket(&self) -> PathBuf {
+        self.directory.path().join("broker.sock")
+    }
+
+    pub(in crate::cli) fn question(&self, namespaces: &[&str]) -> Question {
+        Question {
+            namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
+            place: Place { socket: Some(self.socket().into()) },
+        }
+    }
+}
+
+impl Drop for FakeBroker {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl CredentialBroker for Service {
+    async fn list_clusters(
+        &self,
+        request: Request<ListClustersRequest>,
+    ) -> Result<Response<ListClustersResponse>, Status> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let ListClustersRequest { namespace, page_token } = request.into_inner();
+        {
+            // A page is asked for once, by who got the page before.
+            let mut asked = self.asked.lock().unwrap();
+            let question = format!("{namespace} {page_token}");
+            if asked.contains(&question) {
+                return Err(Status::internal(format!("asked twice for {question:?}")));
+            }
+            asked.push(question);
+        }
+        let start: usize = if page_token.is_empty() { 0 } else { page_token.parse().unwrap() };
+        let mine: Vec<_> = self
+            .clusters
+            .iter()
+            .filter(|cluster| {
+                namespace.is_empty() || cluster.cluster_profile.as_ref().unwrap().namespace == namespace
+            })
+            .collect();
+        let clusters = mine.iter().skip(start).take(2).map(|cluster| (*cluster).clone()).collect();
+        let next = start + 2;
+        let next_page_token = if next < mine.len() { next.to_string() } else { String::new() };
+        Ok(Response::new(ListClustersResponse { clusters, next_page_token, hub: self.hub.clone() }))
+    }
+}
+
+/// A hub that is followed, and these clusters, `NAMESPACE/NAME` each.
+pub(in crate::cli) fn fleet<'a>(clusters: impl IntoIterator<Item = (&'a str, ClusterState)>) -> Fleet {
+    let mut fleet = Fleet { hub: Some(hub(true, "")), ..Fleet::default() };
+    fleet.add(
+        clusters
+            .into_iter()
+            .map(|(name, state)| {
+                let (namespace, name) = name.split_once('/').unwrap();
+                let profile = ClusterProfileRef { namespace: namespace.into(), name: name.into() };
+                ClusterState { cluster_profile: Some(profile), ..state }
+            })
+            .collect(),
+    );
+    fleet
+}
+
+pub(in crate::cli) fn hub(synced: bool, problem: &str) -> HubState {
+    HubState { synced, problem: problem.into() }
+}
+
+/// A cluster with a credential.
+pub(in crate::cli) fn ready(server: &str) -> ClusterState {
+    ClusterState {
+        provider: "gke".into(),
+        cluster: Some(Cluster { server: server.into(), ..Cluster::default() }),
+        readiness: Readiness::Ready.into(),
+        ..ClusterState::default()
+    }
+}
+
+/// One that no provider issues credentials for.
+pub(in crate::cli) fn unusable(reason: &str, message: &str) -> ClusterState {
+    ClusterState {
+        readiness: Readiness::Unusable.into(),
+        reason: reason.into(),
+        message: message.into(),
+        ..ClusterState::default()
+    }
+}
+
+fn names(fleet: &Fleet) -> Vec<String> {
+    fleet.clusters.keys().map(Name::to_string).collect()
+}
+
+fn five() -> Fleet {
+    fleet(["b/x", "a/z", "a/y", "c/x", "a-b/x"].map(|name| (name, ready("https://x"))))
+}
+
+#[test]
+fn all_pages_of_all_namespaces_are_asked_for_and_sorted() {
+    let broker = FakeBroker::of(five());
+    let fleet = broker.question(&[]).ask(&Environment::default()).unwrap().unwrap();
+    assert_eq!(names(&fleet), ["a/y", "a/z", "a-b/x", "b/x", "c/x"]);
+    assert_eq!(fleet.hub, Some(hub(true, "")));
+    assert!(fleet.clusters.values().all(|cluster| cluster.provider == "gke"));
+}
+
+#[test]
+fn only_the_namespaces_that_are_named_are_asked_for_and_once_each() {
+    let broker = FakeBroker::of(five());
+    let fleet = broker.question(&["c", "a", "c"]).ask(&Environment::default()).unwrap().unwrap();
+    assert_eq!(names(&fleet), ["a/y", "a/z", "c/x"]);
+}
+
+#[test]
+fn a_cluster_that_comes_twice_counts_as_it_came_last() {
+    let fleet = fleet([("a/x", ready("https://old")), ("a/x", ready("https://new"))]);
+    let servers: Vec<_> =
+        fleet.clusters.values().map(|state| &state.cluster.as_ref().unwrap().server).collect();
+    assert_eq!(servers, ["https://new"]);
+}
+
+#[test]
+fn a_no_has_its_remedy_and_the_exit_code_of_the_shim() {
+    let told = |broker: &FakeBroker| {
+        let failure = broker.question(&[]).ask(&Environment::default()).unwrap().unwrap_err();
+        (failure.exit_code(), failure.line(None))
+    };
+    let old = FakeBroker::failing(Status::unimplemented("Not yet implemented"));
+    let (code, line) = told(&old);
+    assert_eq!(
+        (code, line.as_str()),
+        (1, "this broker is of a release that knows no ClusterProfiles; update and restart it")
+    );
+    assert_eq!(told(&FakeBroker::failing(Status::permission_denied("not you"))), (77, "not you".to_owned()));
+
+    let nowhere = private_directory();
+    let place = Place { socket: Some(nowhere.path().join("none.sock").into()) };
+    let question = Question { place, ..Question::default() };
+    let failure = question.ask(&Environment::default()).unwrap().unwrap_err();
+    assert_eq!(failure.exit_code(), 69);
+    assert!(failure.line(None).contains("start it with `credbroker serve`"), "{}", failure.line(None));
+
+    let question =
+        Question { place: Place { socket: Some("unix://relative".into()) }, ..Question::default() };
+    assert_eq!(question.ask(&Environment::default()).unwrap().unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn what_may_be_missing_is_said_in_one_line() {
+    let mut told = Vec::new();
+    for (what, state) in [
+        ("none", None),
+        ("read", Some(hub(true, ""))),
+        ("down", Some(hub(true, "connection\nrefused\u{1b}[31m"))),
+        ("new", Some(hub(false, ""))),
+        ("new and down", Some(hub(false, "no such host"))),
+    ] {
+        for (size, mut fleet) in [("some", five()), ("empty", Fleet::default())] {
+            fleet.hub.clone_from(&state);
+            let mut err = Vec::new();
+            fleet.warn(&mut err).unwrap();
+            let line = String::from_utf8(err).unwrap();
+            told.push(format!("{what}, {size}: {line}").trim_end().to_owned());
+        }
+    }
+    insta::assert_snapshot!(told.join("\n"), @r"
+    none, some:
+    none, empty: credbroker: the broker reads no ClusterProfiles: name their hub in its config, `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NS]}`
+    read, some:
+    read, empty: credbroker: the broker's hub is read and has no ClusterProfile among those that were asked for: look at --namespace, and at namespaces and labelSelector of clusterProfiles in its config
+    down, some: credbroker: the hub of the ClusterProfiles cannot be read, so this may be old: connection refusedU+001B[31m
+    down, empty: credbroker: no ClusterProfile is known, because the hub cannot be read: connection refusedU+001B[31m
+    new, some: credbroker: the broker has not yet read all ClusterProfiles: some may be missing
+    new, empty: credbroker: the broker has not yet read the hub of the ClusterProfiles; try again in a moment
+    new and down, some: credbroker: the hub of the ClusterProfiles cannot be read, and some may be missing: no such host
+    new and down, empty: credbroker: no ClusterProfile is known, because the hub cannot be read: no such host
+    ");
+}

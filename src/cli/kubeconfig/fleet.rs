@@ -1,0 +1,126 @@
+//! `credbroker kubeconfig fleet`.
+
+mod contexts;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+
+use self::contexts::{endpoint, kubeconfig, reachable};
+use super::{emit, output, shim::Shim};
+use crate::{
+    cli::{
+        broker::refused,
+        fleet::{Fleet, Question, one_line, trouble},
+    },
+    config::{
+        self,
+        kubeconfig::{Mode, is_shim},
+    },
+    plugin::Environment,
+};
+
+/// Write a kubeconfig with a context for every cluster of the fleet
+///
+/// Asks a running broker for the ClusterProfiles that it reads. Each becomes a context NAMESPACE/NAME,
+/// whose user asks the broker for that cluster's credential, so every client can walk the fleet:
+///
+///   credbroker kubeconfig fleet -o ~/.kube/fleet
+///   kubectl --kubeconfig ~/.kube/fleet --context fleet/paris get pods
+///   for c in $(kubectl --kubeconfig ~/.kube/fleet config get-contexts -o name); do
+///     kubectl --kubeconfig ~/.kube/fleet --context "$c" get nodes
+///   done
+///
+/// No context is current, so no command reaches a cluster by accident: name one with --context. There
+/// are no secrets in it. Clusters that no provider of the broker can reach are left out, and named on
+/// stderr. Write it again when clusters come, go or move: the broker gives no credential for a cluster
+/// that is no longer where the kubeconfig says. A --socket that is given is written into it too.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Args {
+    /// Write to this file, with mode 0600; never over a kubeconfig with users that are not credbroker's
+    /// [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    question: Question,
+}
+
+pub(super) fn run(
+    args: &Args,
+    environment: &Environment,
+    shim: &Path,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let socket = args.question.place.socket.as_deref();
+    let socket =
+        socket.map(|socket| socket.to_str().context("the path of the socket is not UTF-8")).transpose()?;
+    let shim = Shim::find(environment, shim, socket)?;
+    if let Some(path) = &args.output {
+        spare(path)?;
+    }
+    let fleet = match args.question.ask(environment)? {
+        Ok(fleet) => fleet,
+        Err(failure) => return Ok(refused(&failure, err)?),
+    };
+    fleet.warn(err)?;
+    for (name, why) in left_out(&fleet) {
+        writeln!(err, "credbroker: {name} is left out: {why}")?;
+    }
+    let Some(first) = reachable(&fleet).next().map(|(name, _)| name) else {
+        if !fleet.clusters.is_empty() {
+            writeln!(err, "credbroker: none is left to write a kubeconfig for; see `credbroker clusters`")?;
+        }
+        return Ok(1);
+    };
+    let text = emit::yaml(&kubeconfig(&fleet, &shim));
+    let contexts = match reachable(&fleet).count() {
+        1 => "1 context, which is not current".to_owned(),
+        count => format!("{count} contexts, none of them current"),
+    };
+    let Some(path) = &args.output else {
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        writeln!(err, "credbroker: {contexts}: use `kubectl --context {} …`", one_line(&first))?;
+        return Ok(0);
+    };
+    output::write(path, &text, &[])?;
+    let path = path.display();
+    writeln!(out, "{path}: {contexts}")?;
+    writeln!(out, "Use it with `kubectl --kubeconfig {path} --context {} …`.", one_line(&first))?;
+    Ok(0)
+}
+
+/// Refuses to write over a file that has something in it which this command could not write again.
+fn spare(path: &Path) -> anyhow::Result<()> {
+    let there = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient)
+        .with_context(|| format!("{} is no kubeconfig of credbroker, name another file", path.display()))?;
+    let foreign = there
+        .users()
+        .into_iter()
+        .find(|user| !user.body.get("exec").is_some_and(is_shim))
+        .map(|user| user.name);
+    anyhow::ensure!(
+        foreign.is_none(),
+        "{} has a user that is not credbroker's, {:?}, which would be lost; name another file",
+        path.display(),
+        foreign.unwrap_or_default()
+    );
+    Ok(())
+}
+
+/// Each of the others, and why.
+fn left_out(fleet: &Fleet) -> impl Iterator<Item = (String, String)> {
+    let others = fleet.clusters.iter().filter(|(_, state)| endpoint(state.cluster.as_ref()).is_none());
+    others.map(|(name, state)| {
+        let why = Some(trouble(state)).filter(|why| !why.is_empty());
+        (one_line(&name.to_string()), why.unwrap_or_else(|| "its ClusterProfile names no server".to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! What the kubeconfig of a fleet says.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use credbroker_proto::v1::Cluster;
+
+use super::super::{
+    merge::{Entries, entry, string},
+    shim::Shim,
+};
+use crate::{
+    cli::fleet::Fleet,
+    document::{Node, Position, Value},
+};
+
+/// The same bytes for the same fleet.
+pub(super) fn kubeconfig(fleet: &Fleet, shim: &Shim) -> Node {
+    let items = |body: &dyn Fn(&str, &Cluster) -> (&'static str, Entries)| {
+        let items = reachable(fleet).map(|(name, cluster)| {
+            let (key, body) = body(&name, cluster);
+            mapping(vec![entry("name", string(name)), entry(key, Value::Mapping(body))])
+        });
+        Value::Sequence(items.collect())
+    };
+    mapping(vec![
+        entry("apiVersion", string("v1")),
+        entry("kind", string("Config")),
+        entry("clusters", items(&|_, cluster| ("cluster", place(cluster)))),
+        entry(
+            "contexts",
+            items(&|name, _| ("context", vec![entry("cluster", string(name)), entry("user", string(name))])),
+        ),
+        entry("users", items(&|name, _| ("user", vec![entry("exec", Value::Mapping(exec(name, shim)))]))),
+    ])
+}
+
+/// Each cluster that has an endpoint, by the name of its context.
+pub(super) fn reachable(fleet: &Fleet) -> impl Iterator<Item = (String, &Cluster)> {
+    fleet
+        .clusters
+        .iter()
+        .filter_map(|(name, state)| Some((name.to_string(), endpoint(state.cluster.as_ref())?)))
+}
+
+/// Where it is, if that is known.
+pub(super) fn endpoint(cluster: Option<&Cluster>) -> Option<&Cluster> {
+    cluster.filter(|cluster| !cluster.server.is_empty())
+}
+
+/// Of the cluster's fields those that are set. The extension for the plugin is not among them: the broker has it from
+/// the ClusterProfile, and what a client sends could only match it.
+fn place(cluster: &Cluster) -> Entries {
+    let text = |name, value: &str| (!value.is_empty()).then(|| entry(name, string(value)));
+    let flag = |name, value: bool| value.then(|| entry(name, Value::Bool(true)));
+    [
+        text("server", &cluster.server),
+        text("certificate-authority-data", &STANDARD.encode(&cluster.certificate_authority_data)),
+        text("tls-server-name", &cluster.tls_server_name),
+        flag("insecure-skip-tls-verify", cluster.insecure_skip_tls_verify),
+        text("proxy-url", &cluster.proxy_url),
+        flag("disable-compression", cluster.disable_compression),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn exec(name: &str, shim: &Shim) -> Entries {
+    let version = entry("apiVersion", string("client.authentication.k8s.io/v1"));
+    [version].into_iter().chain(shim.stanza(["--cluster-profile", name], "v1")).collect()
+}
+
+fn mapping(entries: Entries) -> Node {
+    Node { at: Position::UNKNOWN, value: Value::Mapping(entries) }
+}

@@ -1,0 +1,350 @@
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use credbroker_proto::v1::{Cluster, ClusterState};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    cli::{
+        broker::Place,
+        fleet::tests::{FakeBroker, fleet, hub, ready, unusable},
+    },
+    config::kubeconfig::Kubeconfig,
+};
+
+fn bin() -> (TempDir, Environment) {
+    let directory = tempfile::tempdir().unwrap();
+    let shim = directory.path().join("credbroker-exec");
+    fs::write(&shim, "").unwrap();
+    fs::set_permissions(&shim, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = directory.path().to_str().unwrap().to_owned();
+    (directory, [("PATH", path.as_str())].into_iter().collect())
+}
+
+fn rendered(fleet: &Fleet) -> String {
+    let (directory, environment) = bin();
+    let shim = Shim::find(&environment, directory.path(), None).unwrap();
+    emit::yaml(&kubeconfig(fleet, &shim))
+}
+
+struct Ran {
+    code: u8,
+    out: String,
+    err: String,
+}
+
+/// Asks `broker`, whose socket then is `SOCKET` in what was printed.
+fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyhow::Result<Ran> {
+    let (_directory, environment) = bin();
+    let args = Args { output: output.map(Path::to_owned), question: broker.question(namespaces) };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = run(&args, &environment, Path::new("/absent"), &mut out, &mut err)?;
+    let text = |bytes| {
+        let text = String::from_utf8(bytes).unwrap();
+        text.replace(broker.socket().to_str().unwrap(), "SOCKET")
+    };
+    Ok(Ran { code, out: text(out), err: text(err) })
+}
+
+fn with(cluster: Cluster) -> ClusterState {
+    ClusterState { cluster: Some(cluster), ..ready("") }
+}
+
+#[test]
+fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
+    let all = Cluster {
+        server: "https://paris.example:6443".into(),
+        tls_server_name: "internal.example".into(),
+        insecure_skip_tls_verify: true,
+        certificate_authority_data: b"-----BEGIN".as_slice().into(),
+        proxy_url: "socks5://proxy:1080".into(),
+        disable_compression: true,
+        config: br#"{"clusterName":"paris"}"#.as_slice().into(),
+    };
+    let fleet = fleet([
+        ("prod/paris", with(all)),
+        ("dev/oslo", ready("https://oslo")),
+        ("dev/rome", unusable("NO_MATCHING_PROVIDER", "no")),
+    ]);
+    insta::assert_snapshot!(rendered(&fleet), @r"
+    apiVersion: v1
+    kind: Config
+    clusters:
+    - name: dev/oslo
+      cluster:
+        server: https://oslo
+    - name: prod/paris
+      cluster:
+        server: https://paris.example:6443
+        certificate-authority-data: LS0tLS1CRUdJTg==
+        tls-server-name: internal.example
+        insecure-skip-tls-verify: true
+        proxy-url: socks5://proxy:1080
+        disable-compression: true
+    contexts:
+    - name: dev/oslo
+      context:
+        cluster: dev/oslo
+        user: dev/oslo
+    - name: prod/paris
+      context:
+        cluster: prod/paris
+        user: prod/paris
+    users:
+    - name: dev/oslo
+      user:
+        exec:
+          apiVersion: client.authentication.k8s.io/v1
+          command: credbroker-exec
+          args:
+          - --cluster-profile
+          - dev/oslo
+          - --api-version
+          - v1
+          provideClusterInfo: true
+          interactiveMode: Never
+    - name: prod/paris
+      user:
+        exec:
+          apiVersion: client.authentication.k8s.io/v1
+          command: credbroker-exec
+          args:
+          - --cluster-profile
+          - prod/paris
+          - --api-version
+          - v1
+          provideClusterInfo: true
+          interactiveMode: Never
+    ");
+}
+
+/// What client-go finds under the names of the contexts, whatever they look like.
+#[test]
+fn odd_names_and_values_are_read_back_as_they_are() {
+    let names = [
+        "on/true",
+        "1/2",
+        "a: b/- #c",
+        "\"q\"/\\n",
+        "é\u{1f511}/\u{85}\u{2028}",
+        "a/\u{1b}[2J",
+        "/",
+        "{}/[",
+        "n/b/c",
+    ];
+    let odd = Cluster {
+        server: "https://[::1]:6443/a?b=c#d".into(),
+        tls_server_name: "no".into(),
+        proxy_url: "http://u:p@h: x".into(),
+        ..Cluster::default()
+    };
+    let all = fleet(names.map(|name| (name, with(odd.clone()))));
+    let text = rendered(&all);
+    let tree = crate::document::yaml(text.as_bytes(), crate::document::Aliases::Refuse).unwrap().to_json();
+    let mut expected = names.to_vec();
+    expected.sort_by_key(|name| name.split_once('/'));
+    for (list, key) in [("clusters", "cluster"), ("contexts", "context"), ("users", "user")] {
+        let items = tree[list].as_array().unwrap();
+        let found: Vec<_> = items.iter().map(|item| item["name"].as_str().unwrap()).collect();
+        assert_eq!(found, expected, "{list}");
+        for (item, name) in items.iter().zip(&expected) {
+            match list {
+                "clusters" => assert_eq!(
+                    item[key],
+                    serde_json::json!({"server": odd.server, "tls-server-name": "no", "proxy-url": odd.proxy_url})
+                ),
+                "contexts" => assert_eq!(item[key], serde_json::json!({"cluster": name, "user": name})),
+                _ => assert_eq!(item[key]["exec"]["args"][1], *name),
+            }
+        }
+    }
+}
+
+#[test]
+fn two_thousand_clusters_are_the_same_bytes_in_whatever_order_they_come() {
+    let names: Vec<_> = (0..2000).map(|number| format!("ns-{}/c-{number}", number % 7)).collect();
+    let cluster = |name: &str| {
+        with(Cluster {
+            server: format!("https://{name}"),
+            certificate_authority_data: vec![7; 1500].into(),
+            ..Cluster::default()
+        })
+    };
+    let one = rendered(&fleet(names.iter().map(|name| (name.as_str(), cluster(name)))));
+    let other = rendered(&fleet(names.iter().rev().map(|name| (name.as_str(), cluster(name)))));
+    assert_eq!(one, other);
+    assert_eq!(one.matches("- --cluster-profile\n").count(), 2000);
+
+    // As our own reader has it, which is also what spares other files: all users are the shim.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fleet");
+    fs::write(&path, one).unwrap();
+    spare(&path).unwrap();
+    let read: Kubeconfig = config::read_kubeconfig(&[path], Mode::Named).unwrap();
+    assert_eq!(read.users().len(), 2000);
+}
+
+#[test]
+fn a_running_broker_is_asked_and_its_socket_is_given_to_the_shim() {
+    let broker = FakeBroker::of(fleet(["c/x", "a/y", "b/z"].map(|name| (name, ready("https://host")))));
+    let Ran { code, out, err } = ran(&broker, &["b", "c"], None).unwrap();
+    assert_eq!(code, 0);
+    insta::assert_snapshot!(out, @r"
+    apiVersion: v1
+    kind: Config
+    clusters:
+    - name: b/z
+      cluster:
+        server: https://host
+    - name: c/x
+      cluster:
+        server: https://host
+    contexts:
+    - name: b/z
+      context:
+        cluster: b/z
+        user: b/z
+    - name: c/x
+      context:
+        cluster: c/x
+        user: c/x
+    users:
+    - name: b/z
+      user:
+        exec:
+          apiVersion: client.authentication.k8s.io/v1
+          command: credbroker-exec
+          args:
+          - --cluster-profile
+          - b/z
+          - --api-version
+          - v1
+          - --socket
+          - SOCKET
+          provideClusterInfo: true
+          interactiveMode: Never
+    - name: c/x
+      user:
+        exec:
+          apiVersion: client.authentication.k8s.io/v1
+          command: credbroker-exec
+          args:
+          - --cluster-profile
+          - c/x
+          - --api-version
+          - v1
+          - --socket
+          - SOCKET
+          provideClusterInfo: true
+          interactiveMode: Never
+    ");
+    insta::assert_snapshot!(err, @"credbroker: 2 contexts, none of them current: use `kubectl --context b/z …`");
+}
+
+#[test]
+fn without_a_socket_flag_the_shim_looks_for_itself() {
+    let broker = FakeBroker::of(fleet([("c/x", ready("https://host"))]));
+    let (_directory, mut environment) = bin();
+    environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
+    let args =
+        Args { output: None, question: Question { place: Place { socket: None }, namespaces: vec![] } };
+    let mut out = Vec::new();
+    assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains("- c/x\n") && !out.contains("--socket"), "{out}");
+}
+
+#[test]
+fn a_file_is_written_for_its_owner_and_again_but_not_over_somebody_elses() {
+    let broker = || FakeBroker::of(fleet(["c/x", "a/y"].map(|name| (name, ready("https://host")))));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fleet");
+    let first = ran(&broker(), &[], Some(&path)).unwrap();
+    insta::assert_snapshot!(first.out.replace(directory.path().to_str().unwrap(), "~"), @r"
+    ~/fleet: 2 contexts, none of them current
+    Use it with `kubectl --kubeconfig ~/fleet --context a/y …`.
+    ");
+    assert_eq!((first.code, first.err.as_str()), (0, ""));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::read_to_string(&path).unwrap().contains("name: c/x"));
+    assert_eq!(ran(&broker(), &["a"], Some(&path)).unwrap().code, 0);
+    assert!(!fs::read_to_string(&path).unwrap().contains("name: c/x"));
+
+    for (mine, why) in [
+        (
+            "users: [{name: me, user: {token: t}}]",
+            "a user that is not credbroker's, \"me\", which would be lost",
+        ),
+        ("users: [{name: aws, user: {exec: {command: aws}}}]", "\"aws\""),
+        ("just a text", "no kubeconfig of credbroker"),
+    ] {
+        fs::write(&path, mine).unwrap();
+        let error = ran(&broker(), &[], Some(&path)).err().unwrap();
+        assert!(format!("{error:#}").contains(why), "{error:#}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), mine);
+    }
+    fs::write(&path, "").unwrap(); // mktemp's
+    assert_eq!(ran(&broker(), &[], Some(&path)).unwrap().code, 0);
+}
+
+#[test]
+fn profiles_without_an_endpoint_are_named_and_left_out() {
+    let mut known = fleet([
+        ("a/ok", ready("https://host")),
+        ("a/one", unusable("NO_MATCHING_PROVIDER", "it lists `aks`,\nthe broker has `gke`")),
+        ("a/two", unusable("CLUSTER_PROFILE_INVALID", "")),
+        ("a/three", ready("")),
+    ]);
+    known.hub = Some(hub(false, ""));
+    let Ran { code, out, err } = ran(&FakeBroker::of(known), &[], None).unwrap();
+    assert_eq!(code, 0);
+    assert_eq!(out.matches("\n- name: ").count(), 3, "{out}");
+    insta::assert_snapshot!(err, @r"
+    credbroker: the broker has not yet read all ClusterProfiles: some may be missing
+    credbroker: a/one is left out: it lists `aks`, the broker has `gke` (NO_MATCHING_PROVIDER)
+    credbroker: a/three is left out: its ClusterProfile names no server
+    credbroker: a/two is left out: CLUSTER_PROFILE_INVALID
+    credbroker: 1 context, which is not current: use `kubectl --context a/ok …`
+    ");
+}
+
+#[test]
+fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fleet");
+    fs::write(&path, "users: []").unwrap();
+    let mut told = String::new();
+    for (clusters, hub) in [
+        (vec![], None),
+        (vec![], Some(hub(false, "connection refused"))),
+        (vec![("a/one", unusable("NO_MATCHING_PROVIDER", "no"))], Some(hub(true, ""))),
+    ] {
+        let known = Fleet { hub, ..fleet(clusters) };
+        let Ran { code, out, err } = ran(&FakeBroker::of(known), &[], Some(&path)).unwrap();
+        assert_eq!((code, out.as_str()), (1, ""));
+        told += &err;
+    }
+    insta::assert_snapshot!(told, @r"
+    credbroker: the broker reads no ClusterProfiles: name their hub in its config, `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NS]}`
+    credbroker: no ClusterProfile is known, because the hub cannot be read: connection refused
+    credbroker: a/one is left out: no (NO_MATCHING_PROVIDER)
+    credbroker: none is left to write a kubeconfig for; see `credbroker clusters`
+    ");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "users: []");
+}
+
+#[test]
+fn without_a_broker_it_ends_as_the_shim_does() {
+    let args = Args {
+        output: None,
+        question: Question {
+            place: Place { socket: Some("/nonexistent/broker.sock".into()) },
+            namespaces: vec![],
+        },
+    };
+    let (_directory, environment) = bin();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut err).unwrap(), 69);
+    assert!(out.is_empty());
+    assert!(String::from_utf8(err).unwrap().contains("no broker answers on /nonexistent/broker.sock"));
+}

@@ -1,0 +1,70 @@
+//! How a kubeconfig's users call the shim.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use credbroker_client::{Locations, Socket};
+
+use super::merge::{entry, string};
+use crate::{
+    document::{Key, Node, Position, Value},
+    plugin::{Environment, find_in_path},
+};
+
+/// How the shim is called.
+#[derive(Debug)]
+pub(super) struct Shim {
+    command: String,
+    /// Before its own arguments.
+    first: Vec<String>,
+    socket: Option<String>,
+}
+
+impl Shim {
+    /// By its bare name when that works from everywhere, else `beside`. With `socket` if it is given; else it looks for
+    /// itself.
+    pub(super) fn find(
+        environment: &Environment,
+        beside: &Path,
+        socket: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        const NAME: &str = "credbroker-exec";
+        let socket = socket.map(absolute_socket).transpose()?;
+        let path = environment.get("PATH").unwrap_or_default();
+        if find_in_path(NAME, path).is_some() {
+            return Ok(Self { command: NAME.to_owned(), first: Vec::new(), socket });
+        }
+        let command = beside.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
+        anyhow::ensure!(
+            beside.is_absolute() && beside.exists(),
+            "credbroker-exec is neither on PATH nor at {command}; install it"
+        );
+        let is_shim = beside.file_name().is_some_and(|name| name == NAME);
+        Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, socket })
+    }
+
+    /// The `exec` stanza of a user for whom the shim asks for `source`, but for its apiVersion, which `version` ends.
+    pub(super) fn stanza(&self, source: [&str; 2], version: &str) -> [(Key, Node); 4] {
+        let [flag, name] = source;
+        let ours = [flag, name, "--api-version", version].map(str::to_owned);
+        let socket = self.socket.iter().flat_map(|socket| ["--socket".to_owned(), socket.clone()]);
+        let args = self.first.iter().cloned().chain(ours).chain(socket);
+        let args = args.map(|arg| Node { at: Position::UNKNOWN, value: string(arg) });
+        [
+            entry("command", string(self.command.as_str())),
+            entry("args", Value::Sequence(args.collect())),
+            entry("provideClusterInfo", Value::Bool(true)),
+            entry("interactiveMode", string("Never")),
+        ]
+    }
+}
+
+/// A kubeconfig means the same from everywhere, so a relative path has no place in it.
+fn absolute_socket(socket: &str) -> anyhow::Result<String> {
+    if socket.is_empty() || socket.starts_with("unix:") {
+        Socket::locate(&Locations { flag: Some(socket.as_ref()), ..Locations::default() })?;
+        return Ok(socket.to_owned());
+    }
+    let path = std::path::absolute(socket).context("--socket must be a path")?;
+    path.into_os_string().into_string().ok().context("the path of the socket is not UTF-8")
+}
