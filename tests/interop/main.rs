@@ -1,9 +1,8 @@
 //! Real clients, the real broker and the real shim, against an API server that checks who asks.
 //!
-//! They need programs that `cargo test` does not build or find by itself, so the target runs only by name:
-//! `cargo build --workspace && cargo test --test interop`. The variable `SHIM` names another shim to test, such as the
-//! static artefact, and `PYTHON` another interpreter than that of `target/python-venv`, which examples/python/README.md
-//! makes.
+//! They need programs that `cargo test` does not build or find by itself, so the target runs only by name, after the
+//! commands of CONTRIBUTING.md. The variable `SHIM` names another shim to test, such as the static artefact, and
+//! `PYTHON` another interpreter than that of `target/python-venv`, which examples/python/README.md makes.
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -13,6 +12,7 @@
     reason = "tests start processes, read their environment, and stop where something is missing"
 )]
 
+mod inventory;
 mod kube_loop;
 mod kubectl;
 mod programs;

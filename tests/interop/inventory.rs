@@ -1,0 +1,206 @@
+//! Controllers that use cluster-inventory-api's Go library: for each ClusterProfile it makes a client whose exec plugin
+//! is the shim, and tells that the profile's cluster. `tests/interop/go` is such a controller.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, private_directory};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::programs::{broker, shim};
+
+const CONFIG_EXTENSION: &str = "client.authentication.k8s.io/exec";
+const ARGS_EXTENSION: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
+
+#[test]
+fn controllers_share_one_run_that_is_told_the_cluster_of_the_profile() {
+    let server = ApiServer::start(Accepts::Tokens);
+    server.accept_token("token-1");
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let broker = serving(&any_cluster(&plugin));
+    let controller = Controller::of(&broker, &json!({}));
+    let config = json!({"clusterName": "prod", "tenant": {"id": 7}});
+    let profile = controller.profile("prod", &server, &[(CONFIG_EXTENSION, config.clone())]);
+
+    for _ in 0..3 {
+        let reached = controller.reach(&[&profile], 2);
+        assert_eq!(reached.answers, [ok("fleet/prod", 2)], "{}", reached.stderr);
+    }
+    assert_eq!(told(&plugin), [told_of(&server, &config)]);
+    assert_eq!(server.seen_tokens(), ["token-1"]);
+}
+
+#[test]
+fn two_profiles_are_two_runs_and_each_is_told_of_its_own_cluster() {
+    let (blue, green) = (ApiServer::start(Accepts::Tokens), ApiServer::start(Accepts::Tokens));
+    blue.accept_token("for-blue");
+    green.accept_token("for-green");
+    let plugin = FakePlugin::script(
+        r#"name=$(printf %s "$KUBERNETES_EXEC_INFO" | sed -n 's/.*"clusterName":"\([a-z]*\)".*/\1/p')
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"for-%s"}}' "$name""#,
+    );
+    let broker = serving(&any_cluster(&plugin));
+    let controller = Controller::of(&broker, &json!({}));
+    let config = |name: &str| json!({"clusterName": name});
+    let profiles = [("blue", &blue), ("green", &green)]
+        .map(|(name, server)| controller.profile(name, server, &[(CONFIG_EXTENSION, config(name))]));
+
+    for _ in 0..2 {
+        let reached = controller.reach(&[&profiles[0], &profiles[1], &profiles[0]], 1);
+        let expected = [ok("fleet/blue", 1), ok("fleet/green", 1), ok("fleet/blue", 1)];
+        assert_eq!(reached.answers, expected, "{}", reached.stderr);
+    }
+    assert_eq!(told(&plugin), [told_of(&blue, &config("blue")), told_of(&green, &config("green"))]);
+    assert_eq!(
+        (blue.seen_tokens(), green.seen_tokens()),
+        (vec!["for-blue".into()], vec!["for-green".into()])
+    );
+}
+
+/// They are meant for the real plugin, and the library gives them to the program that it starts, the shim. It also
+/// keeps them for every profile that comes after.
+#[test]
+fn arguments_that_a_profile_adds_to_the_shim_are_refused_before_anything_is_asked() {
+    let server = ApiServer::start(Accepts::Tokens);
+    server.accept_token("token-1");
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let broker = serving(&any_cluster(&plugin));
+    let arguments = [(ARGS_EXTENSION, json!(["--cluster-id=prod"]))];
+
+    let appending = Controller::of(&broker, &json!({"profileSourcedCLIArgsPolicy": "Append"}));
+    let with = appending.profile("with", &server, &arguments);
+    let without = appending.profile("without", &server, &[]);
+    let refused = appending.reach(&[&without, &with, &without], 1);
+    assert_eq!(refused.answers[0], ok("fleet/without", 1), "{}", refused.stderr);
+    for (answer, profile) in refused.answers[1..].iter().zip(["fleet/with", "fleet/without"]) {
+        assert_eq!((&answer["profile"], &answer["statuses"]), (&json!(profile), &json!([])));
+        assert!(answer["errors"][0].as_str().unwrap().contains("failed with exit code 2"), "{answer}");
+    }
+    let reason = r#""--cluster-id=prod" is not an argument of this command"#;
+    assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    // For the first profile alone.
+    assert_eq!(plugin.runs(), 1);
+
+    let ignoring = Controller::of(&broker, &json!({}));
+    let with = ignoring.profile("with", &server, &arguments);
+    let reached = ignoring.reach(&[&with], 1);
+    assert_eq!(reached.answers, [ok("fleet/with", 1)], "{}", reached.stderr);
+    assert_eq!(plugin.runs(), 1);
+}
+
+/// The config of a broker whose one provider, `cloud`, tells the plugin of any cluster that a caller names.
+fn any_cluster(plugin: &FakePlugin) -> String {
+    let config = json!({
+        "apiVersion": "credbroker.io/v1alpha1",
+        "kind": "BrokerConfig",
+        "providers": [{"name": "cloud", "execConfig": plugin.exec_stanza(), "clusterInfo": "fromCaller"}],
+    });
+    config.to_string()
+}
+
+/// A broker with this config. Whatever it knows of clusters, it has to have a provider `cloud`.
+fn serving(config: &str) -> Broker {
+    Broker::builder(broker()).config(config).start()
+}
+
+/// What a controller has: the provider file, which names the shim, and `ClusterProfiles`.
+struct Controller {
+    directory: TempDir,
+}
+
+/// What it said: a line for each profile.
+struct Reached {
+    answers: Vec<Value>,
+    stderr: String,
+}
+
+impl Controller {
+    /// With one provider, `cloud`, that has these policies besides.
+    fn of(broker: &Broker, policies: &Value) -> Self {
+        let directory = private_directory();
+        let mut provider = json!({
+            "name": "cloud",
+            "execConfig": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": shim(),
+                "args": ["--provider", "cloud"],
+                "env": [{"name": "CREDBROKER_SOCKET", "value": broker.socket()}],
+                "provideClusterInfo": true,
+            },
+        });
+        provider.as_object_mut().unwrap().extend(policies.as_object().unwrap().clone());
+        let file = json!({"providers": [provider]}).to_string();
+        std::fs::write(directory.path().join("providers.json"), file).unwrap();
+        Self { directory }
+    }
+
+    /// `fleet/NAME`, whose cluster is `server`, understood by the provider `cloud`.
+    fn profile(&self, name: &str, server: &ApiServer, extensions: &[(&str, Value)]) -> PathBuf {
+        let extension = |(name, value): &(&str, Value)| json!({"name": name, "extension": value});
+        let cluster = json!({
+            "server": server.url(),
+            "certificate-authority-data": STANDARD.encode(server.ca_pem()),
+            "extensions": extensions.iter().map(extension).collect::<Vec<_>>(),
+        });
+        let profile = json!({
+            "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+            "kind": "ClusterProfile",
+            "metadata": {"namespace": "fleet", "name": name},
+            "spec": {"clusterManager": {"name": "manager"}},
+            "status": {"accessProviders": [{"name": "cloud", "cluster": cluster}]},
+        });
+        let file = self.directory.path().join(format!("{name}.json"));
+        std::fs::write(&file, profile.to_string()).unwrap();
+        file
+    }
+
+    /// In one process, so many requests to each cluster in turn.
+    fn reach(&self, profiles: &[&Path], gets: usize) -> Reached {
+        let output = Command::new(program())
+            .arg("-clusterprofile-provider-file")
+            .arg(self.directory.path().join("providers.json"))
+            .args(["-gets", &gets.to_string()])
+            .args(profiles)
+            .env_clear()
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{stderr}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        Reached { answers: stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), stderr }
+    }
+}
+
+fn ok(profile: &str, gets: usize) -> Value {
+    json!({"profile": profile, "statuses": vec![200; gets], "errors": []})
+}
+
+/// The clusters that the plugin was told of, run by run.
+fn told(plugin: &FakePlugin) -> Vec<Value> {
+    let cluster = |info: &String| serde_json::from_str::<Value>(info).unwrap()["spec"]["cluster"].take();
+    plugin.exec_infos().iter().map(cluster).collect()
+}
+
+fn told_of(server: &ApiServer, config: &Value) -> Value {
+    json!({
+        "server": server.url(),
+        "certificate-authority-data": STANDARD.encode(server.ca_pem()),
+        "config": config,
+    })
+}
+
+/// The controller, of Go.
+fn program() -> PathBuf {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/inventory");
+    assert!(
+        program.is_file(),
+        "no {}; build it with: go build -C tests/interop/go -buildvcs=false -o ../../../target/inventory",
+        program.display()
+    );
+    program
+}
