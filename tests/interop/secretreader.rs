@@ -19,16 +19,22 @@ fn a_secret_with_a_token_is_the_clusters_credential() {
     hub.server.put_secret("fleet", "eu-1", &[("token", b"token-of-eu-1"), ("tls.crt", b"half a pair")]);
     hub.server.put_secret("fleet", "eu-2", &[("token", b"token-of-eu-2")]);
     let status = |name: &str| hub.credential(&json!({"clusterName": name}))["status"].clone();
-    assert_eq!(status("eu-1"), json!({"token": "token-of-eu-1"}));
-    assert_eq!(status("eu-2"), json!({"token": "token-of-eu-2"}));
+    assert_eq!(status("eu-1")["token"], "token-of-eu-1");
+    assert!(status("eu-1").get("clientCertificateData").is_none(), "half a pair is none");
+    assert_eq!(status("eu-2")["token"], "token-of-eu-2");
     assert_eq!(
         hub.secrets_read(),
         ["/api/v1/namespaces/fleet/secrets/eu-1", "/api/v1/namespaces/fleet/secrets/eu-2"]
     );
     // Only what stands where the name belongs is the name.
-    let config =
-        json!({"a": {"clusterName": "eu-1"}, "b": "\"clusterName\":\"eu-1\"", "clusterName": "eu-2"});
-    assert_eq!(hub.credential(&config)["status"], json!({"token": "token-of-eu-2"}));
+    let config = json!({
+        "a": {"clusterName": "eu-1"},
+        "b\",\"clusterName": "eu-1",
+        "c": ["clusterName", {"clusterName": "eu-1"}],
+        "clusterName": "eu-2",
+        "d": "\"clusterName\":\"eu-1\"",
+    });
+    assert_eq!(hub.credential(&config)["status"]["token"], "token-of-eu-2");
 }
 
 #[test]
