@@ -39,7 +39,8 @@ fn without_an_audience_the_clusters_address_is_it() {
         json!({"audience": null}),
         json!({"audience": 1}),
         json!({"other": {"audience": "no"}, "list": ["audience", {"audience": "no"}]}),
-        json!({"\"audience": "no", "x\",\"audience": "no", "y": "\"audience\":\"no\""}),
+        json!({"x\",\"audience": "no"}),
+        json!({"\"audience": "no", "y": "\"audience\":\"no\""}),
         json!(["config", {"audience": "no"}]),
     ];
     for config in configs {
@@ -182,7 +183,8 @@ fn exec_info(cluster: &Value) -> String {
 
 /// A token in the form of a JWT-SVID, all of whose parts have the letters that base64 has in URLs alone.
 fn svid(exp: &Value) -> String {
-    let claims = json!({"aud": ["fleet"], "exp": exp, "sub": "spiffe://example.org/fleet", "a": "???>>>", "x": {"exp": 7}});
+    let sub = "spiffe://example.org/fleet";
+    let claims = json!({"a": "???>>>", "aud": ["fleet"], "exp": exp, "sub": sub, "x": {"exp": 7}});
     let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
     format!("eyJhbGciOiJFUzI1NiJ9.{claims}.-_{}", URL_SAFE_NO_PAD.encode([0xff; 62]))
 }
