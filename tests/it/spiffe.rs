@@ -1,14 +1,14 @@
 //! `examples/plugins/spiffe-jwt` as its README configures it, and a `spire-agent` that prints what the real one does.
 
 use std::{
-    fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    fs,
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use credbroker_test_support::{Broker, private_directory, sample_config};
+use credbroker_test_support::{Broker, FakePlugin, private_directory, sample_config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -112,16 +112,15 @@ fn the_end_is_the_tokens_own_or_left_out() {
 /// A directory with a `spire-agent` that notes its arguments.
 struct Agent {
     directory: TempDir,
+    program: FakePlugin,
 }
 
 impl Agent {
     fn with(script: &str) -> Self {
+        let program = FakePlugin::script(&format!("echo \"$*\" >> \"$dir/asked\"\n{script}"));
         let directory = private_directory();
-        let file = directory.path().join("spire-agent");
-        let asked = directory.path().join("asked");
-        fs::write(&file, format!("#!/bin/sh\necho \"$*\" >> '{}'\n{script}", asked.display())).unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o700)).unwrap();
-        Self { directory }
+        symlink(program.path(), directory.path().join("spire-agent")).unwrap();
+        Self { directory, program }
     }
 
     /// What the real one prints of a workload with two identities, of which the first has a hint.
@@ -154,7 +153,7 @@ impl Agent {
     }
 
     fn asked(&self) -> Vec<String> {
-        let asked = fs::read_to_string(self.directory.path().join("asked")).unwrap_or_default();
+        let asked = fs::read_to_string(self.program.dir().join("asked")).unwrap_or_default();
         asked.lines().map(str::to_owned).collect()
     }
 
