@@ -19,5 +19,6 @@ mod programs;
 mod python;
 mod readme;
 mod repeats;
+mod secretreader;
 mod systemd;
 mod users;

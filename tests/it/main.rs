@@ -18,3 +18,4 @@ mod protocol;
 mod rotation;
 mod secrets;
 mod shutdown;
+mod spiffe;

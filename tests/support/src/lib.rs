@@ -16,10 +16,12 @@ mod broker;
 mod fake_plugin;
 mod kubeconfig;
 mod private;
+mod sample;
 mod yaml;
 
-pub use api_server::{Accepts, ApiServer, SeenRequest};
+pub use api_server::{Accepts, ApiServer, Collection, SeenRequest};
 pub use broker::{Broker, BrokerBuilder};
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
 pub use kubeconfig::Kubeconfig;
 pub use private::{private_directory, private_file};
+pub use sample::sample_config;

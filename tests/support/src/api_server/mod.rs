@@ -1,14 +1,30 @@
 //! An HTTPS server that answers as a Kubernetes API server does, as far as `kubectl get`, `apply` and our own clients
-//! look, and that remembers who asked for what.
+//! look, and that remembers who asked for what. It is a hub of `ClusterProfile`s too, with the faults that a hub has.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a member that JSON lacks is null, and only made objects are written to"
+)]
 
+mod answer;
 mod authority;
+mod cluster_profiles;
+mod collection;
+mod counts;
+mod faults;
 mod identity;
+mod list;
 mod listener;
+mod query;
+mod resource;
 mod routes;
+mod schema;
+mod selector;
 #[cfg(test)]
 mod tests;
+mod watch;
+mod write;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,9 +32,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustls::server::danger::ClientCertVerifier;
-use tokio::sync::{oneshot, watch};
+use tokio::net::TcpSocket;
+use tokio::sync::{mpsc, oneshot, watch as channel};
 
 use self::authority::Authority;
+use self::collection::Store;
+use self::counts::Counts;
+use self::faults::{Order, Signals};
+
+pub use self::resource::Collection;
 
 /// What the server takes as proof of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +64,8 @@ pub struct SeenRequest {
     pub method: String,
     /// The path, without the query.
     pub path: String,
+    /// The query as it was sent, or nothing.
+    pub query: String,
     /// What the client sent as the body.
     pub body: String,
     /// How the server answered.
@@ -59,6 +83,9 @@ pub struct ApiServer {
     address: SocketAddr,
     authority: Authority,
     state: Arc<State>,
+    /// Bound to the address without listening: nobody else gets the port while the server is away.
+    _place: TcpSocket,
+    orders: mpsc::UnboundedSender<Order>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,17 +99,24 @@ impl ApiServer {
             verifier: authority.client_verifier(),
             tokens: Mutex::default(),
             requests: Mutex::default(),
-            objects: Mutex::default(),
+            forbidden: Mutex::default(),
+            store: Mutex::default(),
             connections: AtomicU64::new(0),
-            open: watch::Sender::default(),
+            open: channel::Sender::default(),
+            counts: channel::Sender::default(),
+            signals: channel::Sender::default(),
         });
-        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = socket.local_addr().expect("the port");
+        let place = TcpSocket::new_v4().expect("a socket");
+        place.set_reuseaddr(true).expect("an option of every socket");
+        place.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+        let address = place.local_addr().expect("the port");
+        let socket = TcpListener::bind(address).expect("a second socket in the same place");
+        let (orders, ordered) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let tls = authority.server_config();
         let serving = Arc::clone(&state);
-        let thread = std::thread::spawn(move || listener::run(socket, tls, serving, stopped));
-        Self { address, authority, state, stop: Some(stop), thread: Some(thread) }
+        let thread = std::thread::spawn(move || listener::run(socket, tls, serving, ordered, stopped));
+        Self { address, authority, state, _place: place, orders, stop: Some(stop), thread: Some(thread) }
     }
 
     /// The address for a kubeconfig's `server`.
@@ -169,9 +203,12 @@ struct State {
     verifier: Arc<dyn ClientCertVerifier>,
     tokens: Mutex<HashSet<String>>,
     requests: Mutex<Vec<SeenRequest>>,
-    objects: Mutex<BTreeMap<String, serde_json::Value>>,
+    forbidden: Mutex<BTreeSet<(String, Collection)>>,
+    store: Mutex<Store>,
     connections: AtomicU64,
-    open: watch::Sender<Open>,
+    open: channel::Sender<Open>,
+    counts: channel::Sender<Counts>,
+    signals: channel::Sender<Signals>,
 }
 
 /// Open connections by the common name that they presented.
@@ -186,5 +223,5 @@ fn open_of(open: &Open, certificate: Option<&str>) -> usize {
 }
 
 fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
-    values.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    values.collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -1,42 +1,74 @@
-//! The few resources that kubectl needs to read pods and to apply a `ConfigMap`.
+//! Which answer belongs to a path: a fixed document for discovery and pods, or a stored collection.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+use super::query::Query;
+use super::resource::{Collection, Target, groups, resources};
+use super::watch::Watching;
+use super::{State, list, lock, write};
 
-type Objects = BTreeMap<String, Value>;
+/// A document and its status.
+pub(super) type Answer = (StatusCode, Value);
 
-pub(super) fn respond(
-    objects: &mut Objects,
-    method: &Method,
-    path: &str,
-    body: &[u8],
-) -> (StatusCode, Value) {
-    let fixed = match path {
-        "/version" => {
-            Some(json!({"major": "1", "minor": "32", "gitVersion": "v1.32.0", "platform": "linux/amd64"}))
+/// What goes back to the client.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Document(Answer),
+    Garbage,
+    /// The events of a watch in which nothing happens.
+    Silence,
+    Watch(Box<Watching>),
+}
+
+impl Reply {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Document((status, _)) => *status,
+            Self::Garbage | Self::Silence | Self::Watch(_) => StatusCode::OK,
         }
-        "/api" => Some(json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})),
-        "/apis" => Some(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []})),
-        "/api/v1" => Some(resources()),
-        "/api/v1/namespaces/default/pods" => Some(pods()),
-        _ => None,
-    };
-    match fixed {
-        Some(document) if method == Method::GET => (StatusCode::OK, document),
-        None if path.starts_with(CONFIG_MAPS) => config_maps(objects, method, path, body),
-        None => {
-            failure(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
-        }
-        Some(_) => failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "only GET is served here"),
     }
 }
 
+pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, body: &[u8]) -> Reply {
+    let path = head.uri.path();
+    if let Some(target) = Target::parse(path) {
+        return collection(state, head, &target, token, body).unwrap_or_else(Reply::Document);
+    }
+    let fixed = match path {
+        "/version" => {
+            json!({"major": "1", "minor": "32", "gitVersion": "v1.32.0", "platform": "linux/amd64"})
+        }
+        "/api" => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        "/apis" => groups(),
+        "/api/v1" => resources("v1"),
+        "/apis/multicluster.x-k8s.io/v1alpha1" => resources("multicluster.x-k8s.io/v1alpha1"),
+        "/api/v1/namespaces/default/pods" if watches(head) => return Reply::Silence,
+        "/api/v1/namespaces/default/pods" => pods(),
+        _ => {
+            let message = "the server could not find the requested resource";
+            return Reply::Document(failure(StatusCode::NOT_FOUND, "NotFound", message));
+        }
+    };
+    Reply::Document(if head.method == Method::GET {
+        (StatusCode::OK, fixed)
+    } else {
+        failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "only GET is served here")
+    })
+}
+
+/// A LIST or WATCH of a collection.
+pub(super) fn reads_many(head: &Parts) -> Option<(Collection, bool)> {
+    let target = Target::parse(head.uri.path())?;
+    (head.method == Method::GET && target.name.is_none()).then(|| (target.collection, watches(head)))
+}
+
 /// A `Status`, the API's own form of an error.
-pub(super) fn failure(code: StatusCode, reason: &str, message: &str) -> (StatusCode, Value) {
+pub(super) fn failure(code: StatusCode, reason: &str, message: &str) -> Answer {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code.as_u16(),
@@ -44,65 +76,43 @@ pub(super) fn failure(code: StatusCode, reason: &str, message: &str) -> (StatusC
     (code, status)
 }
 
-fn config_maps(objects: &mut Objects, method: &Method, path: &str, body: &[u8]) -> (StatusCode, Value) {
-    if method == Method::GET && path == CONFIG_MAPS {
-        let items: Vec<&Value> = objects.values().collect();
-        return (
-            StatusCode::OK,
-            json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": items}),
-        );
+fn collection(
+    state: &Arc<State>,
+    head: &Parts,
+    target: &Target<'_>,
+    token: Option<&str>,
+    body: &[u8],
+) -> Result<Reply, Answer> {
+    let forbidden = |token: &str| lock(&state.forbidden).contains(&(token.to_owned(), target.collection));
+    if token.is_some_and(forbidden) {
+        let resource = target.collection.qualified(target.collection.plural());
+        let message = format!("{resource} is forbidden: this user may not {} them", head.method);
+        return Err(failure(StatusCode::FORBIDDEN, "Forbidden", &message));
     }
-    if method == Method::GET {
-        return match objects.get(path) {
-            Some(object) => (StatusCode::OK, object.clone()),
-            None => failure(StatusCode::NOT_FOUND, "NotFound", &format!("{path} not found")),
-        };
+    if head.method != Method::GET {
+        let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let answer = write::write(&mut lock(&state.store), &head.method, target, content_type, body);
+        state.tell_watches();
+        return Ok(Reply::Document(answer));
     }
-    let Ok(sent) = serde_json::from_slice::<Value>(body) else {
-        return failure(StatusCode::BAD_REQUEST, "BadRequest", "the body is not JSON");
-    };
-    match *method {
-        Method::POST => {
-            let name = sent.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            objects.insert(format!("{CONFIG_MAPS}/{name}"), sent.clone());
-            (StatusCode::CREATED, sent)
-        }
-        Method::PATCH => {
-            let object = objects.entry(path.to_owned()).or_default();
-            merge(object, sent);
-            (StatusCode::OK, object.clone())
-        }
-        _ => {
-            failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "GET, POST and PATCH are served here")
-        }
+    let store = lock(&state.store);
+    if let (Some(namespace), Some(name)) = (target.namespace, target.name) {
+        let key = (namespace.to_owned(), name.to_owned());
+        return Ok(Reply::Document(list::get(&store, target, &key)));
     }
+    if state.signals.borrow().garbage {
+        return Ok(Reply::Garbage);
+    }
+    let query = Query::parse(head.uri.query(), target)?;
+    if query.watch {
+        return Ok(Reply::Watch(Box::new(Watching::start(state, &store, target.collection, &query)?)));
+    }
+    Ok(Reply::Document(list::list(&store, target.collection, &query)))
 }
 
-/// RFC 7396, which is also what a strategic merge does to an object without lists.
-fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (name, value) in patch {
-        let Some(members) = target.as_object_mut() else { return };
-        if value.is_null() {
-            members.remove(&name);
-        } else {
-            merge(members.entry(name).or_insert(Value::Null), value);
-        }
-    }
-}
-
-fn resources() -> Value {
-    let resource = |name: &str, kind: &str, short: &str, verbs: &[&str]| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind, "shortNames": [short], "verbs": verbs});
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [
-        resource("pods", "Pod", "po", &["get", "list"]),
-        resource("configmaps", "ConfigMap", "cm", &["create", "get", "list", "patch"]),
-    ]})
+fn watches(head: &Parts) -> bool {
+    let query = head.uri.query().unwrap_or_default();
+    query.split('&').any(|part| part == "watch=true" || part == "watch=1")
 }
 
 fn pods() -> Value {

@@ -1,0 +1,77 @@
+//! What a hub holds, put there by a test directly.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::collection::{Key, Store};
+use super::resource::Collection;
+use super::write::apply;
+use super::{ApiServer, lock};
+
+impl ApiServer {
+    /// Creates a `ClusterProfile`, or replaces its spec, status, labels and annotations by those of `body`, in one
+    /// change. Panics if a real server would refuse it.
+    pub fn apply_cluster_profile(&self, namespace: &str, name: &str, body: Value) {
+        self.apply(Collection::ClusterProfiles, namespace, name, body);
+    }
+
+    /// Many at once, each as [`ApiServer::apply_cluster_profile`] does it: namespace, name and body.
+    pub fn apply_cluster_profiles<N: Into<String>>(&self, profiles: impl IntoIterator<Item = (N, N, Value)>) {
+        self.change(|store| {
+            for (namespace, name, body) in profiles {
+                accepted(apply(store, Collection::ClusterProfiles, (namespace.into(), name.into()), body));
+            }
+        });
+    }
+
+    /// A `ClusterProfile` that no schema has seen: anything that is an object. A later PUT of its unchanged parts is
+    /// not refused either.
+    pub fn put_unchecked(&self, namespace: &str, name: &str, body: Value) {
+        self.change(|store| drop(store.put(Collection::ClusterProfiles, key(namespace, name), body)));
+    }
+
+    /// Deletes a `ClusterProfile`. Panics if there is none.
+    pub fn delete_cluster_profile(&self, namespace: &str, name: &str) {
+        self.delete(Collection::ClusterProfiles, namespace, name);
+    }
+
+    /// Creates or replaces an opaque `Secret`.
+    pub fn put_secret(&self, namespace: &str, name: &str, data: &[(&str, &[u8])]) {
+        let data: Map<String, Value> =
+            data.iter().map(|(name, value)| ((*name).to_owned(), json!(STANDARD.encode(value)))).collect();
+        self.apply(Collection::Secrets, namespace, name, json!({"type": "Opaque", "data": data}));
+    }
+
+    /// Creates or replaces an object of any collection. Panics if a real server would refuse it.
+    pub fn apply(&self, collection: Collection, namespace: &str, name: &str, body: Value) {
+        self.change(|store| accepted(apply(store, collection, key(namespace, name), body)));
+    }
+
+    /// Deletes an object of any collection. Panics if there is none.
+    pub fn delete(&self, collection: Collection, namespace: &str, name: &str) {
+        let gone = self.change(|store| store.remove(collection, &key(namespace, name)));
+        assert!(gone.is_some(), "{collection:?} has no {namespace}/{name}");
+    }
+
+    /// An object as it is stored.
+    pub fn object(&self, collection: Collection, namespace: &str, name: &str) -> Option<Value> {
+        lock(&self.state.store).get(collection, &key(namespace, name)).map(|object| (**object).clone())
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Store) -> T) -> T {
+        let changed = change(&mut lock(&self.state.store));
+        self.state.tell_watches();
+        changed
+    }
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn accepted(applied: Result<(), Value>) {
+    if let Err(status) = applied {
+        panic!("a real server would refuse this: {}", status["message"].as_str().unwrap_or_default());
+    }
+}
