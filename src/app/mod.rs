@@ -23,7 +23,8 @@ use crate::{
     cache::{CacheParts, CredentialCache},
     config::{Config, Listen},
     exec::{Limits, ProcessRunner},
-    plugin::{Fleet, Resolver},
+    hub::{Hub, HubParts},
+    plugin::{Fleet, HubState, Resolver},
     server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, publish, routes},
 };
 
@@ -36,6 +37,8 @@ pub use telemetry::{LogFormat, start as start_telemetry};
 
 /// The gRPC service name under which health is reported, beside the empty one.
 const SERVICE: &str = "credbroker.v1.CredentialBroker";
+/// The same of the hub that ClusterProfiles are read from.
+const HUB_SERVICE: &str = "hub";
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +75,8 @@ pub struct Bound {
     publication: Option<Publication>,
     acceptor: Acceptor,
     cache: CredentialCache<ProcessRunner>,
+    /// `None`: no ClusterProfiles are read.
+    hub: Option<Arc<Hub<ProcessRunner>>>,
     health: HealthReporter,
     tasks: TaskTracker,
     draining: CancellationToken,
@@ -93,7 +98,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     listener.set_nonblocking(true).map_err(BuildError::Listen)?;
     let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
 
-    let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+    let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let limits = Limits {
         runs: config.limits.plugin_runs.get(),
         runs_per_provider: config.limits.plugin_runs_per_provider.get(),
@@ -102,7 +107,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(limits, edges.scratch),
         clock: edges.clock,
-        jitter: edges.jitter,
+        jitter,
         epoch: edges.epoch,
         entries: config.limits.entries.get(),
         tasks: tasks.clone(),
@@ -110,11 +115,14 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     });
     let health = HealthReporter::new();
     let providers = Arc::new(config.providers);
-    let fleet = config
-        .cluster_profiles
-        .as_ref()
-        .map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
-    let resolver = Arc::new(Resolver::new(providers, fleet));
+    let section = config.cluster_profiles;
+    let fleet = section.as_ref().map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
+    let resolver = Arc::new(Resolver::new(providers, fleet.clone()));
+    let hub = section.zip(fleet).map(|(section, fleet)| {
+        let (resolver, cache) = (Arc::clone(&resolver), cache.clone());
+        let (tasks, draining) = (tasks.clone(), draining.clone());
+        Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
+    });
     let routes = routes(cache.clone(), resolver, health.clone(), &draining);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
@@ -124,7 +132,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         );
     }
     let acceptor = Acceptor::new(routes, policy, bounds, tasks.clone(), draining.clone());
-    Ok(Bound { listener, publication, acceptor, cache, health, tasks, draining })
+    Ok(Bound { listener, publication, acceptor, cache, hub, health, tasks, draining })
 }
 
 impl Bound {
@@ -133,7 +141,29 @@ impl Bound {
         self.health.set_service_status(SERVICE, ServingStatus::Serving).await;
         let cache = self.cache.clone();
         self.tasks.spawn(async move { cache.keep_fresh().await });
+        if let Some(hub) = &self.hub {
+            let (hub, health) = (Arc::clone(hub), self.health.clone());
+            let read = self.draining.clone().run_until_cancelled_owned(async move {
+                tokio::join!(hub.run(), report(hub.fleet(), health));
+            });
+            self.tasks.spawn(read);
+        }
         self.acceptor.run(&self.listener).await;
+    }
+}
+
+/// Health of the hub, under a name of its own: the broker goes on with what it knows.
+async fn report(fleet: &Fleet, health: HealthReporter) {
+    let mut states = fleet.hub_states();
+    loop {
+        let HubState { synced, problem } = states.borrow_and_update().clone();
+        let status = match problem {
+            None if synced => ServingStatus::Serving,
+            _ => ServingStatus::NotServing,
+        };
+        health.set_service_status(HUB_SERVICE, status).await;
+        // The sender is the fleet's.
+        drop(states.changed().await);
     }
 }
 

@@ -86,6 +86,11 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
+    /// Resolves when a run of `provider` would keep nobody waiting who asked.
+    pub async fn spare(&self, provider: &Arc<str>) {
+        self.inner.parts.runner.spare(provider).await;
+    }
+
     /// Runs the plugin now for everything that is held of `provider`, and waits for the outcomes. The old credentials
     /// are served meanwhile, and stay if a run fails.
     pub async fn refresh(&self, provider: &str) {

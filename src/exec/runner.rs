@@ -131,6 +131,10 @@ impl PluginRunner for ProcessRunner {
         decode(&stdout, spec.provider.api_version)
             .map_err(|source| RunError::Decode { command: command_of(&spec), source })
     }
+
+    async fn spare(&self, provider: &Arc<str>) {
+        self.slots.spare(provider).await;
+    }
 }
 
 /// The whole environment. Of our own variables none passes through: one could steer a shim below the plugin.

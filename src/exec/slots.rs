@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
@@ -15,9 +15,11 @@ use tokio::{
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Arc<Semaphore>,
+    limit: usize,
     each: usize,
     /// Grows with the names in the configuration, not with requests.
     providers: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    given_back: Arc<Notify>,
 }
 
 /// The right to one run. Given back when dropped.
@@ -25,13 +27,25 @@ pub(super) struct Slots {
 pub(super) struct Slot {
     _provider: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
+    // Last: it is told when both are free.
+    _given_back: GivenBack,
+}
+
+#[derive(Debug)]
+struct GivenBack(Arc<Notify>);
+
+impl Drop for GivenBack {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
 }
 
 impl Slots {
     pub(super) fn new(all: usize, each: usize) -> Self {
         let count = |runs: usize| runs.clamp(1, Semaphore::MAX_PERMITS);
-        let (all, each) = (Arc::new(Semaphore::new(count(all))), count(each));
-        Self { all, each, providers: Mutex::default() }
+        let (limit, each) = (count(all), count(each));
+        let all = Arc::new(Semaphore::new(limit));
+        Self { all, limit, each, providers: Mutex::default(), given_back: Arc::default() }
     }
 
     /// The next free slot for `provider`, first come, first served. `None`: none came free in `patience`.
@@ -40,11 +54,29 @@ impl Slots {
             // The provider's own first: who waits for a busy provider holds nothing that another could use.
             let of_provider = self.of(provider).acquire_owned().await.ok()?; // never closed
             let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-            Some(Slot { _provider: of_provider, _all: of_all })
+            let given_back = GivenBack(Arc::clone(&self.given_back));
+            Some(Slot { _provider: of_provider, _all: of_all, _given_back: given_back })
         })
         .await
         .ok()
         .flatten()
+    }
+
+    /// Resolves when nobody waits for a slot of `provider`, one is free, and another one stays free, unless there is one
+    /// in all.
+    pub(super) async fn spare(&self, provider: &Arc<str>) {
+        let (of_provider, each) = (self.of(provider), self.each);
+        let is_spare = |slots: &Semaphore, limit: usize| slots.available_permits() >= limit.min(2);
+        loop {
+            let given_back = self.given_back.notified();
+            tokio::pin!(given_back);
+            given_back.as_mut().enable();
+            // While anybody waits, none is available.
+            if is_spare(&of_provider, each) && is_spare(&self.all, self.limit) {
+                return;
+            }
+            given_back.await;
+        }
     }
 
     fn of(&self, provider: &Arc<str>) -> Arc<Semaphore> {
@@ -80,6 +112,32 @@ mod tests {
         assert!(slots.take(&"c".into(), SOON).await.is_none());
         drop(held);
         assert!(slots.take(&"c".into(), SOON).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_fetches_ahead_waits_until_two_are_free() {
+        let slots = Slots::new(3, 2);
+        let (one, other) = (Arc::from("one"), Arc::from("other"));
+        let is_spare = async |provider| timeout(SOON, slots.spare(provider)).await.is_ok();
+        assert!(is_spare(&one).await);
+        let held = slots.take(&one, SOON).await.unwrap();
+        assert!(!is_spare(&one).await, "one of its two is left, for whoever asks");
+        assert!(is_spare(&other).await);
+        let also_held = slots.take(&other, SOON).await.unwrap();
+        assert!(!is_spare(&other).await, "one of all three is left");
+        let waiting = async { slots.spare(&one).await };
+        let giving_back = async { drop((held, also_held)) };
+        tokio::join!(waiting, giving_back);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_there_is_one_slot_a_free_one_is_spare() {
+        let (slots, provider) = (Slots::new(1, 1), Arc::from("a"));
+        slots.spare(&provider).await;
+        let held = slots.take(&provider, SOON).await.unwrap();
+        assert!(timeout(SOON, slots.spare(&provider)).await.is_err());
+        drop(held);
+        slots.spare(&provider).await;
     }
 
     #[tokio::test(start_paused = true)]

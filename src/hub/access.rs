@@ -1,0 +1,130 @@
+//! A client for the hub, and who it is there.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kube::{
+    Client, Config,
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::HubError;
+use crate::{
+    cache::{CredentialCache, Watch},
+    config::HubAccess,
+    credential::Issued,
+    exec::PluginRunner,
+    plugin::{Ask, PluginSpec, Providers, Resolver, Source},
+};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Without a byte from the hub. Longer than one watch request lasts.
+const SILENCE_LIMIT: Duration = Duration::from_secs(65);
+
+/// How the hub is reached.
+#[derive(Debug)]
+pub(super) struct Access<R> {
+    hub: HubAccess,
+    plugin: Option<(Resolver, Arc<str>)>,
+    cache: CredentialCache<R>,
+}
+
+/// Who we are to the hub by its plugin: one generation of a credential.
+#[derive(Debug)]
+pub(super) struct Identity<R> {
+    cache: CredentialCache<R>,
+    spec: PluginSpec,
+    watch: Watch<R>,
+    issued: Arc<Issued>,
+}
+
+impl<R: PluginRunner> Access<R> {
+    pub(super) fn new(mut hub: HubAccess, cache: CredentialCache<R>) -> Self {
+        let plugin = match &mut hub {
+            HubAccess::Kubeconfig { plugin, .. } => plugin.take(),
+            HubAccess::InCluster => None,
+        };
+        let plugin = plugin.map(|provider| {
+            let name = Arc::clone(&provider.name);
+            (Resolver::new(Arc::new(Providers::new([*provider])), None), name)
+        });
+        Self { hub, plugin, cache }
+    }
+
+    /// A client with the credential of now. Files are read anew each time: they may have been replaced.
+    pub(super) async fn client(&self) -> Result<(Client, Option<Identity<R>>), HubError> {
+        let mut config = self.config().await?;
+        config.connect_timeout = Some(CONNECT_LIMIT);
+        config.read_timeout = Some(SILENCE_LIMIT);
+        config.reset_reader_on_write = true;
+        let identity = match &self.plugin {
+            Some((resolver, name)) => Some(self.identity(resolver, name).await?),
+            // kube would run it itself: three times, without a limit, and with its output in errors.
+            None if config.auth_info.exec.is_some() => return Err(HubError::NewPlugin),
+            None => None,
+        };
+        if let Some(identity) = &identity {
+            config.auth_info = identity.auth_info();
+        }
+        let client = Client::try_from(config).map_err(HubError::Client)?;
+        Ok((client, identity))
+    }
+
+    async fn config(&self) -> Result<Config, HubError> {
+        match &self.hub {
+            HubAccess::InCluster => Config::incluster().map_err(HubError::InCluster),
+            HubAccess::Kubeconfig { path, context, .. } => {
+                let kubeconfig = Kubeconfig::read_from(path).map_err(HubError::Kubeconfig)?;
+                let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(HubError::Kubeconfig)
+            }
+        }
+    }
+
+    async fn identity(&self, resolver: &Resolver, name: &str) -> Result<Identity<R>, HubError> {
+        let resolve = || {
+            let ask = Ask { source: Source::Provider(name.to_owned()), ..Ask::default() };
+            resolver.resolve(ask).map_err(HubError::Plugin)
+        };
+        let mut watch = self.cache.watch(resolve()?).map_err(HubError::Credential)?;
+        loop {
+            // Nothing is news to a watch that was told nothing yet, so it answers with a credential.
+            if let Some(issued) = watch.next().await.map_err(HubError::Credential)? {
+                return Ok(Identity { cache: self.cache.clone(), spec: resolve()?, watch, issued });
+            }
+        }
+    }
+}
+
+impl<R: PluginRunner> Identity<R> {
+    /// Resolves when there is another generation, or none any more: time to connect anew.
+    pub(super) async fn rotated(&mut self) {
+        loop {
+            match self.watch.next().await {
+                Ok(Some(issued)) if issued.generation == self.issued.generation => {} // it lives longer
+                Ok(None) => {}
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+    }
+
+    /// The hub refused it. Waits for what the plugin has instead.
+    pub(super) async fn rejected(self) {
+        // Whatever it is, the next attempt meets it.
+        drop(self.cache.report(self.spec, &self.issued.generation.to_string()).await);
+    }
+
+    fn auth_info(&self) -> AuthInfo {
+        let material = &self.issued.material;
+        let mut auth = AuthInfo::default();
+        if let Some(token) = &material.token {
+            auth.token = Some(SecretString::from(token.secret.expose_secret().to_owned()));
+        }
+        if let Some(pair) = &material.pair {
+            auth.client_certificate_data = Some(STANDARD.encode(pair.chain_pem.expose_secret()));
+            auth.client_key_data = Some(STANDARD.encode(pair.key_pem.expose_secret()).into());
+        }
+        auth
+    }
+}

@@ -1,0 +1,116 @@
+//! What the hub says, written into the fleet, and what follows from it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kube::api::DynamicObject;
+use serde_json::Value;
+use tracing::{info, warn};
+
+use super::Prewarmer;
+use crate::{
+    cache::CredentialCache,
+    exec::PluginRunner,
+    plugin::{Change, ClusterProfile, Fleet, Known, ProfileName, Target},
+};
+
+/// Writes the fleet.
+#[derive(Debug)]
+pub(super) struct Inventory<R> {
+    fleet: Arc<Fleet>,
+    cache: CredentialCache<R>,
+    prewarmer: Prewarmer<R>,
+    /// By scope (a namespace, or all): what a list that has not ended named so far.
+    listed: Mutex<HashMap<Option<String>, HashSet<ProfileName>>>,
+}
+
+impl<R: PluginRunner> Inventory<R> {
+    pub(super) fn new(fleet: Arc<Fleet>, cache: CredentialCache<R>, prewarmer: Prewarmer<R>) -> Self {
+        Self { fleet, cache, prewarmer, listed: Mutex::default() }
+    }
+
+    pub(super) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// A list begins. What is known stays until it ends: an API server that fails in the middle takes nothing away.
+    pub(super) fn begin(&self, namespace: Option<&str>) {
+        self.listed().insert(namespace.map(str::to_owned), HashSet::new());
+    }
+
+    /// The object is now so.
+    pub(super) fn apply(&self, object: &DynamicObject) {
+        let Some(profile) = read(object) else { return };
+        let name = profile.name.clone();
+        for listed in self.listed().values_mut() {
+            listed.insert(name.clone());
+        }
+        let before = self.fleet.get(&name).and_then(|known| known.outcome.clone().ok());
+        let change = self.fleet.apply(profile);
+        let Some(known) = self.fleet.get(&name).filter(|_| change != Change::None) else { return };
+        tell(&known);
+        let target = known.outcome.as_ref().ok();
+        if change == Change::Moved {
+            self.cache.forget(&name, target);
+        }
+        let leads_elsewhere = |target: &&Arc<Target>| before.is_none_or(|before| !before.is_same(target));
+        if let Some(target) = target.filter(leads_elsewhere) {
+            self.prewarmer.offer(target);
+        }
+    }
+
+    /// The object is gone.
+    pub(super) fn delete(&self, object: &DynamicObject) {
+        if let Some(name) = name(object) {
+            for listed in self.listed().values_mut() {
+                listed.remove(&name);
+            }
+            self.remove(&name);
+        }
+    }
+
+    /// A list ended: what it did not name is gone.
+    pub(super) fn end(&self, namespace: Option<&str>) {
+        let Some(listed) = self.listed().remove(&namespace.map(str::to_owned)) else { return };
+        for known in self.fleet.list(namespace) {
+            if !listed.contains(&known.profile.name) {
+                self.remove(&known.profile.name);
+            }
+        }
+    }
+
+    fn remove(&self, name: &ProfileName) {
+        if self.fleet.remove(name) {
+            info!(profile = %name, "ClusterProfile gone: its credentials are forgotten and its watches end");
+        }
+        self.cache.forget(name, None);
+    }
+
+    /// Each step leaves it whole.
+    fn listed(&self) -> std::sync::MutexGuard<'_, HashMap<Option<String>, HashSet<ProfileName>>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(object: &DynamicObject) -> Option<ClusterProfile> {
+    let part = |key| object.data.get(key).unwrap_or(&Value::Null);
+    Some(ClusterProfile::read(name(object)?, part("spec"), part("status")))
+}
+
+fn name(object: &DynamicObject) -> Option<ProfileName> {
+    let metadata = &object.metadata;
+    Some(ProfileName::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
+}
+
+/// Once for each change of the object.
+fn tell(known: &Known) {
+    let profile = &known.profile.name;
+    for warning in &known.warnings {
+        warn!(%profile, "{warning}");
+    }
+    if let Err(error) = &known.outcome {
+        warn!(%profile, "ClusterProfile cannot be used: {error}");
+    }
+}

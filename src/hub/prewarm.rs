@@ -1,0 +1,146 @@
+//! Credentials that are fetched before anybody asks, within a budget.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    time::{MissedTickBehavior, interval, sleep},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::debug;
+
+use crate::{
+    cache::CredentialCache,
+    config::Prewarm,
+    exec::PluginRunner,
+    plugin::{Ask, ProfileName, Resolver, Source, Target},
+};
+
+/// A plugin that failed so often is left to whoever asks.
+const ATTEMPTS: u32 = 3;
+
+/// Fetches what the rules cover. Each rule has a budget for each provider.
+#[derive(Debug)]
+pub(super) struct Prewarmer<R> {
+    rules: Vec<Prewarm>,
+    fetcher: Arc<Fetcher<R>>,
+    /// By rule and provider.
+    queues: Mutex<HashMap<(usize, Arc<str>), UnboundedSender<Wanted>>>,
+    tasks: TaskTracker,
+    draining: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Fetcher<R> {
+    resolver: Arc<Resolver>,
+    cache: CredentialCache<R>,
+}
+
+/// One profile's turn.
+#[derive(Debug)]
+struct Wanted {
+    profile: ProfileName,
+    provider: Arc<str>,
+    attempts: u32,
+}
+
+type Later = Pin<Box<dyn Future<Output = Wanted> + Send>>;
+
+impl<R: PluginRunner> Prewarmer<R> {
+    pub(super) fn new(
+        rules: Vec<Prewarm>,
+        resolver: Arc<Resolver>,
+        cache: CredentialCache<R>,
+        tasks: TaskTracker,
+        draining: CancellationToken,
+    ) -> Self {
+        let fetcher = Arc::new(Fetcher { resolver, cache });
+        Self { rules, fetcher, queues: Mutex::default(), tasks, draining }
+    }
+
+    /// A profile leads there since now: fetched in its turn, by the first rule that covers it, if any does.
+    pub(super) fn offer(&self, target: &Arc<Target>) {
+        let (profile, provider) = (&target.profile, &target.provider.name);
+        let covering = self.rules.iter().enumerate().find(|(_, rule)| rule.covers(profile, provider));
+        let Some((index, rule)) = covering else { return };
+        let wanted = Wanted { profile: profile.clone(), provider: Arc::clone(provider), attempts: 0 };
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queues.entry((index, Arc::clone(provider))).or_insert_with(|| self.start(rule.clone()));
+        // Closed only when the broker drains.
+        drop(queue.send(wanted));
+    }
+
+    fn start(&self, rule: Prewarm) -> UnboundedSender<Wanted> {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let (fetcher, draining) = (Arc::clone(&self.fetcher), self.draining.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = draining.cancelled() => {}
+                () = work(&fetcher, &rule, queue) => {}
+            }
+        });
+        sender
+    }
+}
+
+/// Empties one queue: so many runs at a time, so many started in a second, and none while somebody who asked waits.
+async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, mut queue: UnboundedReceiver<Wanted>) {
+    let mut pace =
+        interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut running = FuturesUnordered::new();
+    let mut later: FuturesUnordered<Later> = FuturesUnordered::new();
+    loop {
+        let has_room = running.len() < rule.concurrency.get();
+        let wanted = tokio::select! {
+            Some(retry) = running.next() => {
+                later.extend(retry);
+                continue;
+            }
+            Some(wanted) = later.next(), if has_room => wanted,
+            Some(wanted) = queue.recv(), if has_room => wanted,
+            else => return,
+        };
+        // Those that run go on meanwhile.
+        let turn = async {
+            pace.tick().await;
+            fetcher.cache.spare(&wanted.provider).await;
+            wanted
+        };
+        tokio::pin!(turn);
+        let wanted = loop {
+            tokio::select! {
+                wanted = &mut turn => break wanted,
+                Some(retry) = running.next() => later.extend(retry),
+            }
+        };
+        running.push(fetcher.fetch(wanted));
+    }
+}
+
+impl<R: PluginRunner> Fetcher<R> {
+    /// One fetch; what comes back is to be tried once more.
+    async fn fetch(&self, wanted: Wanted) -> Option<Later> {
+        let Wanted { profile, provider, attempts } = wanted;
+        let ask = Ask { source: Source::ClusterProfile(profile.clone()), ..Ask::default() };
+        // A profile that has changed meanwhile was offered again.
+        let spec = self.resolver.resolve(ask).ok()?;
+        let failed = self.cache.get(spec, "").await.err()?;
+        let attempts = attempts + 1;
+        debug!(%profile, attempts, "nothing fetched ahead: {failed}");
+        let again = Wanted { profile, provider, attempts };
+        (attempts < ATTEMPTS).then(|| -> Later {
+            Box::pin(async move {
+                sleep(failed.retry_after).await;
+                again
+            })
+        })
+    }
+}

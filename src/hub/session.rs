@@ -1,0 +1,151 @@
+//! One connection to the hub: list, then watch, until it fails or its credential rotates.
+
+use std::{fmt, pin::Pin};
+
+use futures_util::{Stream, StreamExt as _, stream::select_all};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+    runtime::watcher::{self, Event, watcher},
+};
+
+use super::{
+    HubError, Inventory,
+    access::{Access, Identity},
+};
+use crate::exec::PluginRunner;
+
+/// Seconds that one watch request lasts. kube takes a connection without a byte for five seconds more for dead.
+const WATCH: u32 = 55;
+
+type Events = Pin<Box<dyn Stream<Item = (usize, Result<Event<DynamicObject>, watcher::Error>)> + Send>>;
+
+/// What of the hub is read.
+#[derive(Debug)]
+pub(super) struct Scopes {
+    /// `None`: all namespaces.
+    namespaces: Vec<Option<String>>,
+    label_selector: String,
+}
+
+impl Scopes {
+    pub(super) fn new(namespaces: Vec<String>, label_selector: String) -> Self {
+        let all = || vec![None];
+        let namespaces =
+            if namespaces.is_empty() { all() } else { namespaces.into_iter().map(Some).collect() };
+        Self { namespaces, label_selector }
+    }
+}
+
+/// One connection.
+pub(super) struct Session<'a, R> {
+    events: Events,
+    identity: Option<Identity<R>>,
+    inventory: &'a Inventory<R>,
+    scopes: &'a Scopes,
+    /// Which scopes were read to their end.
+    read: Vec<bool>,
+}
+
+/// Why a session ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// There is another credential for the hub.
+    Rotated,
+    /// The hub cannot be read.
+    Failed(HubError),
+}
+
+impl<R> fmt::Debug for Session<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("scopes", self.scopes)
+            .field("read", &self.read)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, R: PluginRunner> Session<'a, R> {
+    pub(super) async fn open(
+        access: &Access<R>,
+        scopes: &'a Scopes,
+        inventory: &'a Inventory<R>,
+    ) -> Result<Self, HubError> {
+        let (client, identity) = access.client().await?;
+        let streams = scopes.namespaces.iter().enumerate();
+        let streams = streams.map(|(index, namespace)| {
+            let api = api(&client, namespace.as_deref());
+            let config = watcher::Config::default().timeout(WATCH);
+            let config = match scopes.label_selector.as_str() {
+                "" => config,
+                selector => config.labels(selector),
+            };
+            watcher(api, config).map(move |event| (index, event)).boxed()
+        });
+        let events = select_all(streams).boxed();
+        Ok(Self { events, identity, inventory, scopes, read: vec![false; scopes.namespaces.len()] })
+    }
+
+    /// Writes into the inventory what the hub says. `is_read` is called when all there is was read.
+    pub(super) async fn follow(&mut self, mut is_read: impl FnMut()) -> End {
+        loop {
+            let event = tokio::select! {
+                () = rotated(self.identity.as_mut()) => return End::Rotated,
+                event = self.events.next() => event,
+            };
+            match event {
+                // The library would go on by itself, but does not say when the hub is well again: a new session does.
+                Some((_, Err(error))) => return End::Failed(HubError::Watch(error)),
+                None => return End::Failed(HubError::Ended),
+                Some((scope, Ok(event))) => self.take(scope, event, &mut is_read),
+            }
+        }
+    }
+
+    /// Says of a refused credential that it was refused.
+    pub(super) async fn report(self, error: &HubError) {
+        if let Some(identity) = self.identity.filter(|_| error.is_unauthorized()) {
+            identity.rejected().await;
+        }
+    }
+
+    fn take(&mut self, scope: usize, event: Event<DynamicObject>, is_read: &mut impl FnMut()) {
+        let namespace = self.scopes.namespaces.get(scope).and_then(Option::as_deref);
+        match event {
+            Event::Init => self.inventory.begin(namespace),
+            Event::InitApply(object) | Event::Apply(object) => self.inventory.apply(&object),
+            Event::Delete(object) => self.inventory.delete(&object),
+            Event::InitDone => {
+                self.inventory.end(namespace);
+                if let Some(read) = self.read.get_mut(scope) {
+                    *read = true;
+                }
+                if self.read.iter().all(|read| *read) {
+                    is_read();
+                }
+            }
+        }
+    }
+}
+
+fn api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: "multicluster.x-k8s.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "multicluster.x-k8s.io/v1alpha1".to_owned(),
+        kind: "ClusterProfile".to_owned(),
+        plural: "clusterprofiles".to_owned(),
+    };
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// Resolves when the credential is another; for ever if no plugin issues it.
+async fn rotated<R: PluginRunner>(identity: Option<&mut Identity<R>>) {
+    match identity {
+        Some(identity) => identity.rotated().await,
+        None => std::future::pending().await,
+    }
+}
