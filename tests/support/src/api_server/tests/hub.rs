@@ -7,6 +7,8 @@ use serde_json::json;
 pub(super) const PROFILES: &str = "/apis/multicluster.x-k8s.io/v1alpha1/clusterprofiles";
 pub(super) const OF_FLEET: &str = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles";
 
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+
 pub(super) fn hub() -> ApiServer {
     let server = ApiServer::start(Accepts::Tokens);
     server.accept_token("good");
@@ -26,7 +28,10 @@ pub(super) fn labelled(label: &str, value: &str) -> Value {
 /// One request on a connection of its own.
 pub(super) async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    send(&mut connect(server, None).await, method, path, Some("good"), &body).await
+    let mut client = connect(server, None).await;
+    // A watch that begins where it should be refused has no end.
+    let answer = tokio::time::timeout(HALF_A_MINUTE, send(&mut client, method, path, Some("good"), &body));
+    answer.await.expect("an answer within half a minute")
 }
 
 pub(super) async fn read(server: &ApiServer, path: &str) -> (u16, Value) {
@@ -66,7 +71,7 @@ impl Events {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 return Ok(Some(String::from_utf8(line).unwrap()));
             }
-            let frame = tokio::time::timeout(Duration::from_secs(30), self.body.frame());
+            let frame = tokio::time::timeout(HALF_A_MINUTE, self.body.frame());
             match frame.await.expect("an event within half a minute").transpose()? {
                 Some(frame) => self.buffer.extend_from_slice(&frame.into_data().unwrap()),
                 None => return Ok(None),

@@ -154,11 +154,9 @@ async fn a_fleet_of_two_thousand_is_listed_and_followed() {
     for (namespace, name, body) in fleet("third") {
         server.apply_cluster_profile(&namespace, &name, body);
     }
-    let mut last = revision(&list);
-    for _ in 0..4000 {
+    let first = revision(&list) + 1;
+    for expected in first..first + 4000 {
         let event = events.next().await.unwrap();
-        assert_eq!(event["type"], "MODIFIED");
-        assert_eq!(revision(&event["object"]), last + 1);
-        last += 1;
+        assert_eq!((&event["type"], revision(&event["object"])), (&json!("MODIFIED"), expected));
     }
 }
