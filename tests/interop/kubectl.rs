@@ -2,6 +2,7 @@
 
 mod environment;
 mod failures;
+mod hub;
 mod proxy;
 mod sharing;
 mod stdin;

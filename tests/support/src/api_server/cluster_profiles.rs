@@ -25,8 +25,8 @@ impl ApiServer {
         });
     }
 
-    /// A `ClusterProfile` that no schema has seen: anything that is an object. A later PUT of its unchanged parts is
-    /// not refused either.
+    /// Creates or replaces a `ClusterProfile` without a look at the schema. Whatever `body` is, it is served with the
+    /// metadata of an object.
     pub fn put_unchecked(&self, namespace: &str, name: &str, body: Value) {
         self.change(|store| drop(store.put(Collection::ClusterProfiles, key(namespace, name), body)));
     }

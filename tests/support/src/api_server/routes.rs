@@ -36,20 +36,23 @@ impl Reply {
 
 pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, body: &[u8]) -> Reply {
     let path = head.uri.path();
+    let namespace = path.strip_prefix("/api/v1/namespaces/").filter(|name| !name.contains('/'));
     if let Some(target) = Target::parse(path) {
         return collection(state, head, &target, token, body).unwrap_or_else(Reply::Document);
     }
-    let fixed = match path {
-        "/version" => {
+    let fixed = match (path, namespace) {
+        ("/version", _) => {
             json!({"major": "1", "minor": "32", "gitVersion": "v1.32.0", "platform": "linux/amd64"})
         }
-        "/api" => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
-        "/apis" => groups(),
-        "/api/v1" => resources("v1"),
-        "/apis/multicluster.x-k8s.io/v1alpha1" => resources("multicluster.x-k8s.io/v1alpha1"),
-        "/api/v1/namespaces/default/pods" if watches(head) => return Reply::Silence,
-        "/api/v1/namespaces/default/pods" => pods(),
-        _ => {
+        ("/api", _) => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        ("/apis", _) => groups(),
+        ("/api/v1", _) => resources("v1"),
+        ("/apis/multicluster.x-k8s.io/v1alpha1", _) => resources("multicluster.x-k8s.io/v1alpha1"),
+        ("/api/v1/namespaces/default/pods", _) if watches(head) => return Reply::Silence,
+        ("/api/v1/namespaces/default/pods", _) => pods(),
+        // Every namespace exists. kubectl asks when an object is not found.
+        (_, Some(name)) => json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}),
+        (_, None) => {
             let message = "the server could not find the requested resource";
             return Reply::Document(failure(StatusCode::NOT_FOUND, "NotFound", message));
         }

@@ -1,6 +1,13 @@
 use super::*;
 use std::io::ErrorKind;
 
+mod faults;
+mod hub;
+mod lists;
+mod schema;
+mod watches;
+mod writes;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
