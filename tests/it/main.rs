@@ -12,6 +12,7 @@
 mod answers;
 mod binary;
 mod consumers;
+mod fleet;
 mod harness;
 mod limits;
 mod protocol;

@@ -1,0 +1,108 @@
+//! `ListClusters` and `WatchClusters`.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn a_cluster_is_listed_with_all_that_is_known_of_it() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    caller.until_known(1).await;
+    let ClusterState { cluster, properties, skipped_providers, .. } = caller.list().await.clusters[0].clone();
+    assert_eq!(cluster.unwrap().server, "https://paris:6443");
+    assert_eq!((properties[0].name.as_str(), properties[0].value.as_str()), ("region", "eu"));
+    let skipped: Vec<_> =
+        skipped_providers.iter().map(|skipped| (&*skipped.name, &*skipped.reason)).collect();
+    assert_eq!(skipped, [("elsewhere", "not configured here")]);
+    let state = caller.list().await.clusters[0].clone();
+    let texts = [&state.display_name, &state.cluster_manager, &state.kubernetes_version, &state.provider];
+    assert_eq!(texts, ["The paris", "manager", "v1.35.0", "cloud"]);
+    assert_eq!(state.readiness(), Readiness::Idle);
+    caller.token("paris").await;
+    assert_eq!(readiness(&caller.list().await.clusters, "paris"), Readiness::Ready);
+}
+
+#[tokio::test]
+async fn a_failing_plugin_and_an_unusable_profile_say_why() {
+    let (hub, plugin) = (Hub::start(), FakePlugin::builder().exit_code(3).stderr("no session").build());
+    hub.profile("paris", "paris");
+    let mut broken = profile("tokyo", "tokyo");
+    broken["status"]["accessProviders"] = json!([]);
+    hub.server.apply_cluster_profile("fleet", "tokyo", broken);
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    caller.get("paris").await.unwrap_err();
+    let clusters = caller
+        .until(|clusters, _| readiness(clusters, "paris") == Readiness::Failed && clusters.len() == 2)
+        .await;
+    assert_eq!(clusters[0].reason, "PLUGIN_EXIT");
+    assert!(clusters[0].message.contains("no session"), "{}", clusters[0].message);
+    assert_eq!(
+        (clusters[1].readiness(), &*clusters[1].reason),
+        (Readiness::Unusable, "NO_MATCHING_PROVIDER")
+    );
+    assert!(clusters[1].cluster.is_none() && clusters[1].provider.is_empty());
+    assert!(!format!("{clusters:?}").contains("token"), "no secret");
+}
+
+#[tokio::test]
+async fn changes_are_told_as_they_come_and_only_what_changed() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    for index in 0..20 {
+        hub.profile(&format!("c{index:02}"), "old");
+    }
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    caller.until_known(20).await;
+    let watch = caller.0.watch_clusters(pb::WatchClustersRequest::default()).await.unwrap();
+    let mut watch = watch.into_inner();
+    let first = watch.message().await.unwrap().unwrap();
+    assert!(first.complete && first.changed.len() == 20 && first.removed.is_empty());
+    hub.profile("c07", "new");
+    hub.server.delete_cluster_profile("fleet", "c03");
+    hub.profile("c20", "added");
+    let (mut changed, mut removed) = (BTreeSet::new(), BTreeSet::new());
+    while changed.len() + removed.len() < 3 {
+        let message = timeout(AGES, watch.message()).await.expect("news").unwrap().unwrap();
+        changed.extend(message.changed.iter().map(|cluster| name_of(cluster).1));
+        removed.extend(message.removed.into_iter().map(|gone| gone.name));
+    }
+    assert_eq!(changed, ["c07", "c20"].map(str::to_owned).into());
+    assert_eq!(removed, ["c03"].map(str::to_owned).into());
+}
+
+#[tokio::test]
+async fn a_fleet_that_is_too_large_for_a_message_comes_in_pages() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    // Large authorities: 300 clusters are more than two messages.
+    let authorities = "QUJD".repeat(3_000);
+    for index in 0..300 {
+        let mut body = profile("x", "x");
+        body["status"]["accessProviders"][1]["cluster"]["certificate-authority-data"] = json!(authorities);
+        hub.server.apply_cluster_profile("fleet", &format!("c{index:03}"), body);
+    }
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    assert_eq!(caller.until_known(300).await.len(), 300);
+    let (mut names, mut page_token, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let request = pb::ListClustersRequest { namespace: "fleet".into(), page_token };
+        let page = caller.0.list_clusters(request).await.unwrap().into_inner();
+        names.extend(page.clusters.iter().map(|cluster| name_of(cluster).1));
+        (page_token, pages) = (page.next_page_token, pages + 1);
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(names, (0..300).map(|index| format!("c{index:03}")).collect::<Vec<_>>());
+    assert!(pages > 2, "{pages}");
+    let nowhere = pb::ListClustersRequest { namespace: "elsewhere".into(), page_token: String::new() };
+    assert!(caller.0.list_clusters(nowhere).await.unwrap().into_inner().clusters.is_empty());
+    let odd = pb::ListClustersRequest { namespace: String::new(), page_token: "odd".into() };
+    assert_eq!(reason(&caller.0.list_clusters(odd).await.unwrap_err()), Some(Reason::InvalidRequest));
+}

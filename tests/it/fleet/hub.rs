@@ -1,0 +1,201 @@
+//! A hub that fails takes nothing away.
+
+use credbroker_proto::Reason;
+use credbroker_test_support::Collection;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use super::*;
+
+/// A broker with three profiles whose credentials are held, each after one run.
+async fn warm(hub: &Hub, plugin: &FakePlugin) -> (InProcess, Caller) {
+    hub.profiles(&["oslo", "paris", "tokyo"]);
+    let broker = hub.broker(plugin);
+    let mut caller = Caller::of(&broker).await;
+    for name in ["oslo", "paris", "tokyo"] {
+        caller.token(name).await;
+    }
+    hub.server.until_watched(Collection::ClusterProfiles, 1).await;
+    (broker, caller)
+}
+
+/// All three are served, without a further run; a change that comes now is seen.
+async fn is_well(hub: &Hub, plugin: &FakePlugin, caller: &mut Caller) {
+    hub.profile("added", "added");
+    caller.until(|clusters, hub| clusters.len() == 4 && hub.synced && hub.problem.is_empty()).await;
+    for name in ["oslo", "paris", "tokyo"] {
+        assert!(caller.token(name).await.starts_with(name));
+    }
+    assert_eq!(plugin.runs(), 3, "no storm");
+}
+
+async fn hub_health(broker: &InProcess) -> ServingStatus {
+    let request = HealthCheckRequest { service: "hub".into() };
+    let mut health = HealthClient::new(broker.channel().await);
+    health.check(request).await.unwrap().into_inner().status()
+}
+
+#[tokio::test]
+async fn a_hub_that_disappears_leaves_the_known_profiles_in_use_and_is_followed_when_it_returns() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (broker, mut caller) = warm(&hub, &plugin).await;
+    assert_eq!(hub_health(&broker).await, ServingStatus::Serving);
+    hub.server.go_away();
+    caller.until(|clusters, hub| clusters.len() == 3 && hub.synced && !hub.problem.is_empty()).await;
+    assert_eq!(hub_health(&broker).await, ServingStatus::NotServing);
+    assert_eq!(caller.token("paris").await, "paris-2");
+    assert_eq!(caller.list().await.clusters.len(), 3);
+    hub.server.come_back();
+    is_well(&hub, &plugin, &mut caller).await;
+    assert_eq!(hub_health(&broker).await, ServingStatus::Serving);
+}
+
+#[tokio::test]
+async fn connections_that_are_reset_lose_nothing() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = warm(&hub, &plugin).await;
+    for _ in 0..3 {
+        hub.server.cut_connections();
+        hub.server.until_watched(Collection::ClusterProfiles, 1).await;
+    }
+    is_well(&hub, &plugin, &mut caller).await;
+}
+
+#[tokio::test]
+async fn garbage_loses_nothing() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = warm(&hub, &plugin).await;
+    hub.server.send_garbage();
+    hub.server.cut_connections();
+    caller.until(|clusters, hub| clusters.len() == 3 && !hub.problem.is_empty()).await;
+    hub.server.mend();
+    is_well(&hub, &plugin, &mut caller).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_is_too_old_is_a_new_list_and_what_went_meanwhile_is_gone() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = warm(&hub, &plugin).await;
+    hub.server.go_away();
+    caller.until(|_, hub| !hub.problem.is_empty()).await;
+    hub.server.delete_cluster_profile("fleet", "oslo");
+    hub.profile("added", "added");
+    hub.server.compact();
+    hub.server.come_back();
+    let known = caller.until(|clusters, hub| clusters.len() == 3 && hub.problem.is_empty()).await;
+    assert_eq!(
+        known.iter().map(|cluster| name_of(cluster).1).collect::<Vec<_>>(),
+        ["added", "paris", "tokyo"]
+    );
+    hub.server.compact();
+    hub.server.expire_watches();
+    hub.profile("oslo", "oslo");
+    caller.until_known(4).await;
+    assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-2".to_owned(), 3));
+}
+
+#[tokio::test]
+async fn an_odd_object_costs_nobody_else_anything() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.server.put_unchecked("fleet", "odd", json!({"spec": [], "status": "none"}));
+    hub.server.put_unchecked("fleet", "odder", json!({"status": {"accessProviders": {"cloud": 1}}}));
+    let (_broker, mut caller) = warm(&hub, &plugin).await;
+    let clusters = caller.until_known(5).await;
+    assert_eq!(
+        (readiness(&clusters, "odd"), readiness(&clusters, "odder")),
+        (Readiness::Unusable, Readiness::Unusable)
+    );
+    assert_eq!(reason(&caller.get("odder").await.unwrap_err()), Some(Reason::ClusterProfileInvalid));
+}
+
+#[tokio::test]
+async fn the_start_does_not_wait_for_the_hub_and_an_ask_for_a_profile_says_that_it_is_away() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    hub.server.go_away();
+    let broker = InProcess::with(
+        json!({"providers": [cloud(&plugin), provider("plain", &plugin)], "clusterProfiles": hub.section()}),
+        &[],
+    );
+    assert!(broker.get("plain").await.is_ok(), "providers are served without a hub");
+    let mut caller = Caller::of(&broker).await;
+    let refused = caller.get("paris").await.unwrap_err();
+    assert_eq!(reason(&refused), Some(Reason::HubUnavailable));
+    assert!(refused.get_details_retry_info().is_some());
+    hub.server.come_back();
+    caller.until_known(1).await;
+    assert_eq!(caller.token("paris").await, "paris-2");
+}
+
+#[tokio::test]
+async fn an_ask_right_after_the_start_waits_for_the_first_look_at_the_hub() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    hub.server.hang();
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let (token, ()) = tokio::join!(caller.token("paris"), async { hub.server.mend() });
+    assert_eq!(token, "paris-1");
+}
+
+#[tokio::test]
+async fn the_hubs_own_credential_comes_from_its_plugin_and_rotates() {
+    let hub = Hub::start();
+    let login = FakePlugin::builder().token_from_shell("login-$run").expires_in(8).build();
+    for run in 1..100 {
+        hub.server.accept_token(&format!("login-{run}"));
+    }
+    hub.with_user(&json!({"exec": login.exec_stanza()}));
+    hub.profile("paris", "paris");
+    let plugin = token_per_cluster_and_run();
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    assert_eq!(caller.token("paris").await, "paris-1");
+    let rotated = async {
+        while hub.server.seen_tokens().len() < 3 {
+            hub.server.until_watched(Collection::ClusterProfiles, 1).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(AGES, rotated).await.expect("the hub sees each token");
+    hub.profile("tokyo", "tokyo");
+    caller.until_known(2).await;
+    let info: Value = serde_json::from_str(&login.exec_infos()[0]).unwrap();
+    assert_eq!(info["spec"]["cluster"]["server"], hub.server.url());
+    assert_eq!(plugin.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_credential_that_the_hub_refuses_is_asked_for_anew() {
+    let hub = Hub::start();
+    let login = FakePlugin::builder().token_from_shell("login-$run").expires_in(3600).build();
+    hub.server.accept_token("login-1");
+    hub.server.accept_token("login-2");
+    hub.with_user(&json!({"exec": login.exec_stanza()}));
+    hub.profile("paris", "paris");
+    let plugin = token_per_cluster_and_run();
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    caller.until_known(1).await;
+    hub.server.revoke_token("login-1");
+    hub.server.cut_connections();
+    caller.until(|_, hub| hub.problem.contains("Unauthorized")).await;
+    caller.until(|clusters, hub| clusters.len() == 1 && hub.problem.is_empty()).await;
+    assert_eq!(login.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_is_replaced_is_read_anew() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    caller.until_known(1).await;
+    hub.server.accept_token("second");
+    hub.with_user(&json!({"token": "second"}));
+    hub.server.revoke_token("hub");
+    hub.server.cut_connections();
+    hub.profile("tokyo", "tokyo");
+    caller.until_known(2).await;
+}

@@ -1,0 +1,85 @@
+//! What a caller says about its cluster can only match what the broker knows.
+
+use credbroker_proto::Reason;
+use tonic::Code;
+
+use super::*;
+
+fn cluster(server: &str) -> pb::Cluster {
+    pb::Cluster { server: format!("https://{server}:6443"), ..pb::Cluster::default() }
+}
+
+fn by_provider(cluster: pb::Cluster) -> pb::CredentialRef {
+    let source = Some(Source::Provider("cloud".into()));
+    pb::CredentialRef { source, cluster: Some(cluster), ..pb::CredentialRef::default() }
+}
+
+/// A broker with `clusterInfo: match` or not, that knows paris and tokyo.
+async fn broker(hub: &Hub, plugin: &FakePlugin, cluster_info: &str) -> (InProcess, Caller) {
+    hub.profiles(&["paris", "tokyo"]);
+    let mut cloud = cloud(plugin);
+    cloud["clusterInfo"] = json!(cluster_info);
+    let broker = InProcess::with(json!({"providers": [cloud], "clusterProfiles": hub.section()}), &[]);
+    let mut caller = Caller::of(&broker).await;
+    caller.until_known(2).await;
+    (broker, caller)
+}
+
+#[tokio::test]
+async fn a_known_cluster_leads_to_its_profiles_credential() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
+    let answer = caller.ask(by_provider(cluster("tokyo"))).await.unwrap();
+    assert_eq!(answer.credential.unwrap().token, "tokyo-1");
+    assert_eq!((caller.token("tokyo").await, plugin.runs()), ("tokyo-1".to_owned(), 1), "it is the same run");
+}
+
+#[tokio::test]
+async fn an_unknown_or_altered_cluster_is_denied_and_runs_nothing() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
+    let altered = [
+        cluster("elsewhere"),
+        pb::Cluster { tls_server_name: "evil".into(), ..cluster("paris") },
+        pb::Cluster { certificate_authority_data: "evil".into(), ..cluster("paris") },
+        pb::Cluster { config: br#"{"audience":"evil"}"#.to_vec().into(), ..cluster("paris") },
+    ];
+    for cluster in altered {
+        let profile = pb::CredentialRef { cluster: Some(cluster.clone()), ..reference("paris") };
+        for credential in [by_provider(cluster), profile] {
+            let denied = caller.ask(credential).await.unwrap_err();
+            assert_eq!(
+                (denied.code(), reason(&denied)),
+                (Code::PermissionDenied, Some(Reason::ClusterMismatch))
+            );
+        }
+    }
+    assert_eq!(plugin.runs(), 0);
+}
+
+#[tokio::test]
+async fn from_the_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
+    let (hub, plugin) = (Hub::start(), FakePlugin::builder().token_per_run().expires_in(3600).build());
+    let (_broker, mut caller) = broker(&hub, &plugin, "fromCaller").await;
+    for (server, token) in [("elsewhere", "token-1"), ("nowhere", "token-2"), ("elsewhere", "token-1")] {
+        let answer = caller.ask(by_provider(cluster(server))).await.unwrap();
+        assert_eq!(answer.credential.unwrap().token, token);
+    }
+    let denied = pb::CredentialRef { cluster: Some(cluster("elsewhere")), ..reference("paris") };
+    assert_eq!(
+        reason(&caller.ask(denied).await.unwrap_err()),
+        Some(Reason::ClusterMismatch),
+        "a profile is a place"
+    );
+}
+
+#[tokio::test]
+async fn a_watch_by_cluster_ends_when_that_is_no_longer_the_place() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
+    let request = pb::WatchCredentialRequest { credential: Some(by_provider(cluster("paris"))) };
+    let mut watch = caller.0.watch_credential(request).await.unwrap().into_inner();
+    next(&mut watch).await.unwrap();
+    hub.profile("paris", "moved");
+    assert_eq!(reason(&next(&mut watch).await.unwrap_err()), Some(Reason::ClusterMismatch));
+}

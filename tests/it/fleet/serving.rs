@@ -1,0 +1,156 @@
+//! Credentials by ClusterProfile.
+
+use credbroker_proto::Reason;
+use serde_json::json;
+use tonic::Code;
+
+use super::*;
+
+#[tokio::test]
+async fn a_profile_brings_its_credential_and_its_endpoint() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let answer = caller.get("paris").await.unwrap();
+    assert_eq!(answer.credential.unwrap().token, "paris-1");
+    assert_eq!(answer.cluster.unwrap().server, "https://paris:6443");
+    let info: Value = serde_json::from_str(&plugin.exec_infos()[0]).unwrap();
+    assert_eq!(info["spec"]["cluster"]["server"], "https://paris:6443");
+    assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-1".to_owned(), 1));
+    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    let held: Vec<_> = held.credentials.into_iter().filter_map(|held| held.cluster_profile).collect();
+    assert_eq!(held, [pb::ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }]);
+}
+
+#[tokio::test]
+async fn each_profile_has_a_run_of_its_own_with_what_is_its_own() {
+    let (hub, plugin) =
+        (Hub::start(), FakePlugin::builder().token_from_shell("$CLUSTER").expires_in(3600).build());
+    let names = ["oslo", "paris", "tokyo"];
+    hub.profiles(&names);
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    for _ in 0..2 {
+        for name in names {
+            let answer = caller.get(name).await.unwrap();
+            assert_eq!(answer.credential.unwrap().token, name);
+            assert_eq!(answer.cluster.unwrap().server, format!("https://{name}:6443"));
+        }
+    }
+    assert_eq!(plugin.runs(), 3);
+}
+
+#[tokio::test]
+async fn a_profile_that_moves_is_told_with_a_credential_for_the_new_place() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "old");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let mut watch = caller.watch("paris").await;
+    let told = |token: &str, server: &str| (token.to_owned(), format!("https://{server}:6443"));
+    assert_eq!(next(&mut watch).await.unwrap(), told("paris-1", "old"));
+    hub.profile("paris", "new");
+    assert_eq!(next(&mut watch).await.unwrap(), told("paris-2", "new"));
+    assert_eq!(caller.token("paris").await, "paris-2");
+    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(held.credentials.len(), 1, "what was for the old place is forgotten");
+}
+
+#[tokio::test]
+async fn a_change_that_only_people_look_at_runs_nothing() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let mut watch = caller.watch("paris").await;
+    next(&mut watch).await.unwrap();
+    let mut changed = profile("paris", "paris");
+    changed["spec"]["displayName"] = json!("Lutetia");
+    hub.server.apply_cluster_profile("fleet", "paris", changed);
+    caller.until(|clusters, _| clusters[0].display_name == "Lutetia").await;
+    assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-1".to_owned(), 1));
+}
+
+#[tokio::test]
+async fn a_deleted_profile_ends_its_watches_and_is_forgotten() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    hub.profile("tokyo", "tokyo");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let (mut watch, mut other) = (caller.watch("paris").await, caller.watch("tokyo").await);
+    next(&mut watch).await.unwrap();
+    next(&mut other).await.unwrap();
+    hub.server.delete_cluster_profile("fleet", "paris");
+    let ended = next(&mut watch).await.unwrap_err();
+    assert_eq!((ended.code(), reason(&ended)), (Code::NotFound, Some(Reason::UnknownClusterProfile)));
+    let refused = caller.get("paris").await.unwrap_err();
+    assert_eq!(reason(&refused), Some(Reason::UnknownClusterProfile));
+    caller.until_known(1).await;
+    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    let held: Vec<_> = held.credentials.into_iter().map(|held| held.cluster_profile.unwrap().name).collect();
+    assert_eq!(held, ["tokyo"]);
+}
+
+#[tokio::test]
+async fn a_profile_that_cannot_be_used_any_more_ends_its_watches_with_the_reason() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let mut watch = caller.watch("paris").await;
+    next(&mut watch).await.unwrap();
+    let mut broken = profile("paris", "paris");
+    broken["status"]["accessProviders"][1]["cluster"]["server"] = json!("http://paris");
+    hub.server.apply_cluster_profile("fleet", "paris", broken);
+    let ended = next(&mut watch).await.unwrap_err();
+    assert_eq!(
+        (ended.code(), reason(&ended)),
+        (Code::FailedPrecondition, Some(Reason::ClusterProfileInvalid))
+    );
+    assert!(ended.message().contains("allowHttp"), "{}", ended.message());
+    let mut foreign = profile("paris", "paris");
+    foreign["status"]["accessProviders"][1]["name"] = json!("nobody");
+    hub.server.apply_cluster_profile("fleet", "paris", foreign);
+    caller.until(|clusters, _| clusters[0].reason == "NO_MATCHING_PROVIDER").await;
+    let refused = caller.get("paris").await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused)), (Code::NotFound, Some(Reason::NoMatchingProvider)));
+    hub.profile("paris", "paris");
+    caller.until(|clusters, _| clusters[0].provider == "cloud").await;
+    assert_eq!(caller.token("paris").await, "paris-2");
+}
+
+#[tokio::test]
+async fn only_the_namespaces_and_labels_that_are_configured_are_read() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let mut labelled = profile("paris", "paris");
+    labelled["metadata"] = json!({"labels": {"tier": "prod"}});
+    for (namespace, name, body) in [
+        ("fleet", "paris", &labelled),
+        ("fleet", "plain", &profile("plain", "plain")),
+        ("edge", "paris", &labelled),
+        ("other", "paris", &labelled),
+    ] {
+        hub.server.apply_cluster_profile(namespace, name, body.clone());
+    }
+    let broker =
+        hub.broker_with(&plugin, json!({"namespaces": ["fleet", "edge"], "labelSelector": "tier=prod"}));
+    let mut caller = Caller::of(&broker).await;
+    let known: Vec<_> = caller.until_known(2).await.iter().map(name_of).collect();
+    assert_eq!(known, [("edge".to_owned(), "paris".to_owned()), ("fleet".to_owned(), "paris".to_owned())]);
+    hub.profile("paris", "paris"); // without the label
+    caller.until_known(1).await;
+    assert_eq!(reason(&caller.get("paris").await.unwrap_err()), Some(Reason::UnknownClusterProfile));
+}
+
+#[tokio::test]
+async fn without_a_hub_a_profile_is_unknown_and_the_answer_says_what_to_do() {
+    let broker = InProcess::idle();
+    let mut caller = Caller::of(&broker).await;
+    let refused = caller.get("paris").await.unwrap_err();
+    assert_eq!(reason(&refused), Some(Reason::UnknownClusterProfile));
+    assert!(refused.message().contains("add `clusterProfiles`"), "{}", refused.message());
+    let refused = caller.0.list_clusters(pb::ListClustersRequest::default()).await.unwrap_err();
+    assert_eq!(reason(&refused), Some(Reason::UnknownClusterProfile));
+}
