@@ -27,9 +27,10 @@ pub(crate) fn private(directory: &Path) -> Result<()> {
     fs::DirBuilder::new().mode(0o700).create(directory).context("a directory for the broker")
 }
 
-/// Starts the broker in `directory`, with nothing in its cache. `plugin` is a shell script that writes a line to
-/// `$(dirname "$0")/runs` in each run.
-pub(crate) fn start(directory: &Path, plugin: &str) -> Result<Running> {
+/// Starts the broker in `directory`, with nothing in its cache. `plugin` is a shell script, `directory/plugin`, that
+/// writes a line to `$(dirname "$0")/runs` in each run. `more` is what else the configuration says: further providers,
+/// then further sections.
+pub(crate) fn start(directory: &Path, plugin: &str, more: &str) -> Result<Running> {
     let (program, config) = (directory.join("plugin"), directory.join("config.yaml"));
     let socket = directory.join("credbroker.sock");
     fs::write(&program, plugin)?;
@@ -39,7 +40,7 @@ pub(crate) fn start(directory: &Path, plugin: &str) -> Result<Running> {
         program.display()
     );
     let header = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nproviders:\n";
-    fs::write(&config, format!("{header}{provider}"))?;
+    fs::write(&config, format!("{header}{provider}{more}"))?;
     fs::set_permissions(&config, fs::Permissions::from_mode(0o600))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_credbroker"));
     command.arg("serve").arg("--config").arg(config).arg("--socket").arg(&socket);

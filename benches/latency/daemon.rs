@@ -33,7 +33,7 @@ printf '"status":{"token":"%s","expirationTimestamp":"%s"}}\n' "$token" "$expiry
 pub(crate) fn start(directory: &Path, subject: Subject) -> Result<Running> {
     broker::private(directory)?;
     match subject {
-        Subject::Daemon => broker::start(directory, PLUGIN),
+        Subject::Daemon => broker::start(directory, PLUGIN, ""),
         Subject::StandIn => {
             let token = "x".repeat(1200);
             start_echo(directory, &Credential { token, ..Credential::default() })

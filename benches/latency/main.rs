@@ -11,6 +11,8 @@ mod broker;
 mod cold;
 mod daemon;
 mod echo;
+#[path = "../common/load.rs"]
+mod load;
 #[path = "../common/report.rs"]
 mod report;
 mod throughput;

@@ -7,8 +7,12 @@
 
 #[path = "../common/broker.rs"]
 mod broker;
+#[path = "../common/channel.rs"]
+mod channel;
 mod fan_out;
 mod memory;
+#[path = "../common/process_memory.rs"]
+mod process_memory;
 mod reading;
 #[path = "../common/report.rs"]
 mod report;

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::{
+    process_memory::kib,
     report::{Report, section},
     subject::Subject,
     watchers::Watchers,
@@ -45,8 +46,4 @@ async fn after_a_rotation(subject: &mut Subject, watchers: &mut Watchers) -> Res
     subject.rotate().await?;
     watchers.all().await?;
     subject.resident()
-}
-
-fn kib(bytes: u64) -> String {
-    format!("{}.{} KiB", bytes / 1024, bytes % 1024 * 10 / 1024)
 }

@@ -6,11 +6,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use credbroker_client::{Client, Socket};
 use credbroker_proto::v1::credential_state::State;
 
-use crate::broker::{self, PROVIDER, Running};
+use crate::{
+    broker::{self, PROVIDER, Running},
+    process_memory as memory,
+};
 
 /// Says when it prints, in nanoseconds since 1970; its token, of 1,200 bytes, is another one at each run.
 const PLUGIN: &str = r#"#!/bin/sh
@@ -34,7 +37,7 @@ impl Subject {
     /// Starts it in a new `directory`; its first credential is there.
     pub(crate) async fn start(directory: &Path) -> Result<Self> {
         broker::private(directory)?;
-        let running = broker::start(directory, PLUGIN)?;
+        let running = broker::start(directory, PLUGIN, "")?;
         let mut steering = Client::connect(&Socket::at(&running.socket)).await?;
         steering.credential(broker::request()).await?;
         Ok(Self { running, steering, rotations: 1 })
@@ -56,9 +59,6 @@ impl Subject {
 
     /// Its resident memory, in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.running.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmRSS")?;
-        Ok(kib.parse::<u64>()? * 1024)
+        memory::resident(self.running.child.id())
     }
 }

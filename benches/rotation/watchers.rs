@@ -1,23 +1,20 @@
 //! Many watches of one credential, by tonic's own client.
 
 use std::{
-    io,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
 use credbroker_proto::v1::{WatchCredentialRequest, credential_broker_client::CredentialBrokerClient as Rpc};
-use hyper_util::rt::TokioIo;
 use tokio::{
-    net::UnixStream,
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinSet,
     time::timeout,
 };
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
-use crate::broker::request;
+use crate::{broker::request, channel::channel};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -36,7 +33,7 @@ impl Watchers {
         let (note, received) = unbounded_channel();
         let mut watchers = Self { connections: Vec::new(), tasks: JoinSet::new(), received, note };
         for _ in 0..connections {
-            watchers.connections.push(Rpc::new(channel(socket.to_owned()).await?));
+            watchers.connections.push(Rpc::new(channel(socket).await?));
         }
         Ok(watchers)
     }
@@ -84,12 +81,4 @@ impl Watchers {
         }
         Ok(times)
     }
-}
-
-async fn channel(socket: PathBuf) -> Result<Channel> {
-    let connect = tower::service_fn(move |_| {
-        let socket = socket.clone();
-        async move { Ok::<_, io::Error>(TokioIo::new(UnixStream::connect(socket).await?)) }
-    });
-    Ok(Endpoint::from_static("http://localhost").connect_with_connector(connect).await?)
 }

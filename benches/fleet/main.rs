@@ -1,0 +1,63 @@
+//! What a fleet of 2,000 ClusterProfiles costs: `cargo bench --bench fleet`.
+//!
+//! Prints every figure, beside its limit where it has one, and exits 1 when one is missed. See `benches/README.md`.
+
+#![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+
+#[path = "../common/broker.rs"]
+mod broker;
+mod calls;
+#[path = "../common/channel.rs"]
+mod channel;
+mod follow;
+mod hub;
+mod ledger;
+#[path = "../common/load.rs"]
+mod load;
+mod mirror;
+mod news;
+#[path = "../common/process_memory.rs"]
+mod process_memory;
+mod processor;
+mod relist;
+#[path = "../common/report.rs"]
+mod report;
+mod rival;
+mod start;
+mod subject;
+
+use std::{env::args, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+use hub::{Change, Hub};
+use report::Report;
+use subject::Subject;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let args: Vec<_> = args().skip(1).collect();
+    match args.as_slice() {
+        [command, kubeconfig, namespace] if command == rival::COMMAND => {
+            rival::reflect(&PathBuf::from(kubeconfig), namespace).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        [command, socket, pages] if command == mirror::COMMAND => {
+            mirror::serve(&PathBuf::from(socket), &PathBuf::from(pages)).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
+    let directory = tempfile::tempdir().context("a directory for sockets")?;
+    let directory = directory.path();
+    let (mut hub, mut report) = (Hub::filled(directory)?, Report::default());
+    start::measure(&mut report, &directory.join("start"), &hub).await?;
+
+    let subject = Subject::start(&directory.join("subject"), &hub, hub::NAMESPACE).await?;
+    for change in [Change::Endpoint, Change::Shown] {
+        follow::measure(&mut report, &mut hub, &subject, change).await?;
+    }
+    relist::measure(&mut report, &hub, &subject).await?;
+    calls::measure(&mut report, &directory.join("calls"), &subject).await?;
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,96 @@
+//! One `WatchClusters`, and what it told.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, Result, ensure};
+use credbroker_proto::v1 as pb;
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
+
+use crate::{
+    hub::{PROFILES, number_of},
+    ledger::Note,
+    subject::Subject,
+};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Server and first property of each profile, and what else was told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) clusters: HashMap<String, (String, String)>,
+    pub(crate) hub: pb::HubState,
+    complete: bool,
+    /// Changes of profiles since the last [`News::take`].
+    seen: Vec<Note>,
+}
+
+/// A watch that is open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct News {
+    told: watch::Sender<Told>,
+    task: JoinHandle<()>,
+}
+
+impl News {
+    /// Opens it, and returns when all profiles are known.
+    pub(crate) async fn open(subject: &Subject) -> Result<Self> {
+        let watch = subject.rpc.clone().watch_clusters(pb::WatchClustersRequest::default()).await?;
+        let (mut watch, told) = (watch.into_inner(), watch::Sender::new(Told::default()));
+        let telling = told.clone();
+        let task = tokio::spawn(async move {
+            while let Ok(Some(message)) = watch.message().await {
+                telling.send_modify(|told| told.take_in(message));
+            }
+        });
+        let news = Self { told, task };
+        news.until(|told| told.complete && told.hub.synced && told.clusters.len() == PROFILES).await?;
+        news.take();
+        Ok(news)
+    }
+
+    pub(crate) async fn until(&self, is_so: impl FnMut(&Told) -> bool) -> Result<()> {
+        let mut told = self.told.subscribe();
+        drop(timeout(PATIENCE, told.wait_for(is_so)).await.context("the broker never told")??);
+        ensure!(!self.task.is_finished(), "the watch of the clusters ended");
+        Ok(())
+    }
+
+    /// The changes that were told since the last time.
+    pub(crate) fn take(&self) -> Vec<Note> {
+        let mut seen = Vec::new();
+        self.told.send_modify(|told| std::mem::swap(&mut told.seen, &mut seen));
+        seen
+    }
+
+    pub(crate) fn told(&self) -> Told {
+        self.told.borrow().clone()
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Told {
+    fn take_in(&mut self, message: pb::WatchClustersResponse) {
+        let at = SystemTime::now();
+        self.complete |= message.complete;
+        self.hub = message.hub.unwrap_or_default();
+        for mut state in message.changed {
+            let profile = state.cluster_profile.take().unwrap_or_default().name;
+            let server = state.cluster.take().unwrap_or_default().server;
+            let property = state.properties.into_iter().next().unwrap_or_default().value;
+            let number = number_of(&server).max(property.parse().unwrap_or_default());
+            self.seen.push(Note { profile: profile.clone(), number, at });
+            self.clusters.insert(profile, (server, property));
+        }
+        for gone in message.removed {
+            self.clusters.remove(&gone.name);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A watch that is too old: everything is read once more, and nothing has changed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use credbroker_test_support::Collection;
+
+use crate::{
+    hub::{Hub, NAMESPACE, PROFILES},
+    ledger::millis,
+    news::News,
+    report::{Report, figure, percentile, section},
+    rival::Rival,
+    subject::Subject,
+};
+
+const ROUNDS: u32 = 8;
+const CPU_LIMIT: f64 = 2.0;
+
+pub(crate) async fn measure(report: &mut Report, hub: &Hub, subject: &Subject) -> Result<()> {
+    section(&format!("Relist: 410 with {PROFILES} profiles known, nothing changed, {ROUNDS} times"));
+    let mut rival = Rival::start(hub, NAMESPACE)?;
+    rival.until_ready()?;
+    let news = News::open(subject).await?;
+    hub.server.until_watched(Collection::ClusterProfiles, 2).await;
+    let runs = subject.running.runs();
+    let (used, bare_used) = (subject.processor_time()?, rival.processor_time()?);
+    let (mut times, mut bare_times) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        hub.server.compact();
+        hub.server.expire_watches();
+        tokio::task::block_in_place(|| rival.until_ready())?;
+        bare_times.push(start.elapsed());
+        news.until(|told| !told.hub.problem.is_empty()).await?;
+        news.until(|told| told.hub.problem.is_empty()).await?;
+        times.push(start.elapsed());
+        hub.server.until_watched(Collection::ClusterProfiles, 2).await;
+    }
+    let cpu = subject.processor_time()?.saturating_sub(used);
+    let bare_cpu = rival.processor_time()?.saturating_sub(bare_used);
+    for times in [&mut times, &mut bare_times] {
+        times.sort_unstable();
+    }
+    let median = |times: &[Duration]| format!("{} ms", millis(percentile(times, 50)));
+    figure("bare kube reflector, without a pause, median", &median(&bare_times));
+    figure("credbroker, with a random pause of up to 1 s", &median(&times));
+    figure("bare kube reflector, processor time for one", &format!("{} ms", millis(bare_cpu / ROUNDS)));
+    figure("credbroker, processor time for one", &format!("{} ms", millis(cpu / ROUNDS)));
+    let ratio = cpu.as_secs_f64() / bare_cpu.as_secs_f64();
+    report.limited(
+        "ratio of the two",
+        &format!("{ratio:.2}"),
+        &format!("{CPU_LIMIT:.1}"),
+        ratio <= CPU_LIMIT,
+    );
+    let (runs, told) = (subject.running.runs() - runs, news.take().len());
+    let nothing = runs == 0 && told == 0;
+    report.limited("plugin runs, clusters told", &format!("{runs} / {told}"), "none", nothing);
+    Ok(())
+}

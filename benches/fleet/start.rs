@@ -1,0 +1,96 @@
+//! From nothing to all profiles, and what each of them holds in memory.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use crate::{
+    hub::{EMPTY, Hub, NAMESPACE, PROFILES},
+    ledger::millis,
+    news::News,
+    process_memory::kib,
+    report::{Report, figure, section},
+    rival::Rival,
+    subject::Subject,
+};
+
+const ROUNDS: usize = 7;
+const TIME_LIMIT: f64 = 3.0;
+const MEMORY_LIMIT: u64 = 16 * 1024;
+
+pub(crate) async fn measure(report: &mut Report, directory: &Path, hub: &Hub) -> Result<()> {
+    fs::create_dir(directory)?;
+    section(&format!("Start: until {PROFILES} profiles are known, {ROUNDS} rounds, in turns"));
+    let (mut broker_times, mut bare_times, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let directory = directory.join(round.to_string());
+        // Whoever goes first in one round goes second in the next.
+        let (broker, bare) = if round % 2 == 0 {
+            let broker = told(&directory, hub).await?;
+            (broker, listed(hub)?)
+        } else {
+            let bare = listed(hub)?;
+            (told(&directory, hub).await?, bare)
+        };
+        ratios.push(broker.as_secs_f64() / bare.as_secs_f64());
+        broker_times.push(broker);
+        bare_times.push(bare);
+    }
+    broker_times.sort_unstable();
+    bare_times.sort_unstable();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let middle = ROUNDS / 2;
+    let time = |times: &[Duration]| times.get(middle).map(|time| format!("{} ms", millis(*time)));
+    figure("credbroker, from its start to the last WatchClusters", &time(&broker_times).unwrap_or_default());
+    figure("bare kube reflector, from its start to the list", &time(&bare_times).unwrap_or_default());
+    let ratio = ratios.get(middle).copied().unwrap_or(f64::INFINITY);
+    let limit = format!("{TIME_LIMIT:.1}");
+    report.limited("median of the rounds' ratios", &format!("{ratio:.2}"), &limit, ratio <= TIME_LIMIT);
+    memory(report, directory, hub).await
+}
+
+/// How long until a broker has told of all.
+async fn told(directory: &Path, hub: &Hub) -> Result<Duration> {
+    let start = Instant::now();
+    let subject = Subject::start(directory, hub, NAMESPACE).await?;
+    News::open(&subject).await?;
+    Ok(start.elapsed())
+}
+
+/// How long until a bare program has all.
+fn listed(hub: &Hub) -> Result<Duration> {
+    let start = Instant::now();
+    Rival::start(hub, NAMESPACE)?.until_ready()?;
+    Ok(start.elapsed())
+}
+
+/// Beside the same program without profiles.
+async fn memory(report: &mut Report, directory: &Path, hub: &Hub) -> Result<()> {
+    let empty = Subject::start(&directory.join("empty"), hub, EMPTY).await?;
+    empty.until_synced().await?;
+    let full = Subject::start(&directory.join("full"), hub, NAMESPACE).await?;
+    full.until_synced().await?;
+    let (without, with) = (empty.resident()?, full.resident()?);
+    News::open(&full).await?;
+    let told = full.resident()?;
+
+    let (mut bare_empty, mut bare_full) = (Rival::start(hub, EMPTY)?, Rival::start(hub, NAMESPACE)?);
+    bare_empty.until_ready()?;
+    bare_full.until_ready()?;
+    let bare = bare_full.resident()?.saturating_sub(bare_empty.resident()?);
+
+    section("Memory: VmRSS, beside that of the same program without a profile");
+    let each = |bytes: u64| bytes / PROFILES as u64;
+    figure("one object as JSON", &kib(hub.object_size() as u64));
+    figure("bare kube reflector, per profile", &kib(each(bare)));
+    figure("credbroker without profiles", &kib(without));
+    let profile = each(with.saturating_sub(without));
+    let limit = kib(MEMORY_LIMIT);
+    report.limited("credbroker, per profile", &kib(profile), &limit, profile <= MEMORY_LIMIT);
+    figure("the same after a WatchClusters told of all", &kib(each(told.saturating_sub(without))));
+    Ok(())
+}
