@@ -55,15 +55,15 @@ impl Watching {
             for (_, object) in query.filter.select(store.objects(collection)) {
                 line(&mut first, "ADDED", object);
             }
-        } else if let Some(revision) = query.revision {
-            if let Err(gone) = store.check(collection, revision) {
-                let answer = expired(&gone);
-                if store.gone_by_status() {
-                    return Err(answer);
-                }
-                line(&mut first, "ERROR", &answer.1);
-                refused = true;
+        } else if let Some(revision) = query.revision
+            && let Err(gone) = store.check(collection, revision)
+        {
+            let answer = expired(&gone);
+            if store.gone_by_status() {
+                return Err(answer);
             }
+            line(&mut first, "ERROR", &answer.1);
+            refused = true;
         }
         if query.initial_events && query.bookmarks {
             let mut bookmark = bookmark(collection, store.revision());
