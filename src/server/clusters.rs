@@ -55,7 +55,7 @@ pub(super) fn page<R: PluginRunner>(
         }
         clusters.push(state);
     }
-    Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(self::hub(hub)) })
+    Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(self::hub(&hub)) })
 }
 
 /// The clusters now, then what changes.
@@ -176,7 +176,7 @@ impl<R: PluginRunner> Following<R> {
             changed,
             removed,
             complete: self.complete,
-            hub: Some(self::hub(hub)),
+            hub: Some(self::hub(&hub)),
         })
     }
 }
@@ -208,7 +208,7 @@ fn cluster(known: &Known, readiness: &Readiness) -> pb::ClusterState {
     }
 }
 
-fn hub(state: HubState) -> pb::HubState {
+fn hub(state: &HubState) -> pb::HubState {
     let problem = state.problem.as_deref().unwrap_or_default().to_owned();
     pb::HubState { synced: state.synced, problem }
 }

@@ -31,9 +31,9 @@ async fn a_cluster_is_listed_with_all_that_is_known_of_it() {
 async fn a_failing_plugin_and_an_unusable_profile_say_why() {
     let (hub, plugin) = (Hub::start(), FakePlugin::builder().exit_code(3).stderr("no session").build());
     hub.profile("paris", "paris");
-    let mut broken = profile("tokyo", "tokyo");
-    broken["status"]["accessProviders"] = json!([]);
-    hub.server.apply_cluster_profile("fleet", "tokyo", broken);
+    let mut unusable = profile("tokyo", "tokyo");
+    unusable["status"]["accessProviders"] = json!([]);
+    hub.server.apply_cluster_profile("fleet", "tokyo", unusable);
     let broker = hub.broker(&plugin);
     let mut caller = Caller::of(&broker).await;
     caller.get("paris").await.unwrap_err();
