@@ -51,6 +51,20 @@ async fn a_failing_plugin_and_an_unusable_profile_say_why() {
 }
 
 #[tokio::test]
+async fn a_plugin_that_is_not_installed_makes_its_clusters_unusable_until_it_is() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let (there, away) = (plugin.path(), plugin.dir().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let clusters = caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Unusable).await;
+    assert_eq!((&*clusters[0].reason, &*clusters[0].provider), ("PLUGIN_NOT_FOUND", "cloud"));
+    std::fs::rename(&away, &there).unwrap();
+    caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Idle).await;
+}
+
+#[tokio::test]
 async fn changes_are_told_as_they_come_and_only_what_changed() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     for index in 0..20 {
