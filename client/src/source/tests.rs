@@ -65,7 +65,7 @@ pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
         expiration_timestamp: Some((paused().wall + lifetime).into()),
         ..v1::Credential::default()
     };
-    Credential::receive(received, paused()).unwrap()
+    Credential::receive(received, None, paused()).unwrap()
 }
 
 fn generation(source: &CredentialSource) -> Option<String> {
