@@ -8,6 +8,9 @@
 
 mod broker;
 #[cfg(feature = "kube")]
+mod cluster;
+mod fleet;
+#[cfg(feature = "kube")]
 mod kube;
 mod source;
 #[cfg(feature = "rustls")]
