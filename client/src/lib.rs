@@ -50,7 +50,10 @@ pub use client::{Client, Waits, ask};
 pub use connections::Connections;
 pub use credential::{Credential, TlsIdentity};
 pub use error::Error;
-pub use fleet::{ClusterEvent, ClusterProfileRef, ClusterState, Clusters, HubState};
+pub use fleet::{
+    ClusterEvent, ClusterProfileRef, ClusterState, Clusters, HubState, ListClustersResponse,
+    WatchClustersResponse,
+};
 pub use reference::{Cluster, CredentialRef};
 pub use socket::{Locations, Socket, SocketError};
 pub use source::CredentialSource;

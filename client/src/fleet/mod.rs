@@ -6,7 +6,6 @@ mod tests;
 
 use std::{collections::VecDeque, fmt, future::Future, sync::Arc};
 
-use credbroker_proto::v1::WatchClustersResponse;
 use futures_util::Stream;
 use tokio::{
     sync::watch,
@@ -17,7 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 use self::state::{Keeper, Known, View, differences};
 use crate::{Connections, Error, source::supervisor};
 
-pub use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
+pub use credbroker_proto::v1::{
+    ClusterProfileRef, ClusterState, HubState, ListClustersResponse, WatchClustersResponse,
+};
 
 /// For a broker that is just starting.
 const FOR_BROKER: Duration = Duration::from_secs(5);

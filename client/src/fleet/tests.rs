@@ -63,18 +63,18 @@ fn profile(name: &str) -> ClusterProfileRef {
 }
 
 /// `name` and what it says: `"a=1"` is the cluster `a` that is displayed as `a=1`.
-fn message(clusters: &[&str], removed: &[&str], complete: bool, synced: bool) -> Item {
+fn message(clusters: &[&str], removed: &[&str], complete: bool, synced: bool) -> WatchClustersResponse {
     let state = |text: &&str| ClusterState {
         cluster_profile: Some(profile(text.split('=').next().unwrap_or_default())),
         display_name: (*text).to_owned(),
         ..ClusterState::default()
     };
-    Ok(WatchClustersResponse {
+    WatchClustersResponse {
         changed: clusters.iter().map(state).collect(),
         removed: removed.iter().map(|name| profile(name)).collect(),
         complete,
         hub: Some(HubState { synced, problem: String::new() }),
-    })
+    }
 }
 
 fn told(what: &'static str, cluster: &str) -> (&'static str, String) {
@@ -85,22 +85,22 @@ fn told(what: &'static str, cluster: &str) -> (&'static str, String) {
 async fn each_handle_is_told_what_appears_changes_and_goes() {
     let mut fake = Fake::new();
     let broker = fake.broker();
-    broker.send(message(&["a=1", "b=1"], &[], false, true)).unwrap();
-    broker.send(message(&["c=1"], &[], true, true)).unwrap();
+    broker.send(Ok(message(&["a=1", "b=1"], &[], false, true))).unwrap();
+    broker.send(Ok(message(&["c=1"], &[], true, true))).unwrap();
     fake.clusters.ready().await.unwrap();
     assert_eq!(fake.clusters.current().len(), 3);
     for name in ["a=1", "b=1", "c=1"] {
         assert_eq!(fake.next().await, told("new", name));
     }
-    broker.send(message(&["b=2"], &["a"], false, true)).unwrap();
+    broker.send(Ok(message(&["b=2"], &["a"], false, true))).unwrap();
     assert_eq!(fake.next().await, told("gone", "a=1"));
     assert_eq!(fake.next().await, told("changed", "b=2"));
-    broker.send(message(&["b=2"], &["unknown"], false, true)).unwrap();
+    broker.send(Ok(message(&["b=2"], &["unknown"], false, true))).unwrap();
     assert!(fake.is_quiet().await, "nothing changed");
     assert_eq!(fake.clusters.get("fleet", "b").unwrap().display_name, "b=2");
 
     let mut clone = Fake { clusters: fake.clusters.clone(), ..Fake::new() };
-    broker.send(message(&[], &["b"], false, true)).unwrap();
+    broker.send(Ok(message(&[], &["b"], false, true))).unwrap();
     assert_eq!(fake.next().await, told("gone", "b=2"));
     assert_eq!(clone.next().await, told("gone", "b=2"));
 }
@@ -109,7 +109,7 @@ async fn each_handle_is_told_what_appears_changes_and_goes() {
 async fn what_a_returning_broker_does_not_name_is_gone_once_it_has_read_its_hub_and_not_before() {
     let mut fake = Fake::new();
     let broker = fake.broker();
-    broker.send(message(&["a=1", "b=1", "c=1"], &[], true, true)).unwrap();
+    broker.send(Ok(message(&["a=1", "b=1", "c=1"], &[], true, true))).unwrap();
     for _ in 0..3 {
         fake.next().await;
     }
@@ -119,12 +119,12 @@ async fn what_a_returning_broker_does_not_name_is_gone_once_it_has_read_its_hub_
     assert!(matches!(fake.clusters.failure(), Some(Error::Unreachable { .. })));
 
     let broker = fake.broker();
-    broker.send(message(&[], &[], true, false)).unwrap();
+    broker.send(Ok(message(&[], &[], true, false))).unwrap();
     assert!(fake.is_quiet().await, "it has not read its hub");
     assert!(!fake.clusters.hub().synced && fake.clusters.failure().is_none());
-    broker.send(message(&["a=1", "b=2"], &[], false, false)).unwrap();
+    broker.send(Ok(message(&["a=1", "b=2"], &[], false, false))).unwrap();
     assert_eq!(fake.next().await, told("changed", "b=2"));
-    broker.send(message(&["d=1"], &[], false, true)).unwrap();
+    broker.send(Ok(message(&["d=1"], &[], false, true))).unwrap();
     assert_eq!(fake.next().await, told("gone", "c=1"));
     assert_eq!(fake.next().await, told("new", "d=1"));
     assert!(fake.is_quiet().await);
@@ -133,14 +133,14 @@ async fn what_a_returning_broker_does_not_name_is_gone_once_it_has_read_its_hub_
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_before_it_named_all_takes_nothing_away() {
     let mut fake = Fake::new();
-    fake.broker().send(message(&["a=1", "b=1"], &[], true, true)).unwrap();
+    fake.broker().send(Ok(message(&["a=1", "b=1"], &[], true, true))).unwrap();
     for _ in 0..2 {
         fake.next().await;
     }
-    fake.broker().send(message(&["a=1"], &[], false, true)).unwrap();
+    fake.broker().send(Ok(message(&["a=1"], &[], false, true))).unwrap();
     assert!(fake.is_quiet().await);
     let broker = fake.broker();
-    broker.send(message(&["b=1"], &[], true, true)).unwrap();
+    broker.send(Ok(message(&["b=1"], &[], true, true))).unwrap();
     assert_eq!(fake.next().await, told("gone", "a=1"), "what another watch named does not count");
 }
 
@@ -149,7 +149,7 @@ async fn waiting_for_the_fleet_outlasts_a_start_but_not_an_absence_nor_a_no() {
     let fake = Fake::new();
     assert!(matches!(fake.clusters.ready().await, Err(Error::Unreachable { .. })));
     let broker = fake.broker();
-    broker.send(message(&["a=1"], &[], false, true)).unwrap();
+    broker.send(Ok(message(&["a=1"], &[], false, true))).unwrap();
     assert!(timeout(HOUR, fake.clusters.ready()).await.is_err(), "not all of it was sent");
     let denied = || Error::Failed {
         code: tonic::Code::Unimplemented,
@@ -172,7 +172,7 @@ async fn waiting_for_the_fleet_outlasts_a_start_but_not_an_absence_nor_a_no() {
 async fn the_last_handle_ends_the_task() {
     let mut fake = Fake::new();
     let broker = fake.broker();
-    broker.send(message(&["a=1"], &[], true, true)).unwrap();
+    broker.send(Ok(message(&["a=1"], &[], true, true))).unwrap();
     fake.next().await;
     let clone = fake.clusters.clone();
     drop(fake);

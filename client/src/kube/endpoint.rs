@@ -15,7 +15,7 @@ use crate::{Destination, tls::SettingsError};
 /// there is nothing to turn off.
 pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> Result<(), BuildError> {
     let refused = || BuildError::Server { server: cluster.server.clone() };
-    let server: Uri = cluster.server.parse().map_err(|_: InvalidUri| refused())?;
+    let server: Uri = cluster.server.parse().map_err(|_invalid: InvalidUri| refused())?;
     let is_https = server.scheme() == Some(&Scheme::HTTPS);
     let is_known = is_https || server.scheme() == Some(&Scheme::HTTP);
     if !is_known || server.host().is_none_or(str::is_empty) {
@@ -34,7 +34,7 @@ pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> 
     config.tls_server_name = Some(cluster.tls_server_name.clone()).filter(|name| !name.is_empty());
     config.proxy_url = match cluster.proxy_url.as_str() {
         "" => None,
-        url => Some(url.parse().map_err(|_: InvalidUri| BuildError::ProxyUrl)?),
+        url => Some(url.parse().map_err(|_invalid: InvalidUri| BuildError::ProxyUrl)?),
     };
     config.disable_compression = cluster.disable_compression;
     Ok(())

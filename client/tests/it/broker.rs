@@ -100,25 +100,34 @@ impl FakeBroker {
     }
 
     /// Sets the credential of the `ClusterProfile` `fleet/NAME`, and where it is for.
+    #[cfg(feature = "kube")]
     pub(crate) fn issue_for(&self, name: &str, credential: v1::Credential, cluster: v1::Cluster) {
         self.state.cell(&format!("fleet/{name}")).send_replace(Some((credential, Some(cluster))));
     }
 
     /// Sets what the fleet's cluster of that name is displayed as; `None`: it is gone.
     pub(crate) fn display(&self, name: &str, display_name: Option<&str>) {
-        self.state.fleet.send_modify(|fleet| {
-            let Some(display_name) = display_name else {
-                fleet.clusters.remove(name);
-                return;
-            };
-            let profile = v1::ClusterProfileRef { namespace: "fleet".into(), name: name.into() };
-            let state = v1::ClusterState {
-                cluster_profile: Some(profile),
-                display_name: display_name.into(),
-                ..v1::ClusterState::default()
-            };
-            fleet.clusters.insert(name.to_owned(), state);
-        });
+        match display_name {
+            Some(display_name) => self.put(name, display_name, None),
+            None => self.state.fleet.send_modify(|fleet| drop(fleet.clusters.remove(name))),
+        }
+    }
+
+    /// The fleet has a cluster of that name there.
+    #[cfg(feature = "kube")]
+    pub(crate) fn enlist(&self, name: &str, cluster: v1::Cluster) {
+        self.put(name, name, Some(cluster));
+    }
+
+    fn put(&self, name: &str, display_name: &str, cluster: Option<v1::Cluster>) {
+        let profile = v1::ClusterProfileRef { namespace: "fleet".into(), name: name.into() };
+        let state = v1::ClusterState {
+            cluster_profile: Some(profile),
+            display_name: display_name.into(),
+            cluster,
+            ..v1::ClusterState::default()
+        };
+        self.state.fleet.send_modify(|fleet| drop(fleet.clusters.insert(name.to_owned(), state)));
     }
 
     /// Whether the hub has been read.
@@ -132,6 +141,7 @@ impl FakeBroker {
     }
 
     /// The same, with where it is for.
+    #[cfg(feature = "kube")]
     pub(crate) fn issue_for_on_report(
         &self,
         generation: &str,
@@ -161,7 +171,7 @@ impl FakeBroker {
         CredentialSource::open(Socket::at(self.path()), CredentialRef::provider(provider)).await.unwrap()
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         Path::join(self.directory.path(), "broker.sock")
     }
 }

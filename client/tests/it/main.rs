@@ -11,6 +11,8 @@ mod broker;
 mod cluster;
 mod fleet;
 #[cfg(feature = "kube")]
+mod fleet_example;
+#[cfg(feature = "kube")]
 mod kube;
 mod source;
 #[cfg(feature = "rustls")]
