@@ -141,6 +141,15 @@ impl Client {
     /// The clusters of the fleet, of one namespace or of all when it is empty: every page as one answer, with the hub's
     /// state as the last page has it. No secrets.
     ///
+    /// ```no_run
+    /// # async fn example(mut client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
+    /// for cluster in client.clusters("fleet").await?.clusters {
+    ///     println!("{} {:?}", cluster.display_name, cluster.readiness());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Failed`], with [`Code::Unimplemented`](crate::Code) by a broker that is older than this question, or

@@ -119,6 +119,12 @@ async fn a_controller_sees_every_event_of_its_fleet_once_through_rotations_moves
     paris.delete(Collection::ConfigMaps, "default", "before");
     controller.says("gone fleet/paris before").await;
 
+    // Its place in the history is lost: it lists again, and says what that changes.
+    tokyo.compact();
+    tokyo.expire_watches();
+    put(&tokyo, "relisted");
+    controller.says("applied fleet/tokyo relisted").await;
+
     broker.kill();
     put(&tokyo, "alone");
     controller.says("applied fleet/tokyo alone").await;
