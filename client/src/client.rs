@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use credbroker_proto::v1::{
-    CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
+    Cluster, CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
     ListClustersRequest, ListClustersResponse, ListCredentialsRequest, RefreshCredentialRequest,
-    ReportRejectedRequest, WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
+    ReportRejectedRequest, WatchClustersRequest, WatchClustersResponse, WatchCredentialRequest,
+    credential_broker_client::CredentialBrokerClient,
 };
 use futures_util::{Stream, StreamExt};
 use http::Uri;
@@ -140,6 +141,15 @@ impl Client {
     /// The clusters of the fleet, of one namespace or of all when it is empty: every page as one answer, with the hub's
     /// state as the last page has it. No secrets.
     ///
+    /// ```no_run
+    /// # async fn example(mut client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
+    /// for cluster in client.clusters("fleet").await?.clusters {
+    ///     println!("{} {:?}", cluster.display_name, cluster.readiness());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Failed`], with [`Code::Unimplemented`](crate::Code) by a broker that is older than this question, or
@@ -158,6 +168,42 @@ impl Client {
             }
             all.next_page_token = page.next_page_token;
         }
+    }
+
+    /// The clusters of the fleet now, of one namespace or of all when it is empty, then what changes. It ends with an
+    /// error, never without one. [`Clusters`](crate::Clusters) is this with everything that can go wrong seen to.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), credbroker_client::Error> {
+    /// use credbroker_client::{Client, Socket};
+    /// use futures_util::StreamExt;
+    ///
+    /// let mut client = Client::connect(&Socket::at(Socket::SYSTEM)).await?;
+    /// let mut messages = client.watch_clusters("fleet").await?;
+    /// while let Some(message) = messages.next().await {
+    ///     for cluster in message?.changed {
+    ///         println!("{}", cluster.display_name);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`Client::clusters`]; the stream's own too.
+    pub async fn watch_clusters(
+        &mut self,
+        namespace: &str,
+    ) -> Result<impl Stream<Item = Result<WatchClustersResponse, Error>> + Send + Unpin + use<>, Error> {
+        let socket = self.socket.clone();
+        let request = WatchClustersRequest { namespace: namespace.to_owned() };
+        let response = self.rpc.watch_clusters(request).await;
+        let messages = response.map_err(|status| Error::from_status(&socket, &status))?.into_inner();
+        let ended = Error::ended(&socket);
+        let messages =
+            messages.map(move |message| message.map_err(|status| Error::from_status(&socket, &status)));
+        Ok(messages.chain(futures_util::stream::iter([Err(ended)])))
     }
 
     /// The credential now, then one more with each rotation, the newest only. It ends with an error, never without
@@ -189,14 +235,14 @@ impl Client {
         let messages = response.map_err(|status| Error::from_status(&socket, &status))?.into_inner();
         let ended = Error::ended(&socket);
         let credentials = messages.map(move |message| match message {
-            Ok(message) => received(message.credential),
+            Ok(message) => received(message.credential, message.cluster),
             Err(status) => Err(Error::from_status(&socket, &status)),
         });
         Ok(credentials.chain(futures_util::stream::iter([Err(ended)])))
     }
 
     /// Says that the API server answered 401 to `generation`, and waits for what to use instead: the same one, if the
-    /// plugin was not asked or had nothing newer.
+    /// plugin was not asked or had nothing newer. It comes without its cluster, which only a watch or a get names.
     ///
     /// ```no_run
     /// # async fn example(mut client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
@@ -217,7 +263,7 @@ impl Client {
         let request =
             ReportRejectedRequest { credential: Some(reference.into()), generation: generation.into() };
         let answer = self.rpc.report_rejected(request).await;
-        received(self.answered(answer)?.credential)
+        received(self.answered(answer)?.credential, None)
     }
 
     fn answered<T>(&self, answer: Result<Response<T>, Status>) -> Result<T, Error> {
@@ -225,8 +271,11 @@ impl Client {
     }
 }
 
-fn received(credential: Option<credbroker_proto::v1::Credential>) -> Result<Credential, Error> {
-    Credential::receive(credential.unwrap_or_default(), clock::system())
+fn received(
+    credential: Option<credbroker_proto::v1::Credential>,
+    cluster: Option<Cluster>,
+) -> Result<Credential, Error> {
+    Credential::receive(credential.unwrap_or_default(), cluster, clock::system())
 }
 
 async fn attempt(socket: &Socket, request: GetCredentialRequest) -> Result<GetCredentialResponse, Error> {

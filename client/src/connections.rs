@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use credbroker_proto::v1::WatchClustersResponse;
 use futures_util::{
     FutureExt, Stream, StreamExt,
     future::{BoxFuture, Shared},
@@ -13,7 +14,7 @@ use futures_util::{
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::{Client, Credential, CredentialRef, CredentialSource, Error, Socket};
+use crate::{Client, Clusters, Credential, CredentialRef, CredentialSource, Error, Socket};
 
 /// The broker allows 1,000 by default; fewer keep what one lost connection costs small.
 const WATCHES_PER_CONNECTION: usize = 100;
@@ -83,6 +84,18 @@ impl Connections {
         CredentialSource::follow(self, reference)
     }
 
+    /// Follows the clusters of the fleet from now on, of one namespace or of all when it is empty, whether the broker is
+    /// there yet or not. Needs a tokio runtime.
+    ///
+    /// ```no_run
+    /// # fn example(broker: &credbroker_client::Connections) {
+    /// let clusters = broker.clusters("fleet");
+    /// # }
+    /// ```
+    pub fn clusters(&self, namespace: impl Into<String>) -> Clusters {
+        Clusters::follow(self, namespace.into())
+    }
+
     pub(crate) async fn watch(
         &self,
         reference: CredentialRef,
@@ -91,6 +104,20 @@ impl Connections {
         let outcome = async { connecting.await?.watch(reference).await }.await;
         let credentials = outcome.inspect_err(|error| lease.met(error))?;
         Ok(credentials.inspect(move |item| {
+            if let Err(error) = item {
+                lease.met(error);
+            }
+        }))
+    }
+
+    pub(crate) async fn watch_clusters(
+        &self,
+        namespace: &str,
+    ) -> Result<impl Stream<Item = Result<WatchClustersResponse, Error>> + Send + Unpin + use<>, Error> {
+        let (lease, connecting) = self.lease();
+        let outcome = async { connecting.await?.watch_clusters(namespace).await }.await;
+        let messages = outcome.inspect_err(|error| lease.met(error))?;
+        Ok(messages.inspect(move |item| {
             if let Err(error) = item {
                 lease.met(error);
             }

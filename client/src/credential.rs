@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use credbroker_proto::v1;
+use credbroker_proto::v1::{self, Cluster};
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
@@ -14,7 +14,8 @@ use crate::{
     clock::{End, Now},
 };
 
-/// One credential: a token, a certificate with its key, or both. Immutable: a rotation makes a new value.
+/// One credential: a token, a certificate with its key, or both, and the cluster that it came with. Immutable: a rotation
+/// makes a new value, and so does an endpoint that moves.
 ///
 /// `Debug` shows neither token nor key.
 ///
@@ -30,6 +31,7 @@ pub struct Credential {
     generation: String,
     bearer: Option<Bearer>,
     identity: Option<TlsIdentity>,
+    cluster: Option<Cluster>,
     end: Option<End>,
     lifetime: Option<Duration>,
 }
@@ -57,7 +59,11 @@ pub struct TlsIdentity {
 
 impl Credential {
     /// Checked once, here: what is held can be sent.
-    pub(crate) fn receive(received: v1::Credential, now: Now) -> Result<Self, Error> {
+    pub(crate) fn receive(
+        received: v1::Credential,
+        cluster: Option<Cluster>,
+        now: Now,
+    ) -> Result<Self, Error> {
         let unusable = |problem| Error::Unusable { problem };
         let bearer = match received.token {
             token if token.is_empty() => None,
@@ -83,7 +89,7 @@ impl Credential {
             }
         };
         let lifetime = received.lifetime.and_then(|lifetime| Duration::try_from(lifetime).ok());
-        Ok(Self { generation: received.generation, bearer, identity, end, lifetime })
+        Ok(Self { generation: received.generation, bearer, identity, cluster, end, lifetime })
     }
 
     /// Opaque; equal means the same credential.
@@ -118,6 +124,34 @@ impl Credential {
     /// ```
     pub fn identity(&self) -> Option<&TlsIdentity> {
         self.identity.as_ref()
+    }
+
+    /// Where it is for, as the broker said in the same breath. Of a `ClusterProfile`: how to reach it. Of a provider: the
+    /// cluster that the plugin was told about, if any.
+    ///
+    /// ```no_run
+    /// # fn example(credential: &credbroker_client::Credential) {
+    /// let server = credential.cluster().map(|cluster| cluster.server.as_str());
+    /// # }
+    /// ```
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Whether both are for the same place: server, authorities, TLS name and proxy. What a plugin is told besides does
+    /// not count.
+    ///
+    /// ```no_run
+    /// # fn example(before: &credbroker_client::Credential, after: &credbroker_client::Credential) {
+    /// let moved = !after.is_for_endpoint_of(before);
+    /// # }
+    /// ```
+    pub fn is_for_endpoint_of(&self, other: &Self) -> bool {
+        match (&self.cluster, &other.cluster) {
+            (None, None) => true,
+            (Some(ours), Some(theirs)) => is_same_endpoint(ours, theirs),
+            _ => false,
+        }
     }
 
     /// When it ends; `None`: unknown.
@@ -158,6 +192,24 @@ impl Credential {
     pub(crate) fn is_valid(&self, now: Now) -> bool {
         self.end.is_none_or(|end| end.is_after(now))
     }
+}
+
+/// Nothing here asks for compressed responses, and `config` is for the plugin.
+fn is_same_endpoint(ours: &Cluster, theirs: &Cluster) -> bool {
+    let Cluster {
+        server,
+        tls_server_name,
+        insecure_skip_tls_verify,
+        certificate_authority_data,
+        proxy_url,
+        disable_compression: _,
+        config: _,
+    } = ours;
+    *server == theirs.server
+        && *tls_server_name == theirs.tls_server_name
+        && *insecure_skip_tls_verify == theirs.insecure_skip_tls_verify
+        && *certificate_authority_data == theirs.certificate_authority_data
+        && *proxy_url == theirs.proxy_url
 }
 
 impl Bearer {
@@ -212,6 +264,7 @@ impl fmt::Debug for Credential {
             .field("generation", &self.generation)
             .field("token", &self.token())
             .field("identity", &self.identity)
+            .field("cluster", &self.cluster)
             .field("expires_at", &self.expires_at())
             .field("lifetime", &self.lifetime)
             .finish_non_exhaustive()
@@ -237,7 +290,7 @@ mod tests {
             client_key_data: key.to_owned().into(),
             ..v1::Credential::default()
         };
-        Credential::receive(credential, paused())
+        Credential::receive(credential, None, paused())
     }
 
     #[tokio::test]
@@ -260,5 +313,29 @@ mod tests {
             assert!(matches!(error, Error::Unusable { .. }) && !format!("{error:?}").contains("c4n4ry"));
         }
         assert!(received("", "chain", "key").unwrap().token().is_none());
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_is_everything_that_says_where_a_request_goes_and_whom_it_trusts() {
+        let at = |change: fn(&mut Cluster)| {
+            let mut cluster = Cluster { server: "https://a".into(), ..Cluster::default() };
+            change(&mut cluster);
+            let token = v1::Credential { token: "t".into(), ..v1::Credential::default() };
+            Credential::receive(token, Some(cluster), paused()).unwrap()
+        };
+        let here = at(|_| {});
+        let elsewhere: [fn(&mut Cluster); 5] = [
+            |cluster| cluster.server = "https://b".into(),
+            |cluster| cluster.tls_server_name = "b".into(),
+            |cluster| cluster.insecure_skip_tls_verify = true,
+            |cluster| cluster.certificate_authority_data = "b".into(),
+            |cluster| cluster.proxy_url = "http://b".into(),
+        ];
+        for (index, change) in elsewhere.into_iter().enumerate() {
+            assert!(!at(change).is_for_endpoint_of(&here), "change {index}");
+        }
+        assert!(at(|cluster| cluster.config = "{}".into()).is_for_endpoint_of(&here));
+        let nowhere = received("t", "", "").unwrap();
+        assert!(nowhere.is_for_endpoint_of(&nowhere) && !nowhere.is_for_endpoint_of(&here));
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! - [`CredentialSource`] is a credential that is always the current one, for programs that run for longer than it
 //!   lasts. Many of them share a few [`Connections`].
+//! - [`Clusters`] is the fleet: every `ClusterProfile` that the broker knows, and what becomes of it.
 //! - [`Authenticate`] is a tower layer that sends each request in the name of a source, and reports the 401s.
 //! - `tls` (feature `rustls`) has connections that follow a client certificate: old ones take no new request.
-//! - `kube` (feature `kube`) makes a `kube::Client` that follows every rotation.
+//! - `kube` (feature `kube`) makes a `kube::Client` that follows every rotation, and of a `ClusterProfile` its endpoint.
 //! - [`ask`] is one question from start to end: find the [`Socket`], check that it can be trusted, wait a little for a
 //!   broker that is just starting, ask. It is built for processes that live for a millisecond: plain HTTP/2 over a Unix
 //!   socket, one connection, no background work that outlives it.
@@ -30,6 +31,7 @@ mod connect;
 mod connections;
 mod credential;
 mod error;
+mod fleet;
 #[cfg(feature = "kube")]
 pub mod kube;
 mod patience;
@@ -48,6 +50,10 @@ pub use client::{Client, Waits, ask};
 pub use connections::Connections;
 pub use credential::{Credential, TlsIdentity};
 pub use error::Error;
+pub use fleet::{
+    ClusterEvent, ClusterProfileRef, ClusterState, Clusters, HubState, ListClustersResponse,
+    WatchClustersResponse,
+};
 pub use reference::{Cluster, CredentialRef};
 pub use socket::{Locations, Socket, SocketError};
 pub use source::CredentialSource;

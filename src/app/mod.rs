@@ -157,11 +157,11 @@ async fn report(fleet: &Fleet, health: HealthReporter) {
     let mut states = fleet.hub_states();
     loop {
         let HubState { synced, problem } = states.borrow_and_update().clone();
-        let status = match problem {
+        let serving = match problem {
             None if synced => ServingStatus::Serving,
             _ => ServingStatus::NotServing,
         };
-        health.set_service_status(HUB_SERVICE, status).await;
+        health.set_service_status(HUB_SERVICE, serving).await;
         // The sender is the fleet's.
         drop(states.changed().await);
     }

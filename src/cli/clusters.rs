@@ -22,7 +22,8 @@ use crate::plugin::Environment;
 ///   idle       nobody asked for it yet; the first who does runs the plugin
 ///   fetching   the plugin is running
 ///   failed     the plugin's last run gave none
-///   unusable   no provider of the broker's config is in the profile, or the profile is wrong
+///   unusable   no provider of the broker's config is in the profile, the profile is wrong, or the
+///              plugin is not installed
 ///
 /// Why a cluster is failed or unusable stands below the table. Long values are shortened in the
 /// table and whole with `-o json`. There are no secrets in either.

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
-use credbroker_proto::v1::{Credential, credential_ref::Source};
+use credbroker_proto::v1::{ClusterProfileRef, Credential, credential_ref::Source};
 use prost_types::Timestamp;
 use rustix::process::geteuid;
 
@@ -27,8 +27,11 @@ use crate::{
 #[expect(clippy::doc_markdown, reason = "clap prints it on terminals, which show no Markdown")]
 pub(super) struct Args {
     /// The provider: a name in the broker's config, or a user of its kubeconfig [env: CREDBROKER_PROVIDER]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "cluster_profile")]
     provider: Option<String>,
+    /// A cluster of the fleet that the broker knows; see `credbroker clusters`
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = cluster_profile)]
+    cluster_profile: Option<ClusterProfileRef>,
     /// How to print the credential
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -68,13 +71,15 @@ async fn answer(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let Some(provider) = provider(args, environment) else {
-        writeln!(err, "credbroker get: --provider NAME is missing, and CREDBROKER_PROVIDER is not set")?;
+    let Some(source) = source(args, environment) else {
+        writeln!(
+            err,
+            "credbroker get: --provider NAME or --cluster-profile NAMESPACE/NAME is missing, and CREDBROKER_PROVIDER is not set"
+        )?;
         return Ok(2);
     };
-    let source = Source::Provider(provider.clone());
     let outcome = match ask(args, source.clone(), environment).await {
-        Ok(credential) => rendered(args.output, &provider, &credential, clock.now().wall),
+        Ok(credential) => rendered(args.output, &source, &credential, clock.now().wall),
         Err(failure) => Err((failure.line(Some(&source)), failure.exit_code())),
     };
     match outcome {
@@ -89,9 +94,20 @@ async fn answer(
     }
 }
 
-fn provider(args: &Args, environment: &Environment) -> Option<String> {
+fn source(args: &Args, environment: &Environment) -> Option<Source> {
+    if let Some(profile) = &args.cluster_profile {
+        return Some(Source::ClusterProfile(profile.clone()));
+    }
     let variable = || environment.get("CREDBROKER_PROVIDER")?.to_str().map(str::to_owned);
-    args.provider.clone().or_else(variable).filter(|name| !name.is_empty())
+    args.provider.clone().or_else(variable).filter(|name| !name.is_empty()).map(Source::Provider)
+}
+
+fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
+    let parts = text
+        .split_once('/')
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'));
+    let (namespace, name) = parts.ok_or("expected NAMESPACE/NAME")?;
+    Ok(ClusterProfileRef { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// Whoever types this waits for it: with a person's patience.
@@ -103,31 +119,43 @@ async fn ask(args: &Args, source: Source, environment: &Environment) -> Result<C
 
 fn rendered(
     output: Output,
-    provider: &str,
+    source: &Source,
     credential: &Credential,
     now: SystemTime,
 ) -> Result<String, (String, u8)> {
     // Also checks that there is something in it that authenticates.
-    let source = Source::Provider(provider.to_owned());
     let json = document(ApiVersion::V1, credential, now).map_err(Failure::from);
-    let json = json.map_err(|failure| (failure.line(Some(&source)), failure.exit_code()))?;
+    let json = json.map_err(|failure| (failure.line(Some(source)), failure.exit_code()))?;
+    let [kind, name] = named(source);
     match output {
         Output::Json => Ok(json),
-        Output::Table => Ok(summary(provider, credential, now)),
-        Output::Token if credential.token.is_empty() => Err((format!("provider {provider}: {NO_TOKEN}"), 1)),
+        Output::Table => Ok(summary(source, credential, now)),
+        Output::Token if credential.token.is_empty() => Err((format!("{kind} {name}: {NO_TOKEN}"), 1)),
         Output::Token => Ok(format!("{}\n", credential.token)),
     }
 }
 
-fn summary(provider: &str, credential: &Credential, now: SystemTime) -> String {
+/// What kind of thing it is, and its name.
+fn named(source: &Source) -> [String; 2] {
+    match source {
+        Source::Provider(name) => ["provider".to_owned(), name.clone()],
+        Source::ClusterProfile(profile) => {
+            ["cluster".to_owned(), format!("{}/{}", profile.namespace, profile.name)]
+        }
+    }
+}
+
+fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
     let kind = match (credential.token.is_empty(), credential.client_certificate_data.is_empty()) {
         (false, true) => "token",
         (true, _) => "certificate",
         (false, false) => "token and certificate",
     };
     let expires = credential.expiration_timestamp.map_or_else(|| "unknown".to_owned(), |at| expires(at, now));
-    let head = ["PROVIDER", "KIND", "EXPIRES", "GENERATION"];
-    table::text(head, &[[provider.to_owned(), kind.to_owned(), expires, credential.generation.clone()]])
+    let [head, name] = named(source);
+    let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
+    let head = head.each_ref().map(String::as_str);
+    table::text(head, &[[name, kind.to_owned(), expires, credential.generation.clone()]])
 }
 
 /// `2026-11-20T10:00:00Z (in 42m)`.

@@ -31,11 +31,13 @@ const ATTEMPTS: u32 = 3;
 pub(super) struct Prewarmer<R> {
     rules: Vec<Prewarm>,
     fetcher: Arc<Fetcher<R>>,
-    /// By rule and provider.
-    queues: Mutex<HashMap<(usize, Arc<str>), UnboundedSender<Wanted>>>,
+    queues: Mutex<Queues>,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
+
+/// By rule and provider.
+type Queues = HashMap<(usize, Arc<str>), UnboundedSender<Wanted>>;
 
 #[derive(Debug)]
 struct Fetcher<R> {

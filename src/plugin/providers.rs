@@ -65,6 +65,13 @@ impl Providers {
         self.entry(name).map(|entry| &entry.provider)
     }
 
+    /// Whether a request for that provider would start something: its plugin is there and needs no terminal.
+    pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
+        let entry = self.entry(name)?;
+        entry.can_run_unattended()?;
+        entry.executable().map(drop)
+    }
+
     pub(super) fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
         let unknown = || ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() };
         self.by_name.get(name).ok_or_else(unknown)
@@ -78,10 +85,8 @@ impl Entry {
         sent: Option<Cluster>,
         env: BTreeMap<String, String>,
     ) -> Result<PluginSpec, ResolveError> {
+        self.can_run_unattended()?;
         let provider = &self.provider;
-        if provider.needs_terminal {
-            return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&provider.name) });
-        }
         let cluster = cluster_for(provider, sent)?;
         let caller_env = caller_env(provider, env)?;
         let executable = self.executable()?;
@@ -96,10 +101,8 @@ impl Entry {
         target: Arc<Target>,
         env: BTreeMap<String, String>,
     ) -> Result<PluginSpec, ResolveError> {
+        self.can_run_unattended()?;
         let provider = &target.provider;
-        if provider.needs_terminal {
-            return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&provider.name) });
-        }
         let caller_env = caller_env(provider, env)?;
         let executable = self.executable()?;
         // The endpoint is part of the digest, whether the plugin is told it or not.
@@ -107,6 +110,14 @@ impl Entry {
         let cluster = provider.provide_cluster_info.then(|| Cluster::clone(&target.endpoint));
         let provider = Arc::clone(provider);
         Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: Some(target) })
+    }
+
+    /// There is no terminal here.
+    fn can_run_unattended(&self) -> Result<(), ResolveError> {
+        if self.provider.needs_terminal {
+            return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
+        }
+        Ok(())
     }
 
     fn executable(&self) -> Result<Executable, ResolveError> {

@@ -16,7 +16,7 @@ use super::{convert, readiness::Readiness, status};
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
-    plugin::{Fleet, HubState, Known, ProfileName},
+    plugin::{Fleet, HubState, Known, ProfileName, Resolver},
 };
 
 /// The messages of one watch. Made when the peer can take one, so a slow reader gets the latest when it returns.
@@ -32,6 +32,7 @@ const GATHER: Duration = Duration::from_millis(50);
 /// One page of the list.
 pub(super) fn page<R: PluginRunner>(
     fleet: &Fleet,
+    resolver: &Resolver,
     cache: &CredentialCache<R>,
     namespace: &str,
     token: &str,
@@ -42,7 +43,7 @@ pub(super) fn page<R: PluginRunner>(
         None => return Err(status::invalid("`page_token` is not the `next_page_token` of a page")),
     };
     let hub = fleet.hub();
-    let readiness = Readiness::of(cache);
+    let readiness = Readiness::of(cache, resolver);
     let rest = fleet.list(chosen(namespace)).into_iter();
     let rest = rest.skip_while(|known| after.as_ref().is_some_and(|after| known.profile.name <= *after));
     let (mut clusters, mut size, mut next_page_token) = (Vec::new(), 0, String::new());
@@ -55,12 +56,13 @@ pub(super) fn page<R: PluginRunner>(
         }
         clusters.push(state);
     }
-    Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(self::hub(hub)) })
+    Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(self::hub(&hub)) })
 }
 
 /// The clusters now, then what changes.
 pub(super) fn follow<R: PluginRunner>(
     fleet: Arc<Fleet>,
+    resolver: Arc<Resolver>,
     cache: CredentialCache<R>,
     namespace: String,
     draining: CancellationToken,
@@ -69,6 +71,7 @@ pub(super) fn follow<R: PluginRunner>(
     let (revisions, hubs) = (fleet.revisions(), fleet.hub_states());
     let following = Following {
         fleet,
+        resolver,
         cache,
         namespace,
         revisions,
@@ -90,6 +93,7 @@ pub(super) fn follow<R: PluginRunner>(
 
 struct Following<R> {
     fleet: Arc<Fleet>,
+    resolver: Arc<Resolver>,
     cache: CredentialCache<R>,
     namespace: String,
     revisions: watch::Receiver<u64>,
@@ -104,7 +108,7 @@ struct Following<R> {
 }
 
 /// What tells one state of a cluster from the next.
-type Told = (u64, cluster_state::Readiness, Arc<str>);
+type Told = (u64, cluster_state::Readiness, &'static str);
 
 impl<R: PluginRunner> Following<R> {
     async fn next(&mut self) -> Result<pb::WatchClustersResponse, Status> {
@@ -134,7 +138,7 @@ impl<R: PluginRunner> Following<R> {
     /// What the peer does not know yet, as much of it as fits into a message.
     fn news(&mut self) -> Option<pb::WatchClustersResponse> {
         let hub = self.fleet.hub();
-        let readiness = Readiness::of(&self.cache);
+        let readiness = Readiness::of(&self.cache, &self.resolver);
         let all = self.fleet.list(chosen(&self.namespace));
         let (mut changed, mut size, mut whole) = (Vec::new(), 0, true);
         for known in &all {
@@ -176,7 +180,7 @@ impl<R: PluginRunner> Following<R> {
             changed,
             removed,
             complete: self.complete,
-            hub: Some(self::hub(hub)),
+            hub: Some(self::hub(&hub)),
         })
     }
 }
@@ -204,11 +208,11 @@ fn cluster(known: &Known, readiness: &Readiness) -> pb::ClusterState {
         cluster: target.map(|target| convert::cluster_message(&target.endpoint)),
         readiness: ready.into(),
         message: readiness.message(known),
-        reason: reason.to_string(),
+        reason: reason.to_owned(),
     }
 }
 
-fn hub(state: HubState) -> pb::HubState {
+fn hub(state: &HubState) -> pb::HubState {
     let problem = state.problem.as_deref().unwrap_or_default().to_owned();
     pb::HubState { synced: state.synced, problem }
 }

@@ -1,24 +1,28 @@
 //! Whether there is a credential for each cluster.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, error::Error, sync::Arc};
 
-use credbroker_proto::v1::cluster_state::Readiness as State;
+use credbroker_proto::{Reason, v1::cluster_state::Readiness as State};
 
 use super::status;
 use crate::{
     cache::{CredentialCache, Failed, Holding},
     exec::PluginRunner,
-    plugin::{Known, ProfileName},
+    plugin::{Known, ProfileName, ResolveError, Resolver},
 };
 
-/// What the cache held for every profile at one moment.
+/// How it stood for every profile at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Readiness(HashMap<ProfileName, (State, Option<Failed>)>);
+pub(super) struct Readiness {
+    held: HashMap<ProfileName, (State, Option<Failed>)>,
+    /// Providers that no request gets anything of, until somebody changes something on this machine.
+    broken: HashMap<Arc<str>, ResolveError>,
+}
 
 impl Readiness {
-    /// One look at the whole cache. Callers that bring variables of their own have keys of their own: the best of a
-    /// profile's keys counts.
-    pub(super) fn of<R: PluginRunner>(cache: &CredentialCache<R>) -> Self {
+    /// One look at the whole cache, and at each provider's plugin. Callers that bring variables of their own have keys of
+    /// their own: the best of a profile's keys counts.
+    pub(super) fn of<R: PluginRunner>(cache: &CredentialCache<R>, resolver: &Resolver) -> Self {
         let mut all = Self::default();
         for (profile, holding, failed) in cache.held_for_profiles() {
             let state = match holding {
@@ -28,31 +32,44 @@ impl Readiness {
                 Holding::Empty => State::Idle,
             };
             let better = |known: &(State, Option<Failed>)| rank(state) < rank(known.0);
-            if all.0.get(&profile).is_none_or(better) {
-                all.0.insert(profile, (state, failed));
+            if all.held.get(&profile).is_none_or(better) {
+                all.held.insert(profile, (state, failed));
+            }
+        }
+        let providers = resolver.providers();
+        for provider in providers.access_providers() {
+            if let Err(error) = providers.runnable(&provider.name) {
+                all.broken.insert(Arc::clone(&provider.name), error);
             }
         }
         all
     }
 
     /// How it stands for a profile, and the stable reason if it stands badly.
-    pub(super) fn of_profile(&self, known: &Known) -> (State, Arc<str>) {
-        match (&known.outcome, self.0.get(&known.profile.name)) {
-            (Err(error), _) => (State::Unusable, status::profile_reason(error).name().into()),
-            (Ok(_), None) => (State::Idle, "".into()),
-            (Ok(_), Some((State::Failed, Some(failed)))) => {
-                (State::Failed, status::cache_reason(&failed.error).name().into())
-            }
-            (Ok(_), Some((state, _))) => (*state, "".into()),
-        }
+    pub(super) fn of_profile(&self, known: &Known) -> (State, &'static str) {
+        let (state, problem) = self.look(known);
+        (state, problem.map_or("", |(reason, _)| reason.name()))
     }
 
     /// Why it stands badly, for people.
     pub(super) fn message(&self, known: &Known) -> String {
-        match (&known.outcome, self.0.get(&known.profile.name)) {
-            (Err(error), _) => status::chain(error),
-            (Ok(_), Some((State::Failed, Some(failed)))) => status::chain(&failed.error),
-            _ => String::new(),
+        self.look(known).1.map(|(_, error)| status::chain(error)).unwrap_or_default()
+    }
+
+    fn look<'a>(&'a self, known: &'a Known) -> (State, Option<(Reason, &'a dyn Error)>) {
+        let target = match &known.outcome {
+            Ok(target) => target,
+            Err(error) => return (State::Unusable, Some((status::profile_reason(error), error))),
+        };
+        match (self.held.get(&known.profile.name), self.broken.get(&target.provider.name)) {
+            (Some((State::Failed, Some(failed))), _) => {
+                (State::Failed, Some((status::cache_reason(&failed.error), &failed.error)))
+            }
+            (None | Some((State::Idle, _)), Some(error)) => {
+                (State::Unusable, Some((status::resolve_reason(error), error)))
+            }
+            (None, None) => (State::Idle, None),
+            (Some((state, _)), _) => (*state, None),
         }
     }
 }

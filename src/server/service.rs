@@ -152,7 +152,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         span(&request, "list_clusters")?;
         let pb::ListClustersRequest { namespace, page_token } = request.into_inner();
-        clusters::page(self.fleet()?, &self.cache, &namespace, &page_token).map(Response::new)
+        let page = clusters::page(self.fleet()?, &self.resolver, &self.cache, &namespace, &page_token)?;
+        Ok(Response::new(page))
     }
 
     async fn watch_clusters(
@@ -161,9 +162,10 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<clusters::Messages>, Status> {
         span(&request, "watch_clusters")?;
         let slot = WatchSlots::take(&request)?;
-        let (fleet, cache, draining) = (Arc::clone(self.fleet()?), self.cache.clone(), self.draining.clone());
+        let (fleet, resolver) = (Arc::clone(self.fleet()?), Arc::clone(&self.resolver));
+        let (cache, draining) = (self.cache.clone(), self.draining.clone());
         let namespace = request.into_inner().namespace;
-        Ok(Response::new(clusters::follow(fleet, cache, namespace, draining, slot)))
+        Ok(Response::new(clusters::follow(fleet, resolver, cache, namespace, draining, slot)))
     }
 }
 

@@ -88,7 +88,8 @@ fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
     Status::with_error_details(code, fitted::fitted(message), details)
 }
 
-fn resolve_reason(error: &ResolveError) -> Reason {
+/// The stable reason why a request leads to no run.
+pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
         ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
         ResolveError::HubUnavailable { .. } => Reason::HubUnavailable,

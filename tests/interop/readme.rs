@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
-use credbroker_test_support::{Accepts, ApiServer, FakePlugin, Kubeconfig};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig};
+use serde_json::json;
 
 use crate::programs::{broker, shim};
 
@@ -37,7 +39,7 @@ fn the_three_lines_of_the_readme_serve_a_kubeconfig() {
     let runtime = home.path().join("run");
     fs::create_dir(&runtime).unwrap();
 
-    let mine = |block: &String| block.starts_with("credbroker ");
+    let mine = |block: &String| block.starts_with("credbroker ") && !block.starts_with("credbroker clusters");
     let blocks: Vec<_> = blocks(&read("README.md")).into_iter().filter(mine).collect();
     assert_eq!(blocks.len(), 3, "the three lines, a credential, see and steer: {blocks:?}");
     // As in a terminal, but for the end: the broker must not outlive the test.
@@ -61,6 +63,56 @@ fn the_three_lines_of_the_readme_serve_a_kubeconfig() {
     // Both are refreshed, and then forgotten.
     assert_eq!(plugin.runs(), 4, "{stdout}{stderr}");
     assert_eq!(stdout.lines().last(), Some("2 credentials forgotten"), "{stdout}{stderr}");
+}
+
+/// The configuration and the commands of the README, but for the plugin's name.
+#[test]
+fn the_readmes_fleet_is_listed_and_walked() {
+    let (hub, paris) = (ApiServer::start(Accepts::Tokens), ApiServer::start(Accepts::Tokens));
+    hub.accept_token("hub");
+    paris.accept_token("token-1");
+    let cluster = json!({
+        "server": paris.url(),
+        "certificate-authority-data": STANDARD.encode(paris.ca_pem()),
+    });
+    let status = json!({"accessProviders": [{"name": "gke", "cluster": cluster}]});
+    let body = json!({"spec": {"clusterManager": {"name": "m"}}, "status": status});
+    hub.apply_cluster_profile("fleet", "paris", body);
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join(".kube")).unwrap();
+    let kubeconfig = Kubeconfig::new().cluster_of(&hub, "hub").user("hub", &json!({"token": "hub"}));
+    kubeconfig.context("hub", "hub", "hub").write(home.path().join(".kube/hub"));
+
+    let readme = read("README.md");
+    let config = readme.split("```yaml\n").find(|block| block.contains("kubeconfig: ~/.kube/hub"));
+    let config = config.and_then(|block| block.split("```").next()).expect("the fleet's configuration");
+    let command = plugin.path();
+    let config =
+        config.replace("command: gke-gcloud-auth-plugin", &format!("command: {}", command.display()));
+    let broker = Broker::builder(broker()).config(&config).env("HOME", home.path()).start();
+
+    let bin = home.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    for (name, program) in [("credbroker", self::broker().to_owned()), ("credbroker-exec", shim())] {
+        std::os::unix::fs::symlink(program, bin.join(name)).unwrap();
+    }
+    let block = blocks(&readme).into_iter().find(|block| block.starts_with("credbroker clusters"));
+    // The first look at the hub may still be under way: whoever asks for a cluster waits for it.
+    let script = format!("set -e\ncredbroker get --cluster-profile fleet/paris\n{}", block.unwrap());
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env_clear()
+        .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
+        .env("HOME", home.path())
+        .env("CREDBROKER_SOCKET", broker.socket())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}{}", broker.log());
+    assert!(stdout.contains("fleet/paris") && stdout.contains("ready"), "{stdout}");
+    assert!(stdout.contains("web-0"), "kubectl's pods: {stdout}");
+    assert_eq!((paris.seen_tokens(), plugin.runs()), (vec!["token-1".to_owned()], 1));
 }
 
 /// Either this file runs it, or `.ci/run` does, or it is listed here with what does.
@@ -89,6 +141,7 @@ fn every_command_of_the_documents_is_run_by_something() {
                 || elsewhere.contains(&line)
                 || line.starts_with("credbroker ")
                 || line.starts_with("KUBECONFIG=~/.kube/broker kubectl")
+                || line.starts_with("kubectl --kubeconfig ~/.kube/fleet")
                 || line.starts_with("BLESS=1");
             assert!(run, "{document} names a command that nothing runs: {line}");
         }

@@ -1,7 +1,7 @@
 //! A tower layer that sends requests in the name of a credential.
 
 mod repeat;
-mod service;
+pub(crate) mod service;
 #[cfg(test)]
 mod tests;
 

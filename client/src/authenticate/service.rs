@@ -99,7 +99,7 @@ where
     Ok(response)
 }
 
-async fn current(source: &CredentialSource) -> Result<Arc<Credential>, AuthenticateError> {
+pub(crate) async fn current(source: &CredentialSource) -> Result<Arc<Credential>, AuthenticateError> {
     if let Some(credential) = source.current() {
         return Ok(credential);
     }

@@ -1,8 +1,9 @@
 //! A credential that is always the current one.
 
 mod backoff;
+mod scope;
 mod state;
-mod supervisor;
+pub(crate) mod supervisor;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -15,7 +16,10 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use self::state::{Progress, Rejection, State};
+use self::{
+    scope::Scope,
+    state::{Progress, Rejection, State},
+};
 use crate::{
     Connections, Credential, CredentialRef, Error, Socket,
     clock::{self, Clock},
@@ -47,6 +51,7 @@ pub struct CredentialSource {
     shared: Arc<Following>,
     progress: watch::Receiver<Progress>,
     seen: u64,
+    scope: Option<Arc<Scope>>,
 }
 
 struct Following {
@@ -91,7 +96,31 @@ impl CredentialSource {
     /// # }
     /// ```
     pub fn current(&self) -> Option<Arc<Credential>> {
-        self.shared.state.current()
+        let state = &self.shared.state;
+        let newest = state.current();
+        match &self.scope {
+            None => newest,
+            Some(scope) => Some(scope.narrow(newest)).filter(|credential| state.is_valid(credential)),
+        }
+    }
+
+    /// The same source, for one endpoint: it shows no credential that came with another cluster than `credential` did,
+    /// but the last one of this cluster for as long as that is valid. Connections to an endpoint that are made in its
+    /// name never carry what is meant for the next one.
+    ///
+    /// ```no_run
+    /// # async fn example(source: credbroker_client::CredentialSource) -> Result<(), credbroker_client::Error> {
+    /// use credbroker_client::Authenticate;
+    ///
+    /// let credential = source.ready().await?;
+    /// let server = credential.cluster().map(|cluster| cluster.server.clone());
+    /// let layer = Authenticate::new(source.at_endpoint_of(credential));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn at_endpoint_of(&self, credential: Arc<Credential>) -> Self {
+        Self { scope: Some(Arc::new(Scope::of(credential))), ..self.clone() }
     }
 
     /// Why there is no newer credential, if the last attempt to get one failed. For logs and health checks.
@@ -143,8 +172,8 @@ impl CredentialSource {
         }
     }
 
-    /// Waits for a generation that this handle was not told of: by this call, by [`Self::open`], or before it was
-    /// cloned. Rotations in between are skipped. Dropping the future loses nothing.
+    /// Waits for a generation, or a cluster beside it, that this handle was not told of: by this call, by
+    /// [`Self::open`], or before it was cloned. Rotations in between are skipped. Dropping the future loses nothing.
     ///
     /// ```no_run
     /// # async fn example(mut source: credbroker_client::CredentialSource) {
@@ -172,7 +201,10 @@ impl CredentialSource {
     /// # }
     /// ```
     pub fn reject(&self, generation: &str) {
-        self.shared.state.reject(generation);
+        // What an endpoint that was left thinks of a credential says nothing of the next one.
+        if !self.has_moved() {
+            self.shared.state.reject(generation);
+        }
     }
 
     /// As [`Self::reject`], and waits for what to use instead, up to ten seconds. `None`: the broker has nothing
@@ -188,15 +220,16 @@ impl CredentialSource {
     pub async fn replace(&self, generation: &str) -> Option<Arc<Credential>> {
         let state = &self.shared.state;
         let (mut progress, mut rejection) = (state.progress.subscribe(), state.rejection.subscribe());
-        state.reject(generation);
+        self.reject(generation);
         let replaced = async {
             loop {
                 progress.mark_unchanged();
-                if let Some(credential) = state.current().filter(|now| now.generation() != generation) {
+                if let Some(credential) = self.current().filter(|now| now.generation() != generation) {
                     return Some(credential);
                 }
                 let kept = Rejection::Reported { generation: generation.into(), replaced: false };
-                if *rejection.borrow_and_update() == kept || state.current().is_none() {
+                let is_kept = *rejection.borrow_and_update() == kept;
+                if is_kept || self.current().is_none() || self.has_moved() {
                     return None;
                 }
                 tokio::select! {
@@ -206,6 +239,11 @@ impl CredentialSource {
             }
         };
         timeout(FOR_REPLACEMENT, replaced).await.unwrap_or_default()
+    }
+
+    fn has_moved(&self) -> bool {
+        let newest = self.shared.state.current();
+        self.scope.as_ref().zip(newest).is_some_and(|(scope, newest)| !scope.covers(&newest))
     }
 
     pub(crate) fn follow(connections: &Connections, reference: CredentialRef) -> Self {
@@ -241,7 +279,7 @@ impl CredentialSource {
         };
         #[expect(clippy::disallowed_methods, reason = "ends with the last handle of the source")]
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        Self { shared: Arc::new(Following { reference, state, _task: task }), progress, seen: 0 }
+        Self { shared: Arc::new(Following { reference, state, _task: task }), progress, seen: 0, scope: None }
     }
 }
 

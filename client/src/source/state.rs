@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use tokio::sync::watch;
 
+use super::supervisor::Keeps;
 use crate::{Credential, Error, clock::Clock};
 
 /// One writer, the source's task; any number of readers, none of which waits.
@@ -19,7 +20,7 @@ pub(crate) struct State {
 /// How the following goes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// Counts the generations that were shown.
+    /// Counts the generations that were shown, and the moves of one to another endpoint.
     pub(crate) rotations: u64,
     /// Why there is no newer one; gone with the next message.
     pub(crate) failure: Option<Error>,
@@ -49,25 +50,28 @@ impl State {
     /// The newest, unless it has ended.
     pub(crate) fn current(&self) -> Option<Arc<Credential>> {
         let newest = self.current.load();
-        let valid = newest.as_ref().is_some_and(|credential| credential.is_valid((self.clock)()));
+        let valid = newest.as_ref().is_some_and(|credential| self.is_valid(credential));
         // A guard turns into an `Arc` by a reference count at most.
         if valid { arc_swap::Guard::into_inner(newest) } else { None }
     }
 
+    pub(crate) fn is_valid(&self, credential: &Credential) -> bool {
+        credential.is_valid((self.clock)())
+    }
+
     /// Shows `credential` from now on; says whether it is another one than before.
-    pub(crate) fn publish(&self, credential: Credential) -> bool {
+    fn publish(&self, credential: Credential) -> bool {
         let before = self.current.load();
-        let is_new = before.as_ref().is_none_or(|before| before.generation() != credential.generation());
+        // A provider that is not told the cluster issues one credential for both ends of a move.
+        let is_new = before.as_ref().is_none_or(|before| {
+            before.generation() != credential.generation() || before.cluster() != credential.cluster()
+        });
         self.current.store(Some(Arc::new(credential)));
         self.progress.send_modify(|progress| {
             progress.failure = None;
             progress.rotations += u64::from(is_new);
         });
         is_new
-    }
-
-    pub(crate) fn fail(&self, error: Error) {
-        self.progress.send_modify(|progress| progress.failure = Some(error));
     }
 
     /// Takes note of a 401, unless that is known or the generation is history.
@@ -87,5 +91,17 @@ impl State {
             }
             !known
         });
+    }
+}
+
+impl Keeps<Credential> for Arc<State> {
+    fn begin(&mut self) {}
+
+    fn keep(&mut self, credential: Credential) -> bool {
+        self.publish(credential)
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.progress.send_modify(|progress| progress.failure = Some(error));
     }
 }

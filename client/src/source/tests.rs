@@ -65,7 +65,7 @@ pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
         expiration_timestamp: Some((paused().wall + lifetime).into()),
         ..v1::Credential::default()
     };
-    Credential::receive(received, paused()).unwrap()
+    Credential::receive(received, None, paused()).unwrap()
 }
 
 fn generation(source: &CredentialSource) -> Option<String> {
@@ -257,4 +257,73 @@ async fn a_watch_that_ends_after_its_first_message_is_no_hot_loop() {
     sleep(Duration::from_secs(60)).await;
     let attempts = fake.attempts.load(Ordering::SeqCst);
     assert!((20..=80).contains(&attempts), "{attempts} watches in a minute");
+}
+
+/// [`credential`], with where it is for.
+fn credential_at(server: &str, generation: &str, lifetime: Duration) -> Credential {
+    let received = v1::Credential {
+        generation: generation.into(),
+        token: format!("token-{generation}"),
+        expiration_timestamp: Some((paused().wall + lifetime).into()),
+        ..v1::Credential::default()
+    };
+    let cluster = v1::Cluster { server: server.into(), ..v1::Cluster::default() };
+    Credential::receive(received, Some(cluster), paused()).unwrap()
+}
+
+fn server(source: &CredentialSource) -> Option<String> {
+    source.current().and_then(|credential| Some(credential.cluster()?.server.clone()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_credential_for_another_cluster_is_news() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
+    fake.source.changed().await;
+    broker.send(Ok(credential_at("https://b", "1", HOUR))).unwrap();
+    timeout(HOUR, fake.source.changed()).await.unwrap();
+    assert_eq!(server(&fake.source).as_deref(), Some("https://b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_at_an_endpoint_follows_its_rotations_and_shows_nothing_of_the_next_one() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
+    let first = fake.source.ready().await.unwrap();
+    let a = fake.source.at_endpoint_of(first);
+    fake.source.changed().await;
+    broker.send(Ok(credential_at("https://a", "2", HOUR))).unwrap();
+    fake.source.changed().await;
+    assert_eq!(generation(&a).as_deref(), Some("2"));
+    broker.send(Ok(credential_at("https://b", "3", 2 * HOUR))).unwrap();
+    fake.source.changed().await;
+    assert_eq!((generation(&fake.source).as_deref(), generation(&a).as_deref()), (Some("3"), Some("2")));
+
+    let before = tokio_elapsed();
+    assert!(a.replace("2").await.is_none() && tokio_elapsed() == before, "there will be none for it");
+    a.reject("3");
+    assert!(timeout(HOUR / 2, fake.reports.recv()).await.is_err(), "what it rejects is no news of the other");
+    sleep(HOUR / 2).await;
+    assert_eq!((generation(&fake.source).as_deref(), generation(&a)), (Some("3"), None), "it ended");
+    broker.send(Ok(credential_at("https://a", "4", HOUR))).unwrap();
+    fake.source.changed().await;
+    assert_eq!(generation(&a).as_deref(), Some("4"), "it came back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_replacement_at_an_endpoint_that_is_left_waits_no_longer() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
+    let a = fake.source.at_endpoint_of(fake.source.ready().await.unwrap());
+    let moves = async {
+        let report = fake.reports.recv().await.unwrap();
+        broker.send(Ok(credential_at("https://b", "2", HOUR))).unwrap();
+        report
+    };
+    let before = tokio_elapsed();
+    let (replacement, _report) = tokio::join!(a.replace("1"), moves);
+    assert!(replacement.is_none() && tokio_elapsed() < before + Duration::from_secs(1));
 }

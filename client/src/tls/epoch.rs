@@ -98,7 +98,7 @@ impl Epochs {
 impl Epoch {
     fn new(identity: Option<Identity>, settings: &Settings) -> Self {
         let config = settings.config_for(identity.as_ref());
-        Self { identity, config, closing: CancellationToken::new(), turns: AtomicU64::new(0) }
+        Self { identity, config, closing: settings.ends.child_token(), turns: AtomicU64::new(0) }
     }
 }
 

@@ -119,7 +119,7 @@ mod tests {
             client_key_data: key.to_owned().into(),
             ..v1::Credential::default()
         };
-        let credential = Credential::receive(received, paused()).unwrap();
+        let credential = Credential::receive(received, None, paused()).unwrap();
         Identity::parse(credential.identity().unwrap(), &default_provider())
     }
 

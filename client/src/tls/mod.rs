@@ -36,4 +36,4 @@ pub use settings::{Settings, SettingsError};
 pub use stream::Connection;
 
 #[cfg(feature = "kube")]
-pub(crate) use connector::tcp;
+pub(crate) use {connector::tcp, settings::DRAIN};

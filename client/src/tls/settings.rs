@@ -9,10 +9,11 @@ use rustls::{
     pki_types::{CertificateDer, InvalidDnsNameError, ServerName, pem, pem::PemObject},
     sign::SingleCertAndKey,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::identity::Identity;
 
-const DRAIN: Duration = Duration::from_secs(30);
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 /// As client-go's dialer has it; the handshake is included here.
 const CONNECT: Duration = Duration::from_secs(30);
 const SESSIONS: usize = 64;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub(crate) server_name: Option<ServerName<'static>>,
     pub(crate) drain: Duration,
     pub(crate) connect: Duration,
+    /// All connections end with this, whoever they are of.
+    pub(crate) ends: CancellationToken,
 }
 
 /// Why settings cannot be.
@@ -119,7 +122,7 @@ impl Settings {
         if base.client_auth_cert_resolver.has_certs() {
             return Err(SettingsError::Identity);
         }
-        Ok(Self { base, server_name: None, drain: DRAIN, connect: CONNECT })
+        Ok(Self { base, server_name: None, drain: DRAIN, connect: CONNECT, ends: CancellationToken::new() })
     }
 
     /// Checks the server's certificate against this name instead of the URI's host.

@@ -55,7 +55,8 @@ impl<T> Connection<T> {
         match self.closing.as_mut().poll(cx) {
             Poll::Pending => Ok(()),
             Poll::Ready(()) => {
-                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client certificate was replaced"))
+                let problem = "the client certificate was replaced, or the endpoint";
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A broker whose credential the test sets: the real protocol on a real socket, no plugin.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs::Permissions,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use credbroker_client::{Connections, CredentialRef, CredentialSource, Socket};
+use credbroker_client::{Client, Connections, CredentialRef, CredentialSource, Socket};
 use credbroker_proto::v1::{
     self,
     credential_broker_server::{CredentialBroker, CredentialBrokerServer},
@@ -35,18 +35,30 @@ pub(crate) struct FakeBroker {
 
 #[derive(Debug)]
 struct State {
-    /// By provider; `None`: it has no credential yet.
-    credentials: Mutex<HashMap<String, watch::Sender<Option<v1::Credential>>>>,
+    /// By provider, or `namespace/name` of a `ClusterProfile`; `None`: it has no credential yet.
+    credentials: Mutex<HashMap<String, watch::Sender<Option<Issued>>>>,
+    fleet: watch::Sender<Fleet>,
     reports: watch::Sender<Vec<String>>,
     connections: watch::Sender<usize>,
     /// What a report of a generation leads to.
-    on_report: Mutex<HashMap<String, v1::Credential>>,
+    on_report: Mutex<HashMap<String, Issued>>,
+}
+
+/// A credential, and what is said beside it.
+type Issued = (v1::Credential, Option<v1::Cluster>);
+
+/// What the broker knows of its hub.
+#[derive(Clone, Debug, Default)]
+struct Fleet {
+    clusters: BTreeMap<String, v1::ClusterState>,
+    synced: bool,
 }
 
 impl FakeBroker {
     pub(crate) fn start() -> Self {
         let state = State {
             credentials: Mutex::default(),
+            fleet: watch::Sender::default(),
             reports: watch::Sender::default(),
             connections: watch::Sender::default(),
             on_report: Mutex::default(),
@@ -84,12 +96,59 @@ impl FakeBroker {
 
     /// Sets the provider's credential, for all who watch it.
     pub(crate) fn issue(&self, provider: &str, credential: v1::Credential) {
-        self.state.cell(provider).send_replace(Some(credential));
+        self.state.cell(provider).send_replace(Some((credential, None)));
+    }
+
+    /// Sets the credential of the `ClusterProfile` `fleet/NAME`, and where it is for.
+    #[cfg(feature = "kube")]
+    pub(crate) fn issue_for(&self, name: &str, credential: v1::Credential, cluster: v1::Cluster) {
+        self.state.cell(&format!("fleet/{name}")).send_replace(Some((credential, Some(cluster))));
+    }
+
+    /// Sets what the fleet's cluster of that name is displayed as; `None`: it is gone.
+    pub(crate) fn display(&self, name: &str, display_name: Option<&str>) {
+        match display_name {
+            Some(display_name) => self.put(name, display_name, None),
+            None => self.state.fleet.send_modify(|fleet| drop(fleet.clusters.remove(name))),
+        }
+    }
+
+    /// The fleet has a cluster of that name there.
+    #[cfg(feature = "kube")]
+    pub(crate) fn enlist(&self, name: &str, cluster: v1::Cluster) {
+        self.put(name, name, Some(cluster));
+    }
+
+    fn put(&self, name: &str, display_name: &str, cluster: Option<v1::Cluster>) {
+        let profile = v1::ClusterProfileRef { namespace: "fleet".into(), name: name.into() };
+        let state = v1::ClusterState {
+            cluster_profile: Some(profile),
+            display_name: display_name.into(),
+            cluster,
+            ..v1::ClusterState::default()
+        };
+        self.state.fleet.send_modify(|fleet| drop(fleet.clusters.insert(name.to_owned(), state)));
+    }
+
+    /// Whether the hub has been read.
+    pub(crate) fn hub_is_synced(&self, synced: bool) {
+        self.state.fleet.send_modify(|fleet| fleet.synced = synced);
     }
 
     /// Issues it when `generation` is reported.
     pub(crate) fn issue_on_report(&self, generation: &str, credential: v1::Credential) {
-        self.state.on_report.lock().unwrap().insert(generation.to_owned(), credential);
+        self.state.on_report.lock().unwrap().insert(generation.to_owned(), (credential, None));
+    }
+
+    /// The same, with where it is for.
+    #[cfg(feature = "kube")]
+    pub(crate) fn issue_for_on_report(
+        &self,
+        generation: &str,
+        credential: v1::Credential,
+        cluster: v1::Cluster,
+    ) {
+        self.state.on_report.lock().unwrap().insert(generation.to_owned(), (credential, Some(cluster)));
     }
 
     pub(crate) fn reports(&self) -> Vec<String> {
@@ -104,11 +163,15 @@ impl FakeBroker {
         Connections::to(Socket::at(self.path()))
     }
 
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&Socket::at(self.path())).await.unwrap()
+    }
+
     pub(crate) async fn source(&self, provider: &str) -> CredentialSource {
         CredentialSource::open(Socket::at(self.path()), CredentialRef::provider(provider)).await.unwrap()
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         Path::join(self.directory.path(), "broker.sock")
     }
 }
@@ -132,7 +195,7 @@ pub(crate) fn token(generation: &str) -> v1::Credential {
 }
 
 impl State {
-    fn cell(&self, provider: &str) -> watch::Sender<Option<v1::Credential>> {
+    fn cell(&self, provider: &str) -> watch::Sender<Option<Issued>> {
         self.credentials.lock().unwrap().entry(provider.to_owned()).or_default().clone()
     }
 }
@@ -141,9 +204,18 @@ struct Service(Arc<State>);
 
 type Watch = Pin<Box<dyn Stream<Item = Result<v1::WatchCredentialResponse, Status>> + Send>>;
 
+type Changes = Pin<Box<dyn Stream<Item = Result<v1::WatchClustersResponse, Status>> + Send>>;
+
+fn hub(fleet: &Fleet) -> v1::HubState {
+    v1::HubState { synced: fleet.synced, problem: String::new() }
+}
+
 fn provider(reference: Option<v1::CredentialRef>) -> String {
     match reference.and_then(|reference| reference.source) {
         Some(v1::credential_ref::Source::Provider(name)) => name,
+        Some(v1::credential_ref::Source::ClusterProfile(profile)) => {
+            format!("{}/{}", profile.namespace, profile.name)
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -156,8 +228,8 @@ impl CredentialBroker for Service {
     ) -> Result<Response<Watch>, Status> {
         let cell = self.0.cell(&provider(request.into_inner().credential));
         let credentials = WatchStream::new(cell.subscribe()).filter_map(|credential| async {
-            credential.map(|credential| {
-                Ok(v1::WatchCredentialResponse { credential: Some(credential), cluster: None })
+            credential.map(|(credential, cluster)| {
+                Ok(v1::WatchCredentialResponse { credential: Some(credential), cluster })
             })
         });
         Ok(Response::new(Box::pin(credentials)))
@@ -174,8 +246,45 @@ impl CredentialBroker for Service {
         if let Some(next) = next {
             cell.send_replace(Some(next));
         }
-        let credential = cell.borrow().clone();
+        let credential = cell.borrow().clone().map(|(credential, _)| credential);
         Ok(Response::new(v1::ReportRejectedResponse { credential }))
+    }
+
+    /// One on a page.
+    async fn list_clusters(
+        &self,
+        request: Request<v1::ListClustersRequest>,
+    ) -> Result<Response<v1::ListClustersResponse>, Status> {
+        let after = request.into_inner().page_token;
+        let fleet = self.0.fleet.borrow().clone();
+        let mut rest = fleet.clusters.iter().filter(|(name, _)| **name > after);
+        let page = rest.next();
+        Ok(Response::new(v1::ListClustersResponse {
+            clusters: page.map(|(_, state)| state.clone()).into_iter().collect(),
+            next_page_token: rest.next().and(page).map(|(name, _)| name.clone()).unwrap_or_default(),
+            hub: Some(hub(&fleet)),
+        }))
+    }
+
+    /// Everything at first, then the differences.
+    async fn watch_clusters(
+        &self,
+        _: Request<v1::WatchClustersRequest>,
+    ) -> Result<Response<Changes>, Status> {
+        let mut told: Option<Fleet> = None;
+        let messages = WatchStream::new(self.0.fleet.subscribe()).map(move |fleet| {
+            let before = told.replace(fleet.clone());
+            let known = before.as_ref().map(|before| before.clusters.clone()).unwrap_or_default();
+            let changed = fleet.clusters.iter().filter(|(name, state)| known.get(*name) != Some(state));
+            let removed = known.iter().filter(|(name, _)| !fleet.clusters.contains_key(*name));
+            Ok(v1::WatchClustersResponse {
+                changed: changed.map(|(_, state)| state.clone()).collect(),
+                removed: removed.filter_map(|(_, state)| state.cluster_profile.clone()).collect(),
+                complete: before.is_none(),
+                hub: Some(hub(&fleet)),
+            })
+        });
+        Ok(Response::new(Box::pin(messages)))
     }
 }
 

@@ -8,6 +8,11 @@
 
 mod broker;
 #[cfg(feature = "kube")]
+mod cluster;
+mod fleet;
+#[cfg(feature = "kube")]
+mod fleet_example;
+#[cfg(feature = "kube")]
 mod kube;
 mod source;
 #[cfg(feature = "rustls")]

@@ -445,7 +445,7 @@ pub mod cluster_state {
         Fetching = 3,
         /// There is none: the last run failed.
         Failed = 4,
-        /// No provider issues credentials for it, or the profile cannot be used.
+        /// No provider issues credentials for it, the profile cannot be used, or the plugin is not installed.
         Unusable = 5,
     }
     impl Readiness {

@@ -26,7 +26,7 @@ fn credential() -> Credential {
 }
 
 fn printed(output: Output, credential: &Credential) -> Result<String, (String, u8)> {
-    rendered(output, "gke", credential, UNIX_EPOCH + Duration::from_secs(NOW))
+    rendered(output, &Source::Provider("gke".into()), credential, UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
 #[test]
@@ -99,6 +99,20 @@ async fn without_a_provider_it_is_wrong_usage() {
     let (code, out, err) = run_with(&args(&[]), &[]).await;
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("CREDBROKER_PROVIDER is not set"), "{err}");
+}
+
+#[tokio::test]
+async fn a_cluster_of_the_fleet_is_asked_for_by_its_name_and_instead_of_a_provider() {
+    let args = args(&["--cluster-profile", "fleet/paris", "--socket", "/nonexistent", "--timeout", "1"]);
+    let (_, _, err) = run_with(&args, &[("CREDBROKER_PROVIDER", "gke")]).await;
+    assert!(err.starts_with("credbroker get: ClusterProfile fleet/paris: no broker answers"), "{err}");
+    for odd in ["paris", "/paris", "fleet/", "a/b/c"] {
+        assert!(Line::try_parse_from(["get", "--cluster-profile", odd]).is_err(), "{odd}");
+    }
+    assert!(Line::try_parse_from(["get", "--cluster-profile", "a/b", "--provider", "p"]).is_err());
+    let source = Source::ClusterProfile(cluster_profile("fleet/paris").unwrap());
+    let text = summary(&source, &credential(), UNIX_EPOCH + Duration::from_secs(NOW));
+    assert!(text.starts_with("CLUSTER      KIND ") && text.contains("\nfleet/paris  token"), "{text}");
 }
 
 #[tokio::test]

@@ -31,9 +31,9 @@ async fn a_cluster_is_listed_with_all_that_is_known_of_it() {
 async fn a_failing_plugin_and_an_unusable_profile_say_why() {
     let (hub, plugin) = (Hub::start(), FakePlugin::builder().exit_code(3).stderr("no session").build());
     hub.profile("paris", "paris");
-    let mut broken = profile("tokyo", "tokyo");
-    broken["status"]["accessProviders"] = json!([]);
-    hub.server.apply_cluster_profile("fleet", "tokyo", broken);
+    let mut unusable = profile("tokyo", "tokyo");
+    unusable["status"]["accessProviders"] = json!([]);
+    hub.server.apply_cluster_profile("fleet", "tokyo", unusable);
     let broker = hub.broker(&plugin);
     let mut caller = Caller::of(&broker).await;
     caller.get("paris").await.unwrap_err();
@@ -48,6 +48,20 @@ async fn a_failing_plugin_and_an_unusable_profile_say_why() {
     );
     assert!(clusters[1].cluster.is_none() && clusters[1].provider.is_empty());
     assert!(!format!("{clusters:?}").contains("token"), "no secret");
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_not_installed_makes_its_clusters_unusable_until_it_is() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let (there, away) = (plugin.path(), plugin.dir().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let clusters = caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Unusable).await;
+    assert_eq!((&*clusters[0].reason, &*clusters[0].provider), ("PLUGIN_NOT_FOUND", "cloud"));
+    std::fs::rename(&away, &there).unwrap();
+    caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Idle).await;
 }
 
 #[tokio::test]

@@ -95,6 +95,17 @@ async fn a_watch_that_is_too_old_is_a_new_list_and_what_went_meanwhile_is_gone()
     assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-2".to_owned(), 3));
 }
 
+/// kube's own watcher asks for the same revision again, for ever, when the status of a watch says 410.
+#[tokio::test]
+async fn a_watch_that_is_refused_as_too_old_is_a_new_list() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = warm(&hub, &plugin).await;
+    hub.profile("oslo", "oslo");
+    hub.server.compact_by_status();
+    hub.server.cut_connections();
+    is_well(&hub, &plugin, &mut caller).await;
+}
+
 #[tokio::test]
 async fn an_odd_object_costs_nobody_else_anything() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());

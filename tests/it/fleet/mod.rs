@@ -60,16 +60,18 @@ impl Hub {
 
     /// Each at a server of its own name.
     fn profiles(&self, names: &[&str]) {
-        names.iter().for_each(|name| self.profile(name, name));
+        for name in names {
+            self.profile(name, name);
+        }
     }
 
     /// A broker that reads it, whose provider `cloud` runs `plugin`.
     fn broker(&self, plugin: &FakePlugin) -> InProcess {
-        self.broker_with(plugin, json!({}))
+        self.broker_with(plugin, &json!({}))
     }
 
     /// The same with more in `clusterProfiles`.
-    fn broker_with(&self, plugin: &FakePlugin, more: Value) -> InProcess {
+    fn broker_with(&self, plugin: &FakePlugin, more: &Value) -> InProcess {
         let mut section = self.section();
         section.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         InProcess::with(json!({"providers": [cloud(plugin)], "clusterProfiles": section}), &[])

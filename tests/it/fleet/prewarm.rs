@@ -8,7 +8,7 @@ async fn what_a_rule_covers_is_fetched_at_the_start_and_when_it_appears() {
     hub.profiles(&["paris", "tokyo"]);
     hub.server.apply_cluster_profile("edge", "oslo", profile("oslo", "oslo"));
     let rule = json!({"clusterProfiles": ["fleet/*"], "providers": ["cloud"], "runsPerSecond": 50});
-    let broker = hub.broker_with(&plugin, json!({"prewarm": [rule]}));
+    let broker = hub.broker_with(&plugin, &json!({"prewarm": [rule]}));
     let mut caller = Caller::of(&broker).await;
     let is_ready = |name: &'static str| {
         move |clusters: &[ClusterState], _: &pb::HubState| readiness(clusters, name) == Readiness::Ready
@@ -58,7 +58,7 @@ async fn no_more_run_at_a_time_than_the_rule_says_and_those_who_ask_go_first() {
 async fn a_plugin_that_fails_is_asked_three_times_and_then_left_to_whoever_asks() {
     let (hub, plugin) = (Hub::start(), FakePlugin::builder().exit_code(1).build());
     hub.profile("paris", "paris");
-    let broker = hub.broker_with(&plugin, json!({"prewarm": [{}]}));
+    let broker = hub.broker_with(&plugin, &json!({"prewarm": [{}]}));
     let mut caller = Caller::of(&broker).await;
     caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Failed).await;
     let third = async {

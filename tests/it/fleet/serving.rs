@@ -101,9 +101,9 @@ async fn a_profile_that_cannot_be_used_any_more_ends_its_watches_with_the_reason
     let mut caller = Caller::of(&broker).await;
     let mut watch = caller.watch("paris").await;
     next(&mut watch).await.unwrap();
-    let mut broken = profile("paris", "paris");
-    broken["status"]["accessProviders"][1]["cluster"]["server"] = json!("http://paris");
-    hub.server.apply_cluster_profile("fleet", "paris", broken);
+    let mut unusable = profile("paris", "paris");
+    unusable["status"]["accessProviders"][1]["cluster"]["server"] = json!("http://paris");
+    hub.server.apply_cluster_profile("fleet", "paris", unusable);
     let ended = next(&mut watch).await.unwrap_err();
     assert_eq!(
         (ended.code(), reason(&ended)),
@@ -135,7 +135,7 @@ async fn only_the_namespaces_and_labels_that_are_configured_are_read() {
         hub.server.apply_cluster_profile(namespace, name, body.clone());
     }
     let broker =
-        hub.broker_with(&plugin, json!({"namespaces": ["fleet", "edge"], "labelSelector": "tier=prod"}));
+        hub.broker_with(&plugin, &json!({"namespaces": ["fleet", "edge"], "labelSelector": "tier=prod"}));
     let mut caller = Caller::of(&broker).await;
     let known: Vec<_> = caller.until_known(2).await.iter().map(name_of).collect();
     assert_eq!(known, [("edge".to_owned(), "paris".to_owned()), ("fleet".to_owned(), "paris".to_owned())]);

@@ -39,6 +39,8 @@ pub(super) struct Store {
     revision: u64,
     /// Who asks for something older is told that it is gone.
     compacted: u64,
+    /// A watch is told so by the status of its answer instead of by its first event.
+    gone_by_status: bool,
     created: u64,
 }
 
@@ -53,7 +55,7 @@ impl Default for Store {
     fn default() -> Self {
         let kept = Collection::ALL.into_iter().map(|one| (one, Kept::default())).collect();
         // Zero means "any" to a client, and a real server is never at its first revision.
-        Self { kept, revision: 1000, compacted: 0, created: 0 }
+        Self { kept, revision: 1000, compacted: 0, gone_by_status: false, created: 0 }
     }
 }
 
@@ -130,6 +132,10 @@ impl Store {
         if revision < oldest { Err(Gone { asked: revision, oldest }) } else { Ok(()) }
     }
 
+    pub(super) fn gone_by_status(&self) -> bool {
+        self.gone_by_status
+    }
+
     /// The objects as they were at `revision`.
     pub(super) fn objects_at(&self, collection: Collection, revision: u64) -> Result<Objects, Gone> {
         self.check(collection, revision)?;
@@ -144,9 +150,10 @@ impl Store {
     }
 
     /// Makes every revision that any client has seen too old to start from. Running watches keep their place.
-    pub(super) fn compact(&mut self) {
+    pub(super) fn compact(&mut self, gone_by_status: bool) {
         self.revision += 1;
         self.compacted = self.revision;
+        self.gone_by_status = gone_by_status;
     }
 
     fn record(

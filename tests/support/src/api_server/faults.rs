@@ -33,10 +33,17 @@ pub(super) enum What {
 }
 
 impl ApiServer {
-    /// Makes every revision that was ever handed out too old to start from: a LIST or WATCH from one is answered 410.
-    /// Running watches keep their place.
+    /// Makes every revision that was ever handed out too old to start from. As a real server does, it answers 410 to
+    /// the next page of a list, and 200 to a watch whose only event is an `ERROR` of code 410. Running watches keep
+    /// their place.
     pub fn compact(&self) {
-        lock(&self.state.store).compact();
+        lock(&self.state.store).compact(false);
+    }
+
+    /// As [`ApiServer::compact`], but a watch is answered 410 too. The API's documents allow it, and servers behind
+    /// an aggregator do it; kube's `watcher` asks again with the same revision for ever, unless it is made anew.
+    pub fn compact_by_status(&self) {
+        lock(&self.state.store).compact(true);
     }
 
     /// Ends every running watch with an `ERROR` event of code 410.

@@ -33,6 +33,8 @@ pub(super) struct Watching {
     /// The signals that were there before this watch, or that it followed.
     followed: Signals,
     timeout: Option<Pin<Box<Sleep>>>,
+    /// There is nothing after `first`.
+    refused: bool,
     ended: bool,
     _open: OpenWatch,
 }
@@ -48,13 +50,20 @@ impl Watching {
         if let Some(refused) = too_new(store, query.revision) {
             return Err(refused);
         }
-        let mut first = Vec::new();
+        let (mut first, mut refused) = (Vec::new(), false);
         if query.revision.is_none() || query.initial_events {
             for (_, object) in query.filter.select(store.objects(collection)) {
                 line(&mut first, "ADDED", object);
             }
-        } else if let Some(revision) = query.revision {
-            store.check(collection, revision).map_err(|gone| expired(&gone))?;
+        } else if let Some(revision) = query.revision
+            && let Err(gone) = store.check(collection, revision)
+        {
+            let answer = expired(&gone);
+            if store.gone_by_status() {
+                return Err(answer);
+            }
+            line(&mut first, "ERROR", &answer.1);
+            refused = true;
         }
         if query.initial_events && query.bookmarks {
             let mut bookmark = bookmark(collection, store.revision());
@@ -75,6 +84,7 @@ impl Watching {
             signals,
             followed,
             timeout: query.timeout.map(|after| Box::pin(tokio::time::sleep(after))),
+            refused,
             ended: false,
             _open: OpenWatch::new(state, collection),
         })
@@ -117,6 +127,10 @@ impl Watching {
         if signals.garbage {
             self.ended = true;
             return format!("{GARBAGE}\n").into_bytes();
+        }
+        if self.refused {
+            self.ended = true;
+            return std::mem::take(&mut self.first);
         }
         let expirations = std::mem::replace(&mut self.followed.expirations, signals.expirations);
         if expirations != signals.expirations {

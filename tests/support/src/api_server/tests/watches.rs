@@ -116,6 +116,11 @@ async fn a_revision_that_was_compacted_is_gone() {
     let path = |revision: u64| format!("{PROFILES}?watch=true&resourceVersion={revision}");
     let mut running = Events::of(&server, &path(old)).await;
     server.compact();
+    let mut late = Events::of(&server, &path(old)).await;
+    let event = late.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(late.next().await, None);
+    server.compact_by_status();
     let (status, gone) = read(&server, &path(old)).await;
     assert_eq!((status, &gone["kind"], &gone["reason"]), (410, &json!("Status"), &json!("Expired")));
 

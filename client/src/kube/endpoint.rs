@@ -1,0 +1,128 @@
+//! From the cluster beside a credential to a config.
+
+use ::kube::Config;
+use credbroker_proto::v1::Cluster;
+use http::{
+    Uri,
+    uri::{InvalidUri, Scheme},
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+use super::BuildError;
+use crate::{Destination, tls::SettingsError};
+
+/// Sets all of `config` that says where requests go and whom they trust. Nothing else asks for compressed responses, so
+/// there is nothing to turn off.
+pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> Result<(), BuildError> {
+    let refused = || BuildError::Server { server: cluster.server.clone() };
+    let server: Uri = cluster.server.parse().map_err(|_invalid: InvalidUri| refused())?;
+    let is_https = server.scheme() == Some(&Scheme::HTTPS);
+    let is_known = is_https || server.scheme() == Some(&Scheme::HTTP);
+    if !is_known || server.host().is_none_or(str::is_empty) {
+        return Err(refused());
+    }
+    if !is_https && !plaintext {
+        return Err(BuildError::Plaintext { destination: Destination::of(&server) });
+    }
+    config.cluster_url = server;
+    config.root_cert = authorities(&cluster.certificate_authority_data)?;
+    config.root_cert_file = None;
+    config.accept_invalid_certs = cluster.insecure_skip_tls_verify;
+    if config.accept_invalid_certs && config.root_cert.is_some() {
+        return Err(BuildError::Unchecked);
+    }
+    config.tls_server_name = Some(cluster.tls_server_name.clone()).filter(|name| !name.is_empty());
+    config.proxy_url = match cluster.proxy_url.as_str() {
+        "" => None,
+        url => Some(url.parse().map_err(|_invalid: InvalidUri| BuildError::ProxyUrl)?),
+    };
+    config.disable_compression = cluster.disable_compression;
+    Ok(())
+}
+
+/// `None`: those that the machine trusts.
+fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, BuildError> {
+    if bundle.is_empty() {
+        return Ok(None);
+    }
+    let certificates = CertificateDer::pem_slice_iter(bundle)
+        .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| BuildError::Authorities(SettingsError::Pem(error)))?;
+    if certificates.is_empty() {
+        return Err(BuildError::Authorities(SettingsError::NoAuthority));
+    }
+    Ok(Some(certificates))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use credbroker_test_support::{Accepts, ApiServer};
+
+    use super::*;
+
+    fn applied(plaintext: bool, change: impl FnOnce(&mut Cluster)) -> Result<Config, BuildError> {
+        let mut cluster =
+            Cluster { server: "https://paris.example:6443/prefix".into(), ..Cluster::default() };
+        change(&mut cluster);
+        let mut config = Config::new(Uri::from_static("https://elsewhere.example"));
+        config.tls_server_name = Some("elsewhere".into());
+        config.proxy_url = Some(Uri::from_static("http://elsewhere.example"));
+        config.root_cert_file = Some("/elsewhere".into());
+        config.accept_invalid_certs = true;
+        config.read_timeout = Some(Duration::from_secs(7));
+        apply(&cluster, &mut config, plaintext)?;
+        Ok(config)
+    }
+
+    #[test]
+    fn every_field_of_the_endpoint_is_the_clusters_and_the_others_stay() {
+        let bare = applied(false, |_| {}).unwrap();
+        assert_eq!(bare.cluster_url, "https://paris.example:6443/prefix");
+        assert!(bare.root_cert.is_none() && bare.root_cert_file.is_none() && !bare.accept_invalid_certs);
+        assert!(bare.tls_server_name.is_none() && bare.proxy_url.is_none());
+        assert_eq!(bare.read_timeout, Some(Duration::from_secs(7)));
+
+        let authority = ApiServer::start(Accepts::Tokens).ca_pem();
+        let full = applied(false, |cluster| {
+            cluster.tls_server_name = "inside".into();
+            cluster.certificate_authority_data = authority.repeat(2).into();
+            cluster.proxy_url = "socks5://proxy.example:1080".into();
+            cluster.disable_compression = true;
+        })
+        .unwrap();
+        assert_eq!(full.tls_server_name.as_deref(), Some("inside"));
+        assert_eq!(full.root_cert.unwrap().len(), 2);
+        assert_eq!(full.proxy_url.unwrap(), "socks5://proxy.example:1080");
+        assert!(full.disable_compression);
+        assert!(
+            applied(false, |cluster| cluster.insecure_skip_tls_verify = true).unwrap().accept_invalid_certs
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_an_endpoint_is_refused_by_what_is_wrong() {
+        for server in ["", "paris.example", "/version", "ftp://paris.example", "https://", "https://:6443"] {
+            let error = applied(true, |cluster| cluster.server = server.into()).unwrap_err();
+            assert!(matches!(error, BuildError::Server { .. }), "{server}: {error}");
+        }
+        let plain = |cluster: &mut Cluster| cluster.server = "http://127.0.0.1:8001".into();
+        assert!(matches!(applied(false, plain), Err(BuildError::Plaintext { .. })));
+        assert_eq!(applied(true, plain).unwrap().cluster_url, "http://127.0.0.1:8001");
+        for bundle in ["no PEM", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
+            let outcome = applied(false, |cluster| cluster.certificate_authority_data = bundle.into());
+            assert!(matches!(outcome, Err(BuildError::Authorities(_))), "{bundle}");
+        }
+        let error =
+            applied(false, |cluster| cluster.proxy_url = "http://u:c4n4ry@ proxy".into()).unwrap_err();
+        assert!(matches!(error, BuildError::ProxyUrl) && !format!("{error:?}").contains("c4n4ry"));
+        let authority = ApiServer::start(Accepts::Tokens).ca_pem();
+        let both = applied(false, |cluster| {
+            cluster.insecure_skip_tls_verify = true;
+            cluster.certificate_authority_data = authority.into();
+        });
+        assert!(matches!(both, Err(BuildError::Unchecked)));
+    }
+}
