@@ -70,9 +70,9 @@ async fn lists(report: &mut Report, directory: &Path, subject: &Subject) -> Resu
 async fn all(rpc: &Rpc) -> Result<Vec<pb::ListClustersResponse>> {
     let (mut rpc, mut pages, mut page_token) = (rpc.clone(), Vec::new(), String::new());
     loop {
-        let request = pb::ListClustersRequest { page_token, ..Default::default() };
+        let request = pb::ListClustersRequest { page_token: page_token.clone(), ..Default::default() };
         let page = rpc.list_clusters(request).await?.into_inner();
-        page_token = page.next_page_token.clone();
+        page_token.clone_from(&page.next_page_token);
         pages.push(page);
         if page_token.is_empty() {
             return Ok(pages);

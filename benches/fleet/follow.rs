@@ -37,8 +37,8 @@ const WATCHED_EACH: u32 = 100;
 const IDLE: Duration = Duration::from_secs(5);
 /// Between two asks of the caller that has nothing to do with the fleet.
 const ASK_PAUSE: Duration = Duration::from_millis(5);
-const CPU_LIMIT: f64 = 4.0;
-const HIT_LIMIT: f64 = 2.0;
+const CPU_LIMIT: f64 = 3.0;
+const HIT_LIMIT: f64 = 2.5;
 
 pub(crate) async fn measure(
     report: &mut Report,
@@ -83,8 +83,8 @@ pub(crate) async fn measure(
     if change == Change::Endpoint {
         let moves: Vec<_> = written.iter().filter(|note| note.profile == name(WATCHED)).collect();
         sleep(Duration::from_millis(500)).await; // the last run
-        let moved = latencies(moves.iter().copied(), &lock(&credentials))?;
-        figure("from write to WatchCredential, p50 / p99", &spread(&moved));
+        let followed = latencies(moves.iter().copied(), &lock(&credentials))?;
+        figure("from write to WatchCredential, p50 / p99", &spread(&followed));
         figure("moves of the watched profile, messages, runs", &format!("{} / {sent} / {runs}", moves.len()));
         report.limited("plugin runs", &runs.to_string(), "one for a move", runs <= moves.len());
     } else {
@@ -194,7 +194,7 @@ impl Asking {
     /// How long each ask took, sorted.
     fn stop(self) -> Result<Vec<Duration>> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| anyhow!("the caller panicked"))?
+        self.thread.join().map_err(|_panic| anyhow!("the caller panicked"))?
     }
 }
 

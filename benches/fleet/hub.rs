@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use credbroker_test_support::{Accepts, ApiServer, Collection, Kubeconfig};
 use serde_json::{Value, json};
@@ -49,7 +48,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn filled(directory: &Path) -> Result<Self> {
+    pub(crate) fn filled(directory: &Path) -> Self {
         let server = ApiServer::start(Accepts::Tokens);
         server.accept_token("hub");
         let kubeconfig = directory.join("hub.kubeconfig");
@@ -61,7 +60,7 @@ impl Hub {
         let hub = Self { server, kubeconfig, authorities, profiles, changes: 0 };
         let all = (0..PROFILES).map(|index| (NAMESPACE.to_owned(), name(index), hub.body(index)));
         hub.server.apply_cluster_profiles(all);
-        Ok(hub)
+        hub
     }
 
     /// Changes a profile, and returns the number of the change if it can be seen through a broker.
@@ -71,7 +70,7 @@ impl Hub {
         let profile = self.profiles.get_mut(index)?;
         let part = match what {
             Change::Endpoint => &mut profile.server,
-            Change::Shown if number % 2 == 0 => &mut profile.property,
+            Change::Shown if number.is_multiple_of(2) => &mut profile.property,
             Change::Shown => &mut profile.label,
         };
         *part = number;

@@ -50,7 +50,7 @@ async fn main() -> Result<ExitCode> {
     }
     let directory = tempfile::tempdir().context("a directory for sockets")?;
     let directory = directory.path();
-    let (mut hub, mut report) = (Hub::filled(directory)?, Report::default());
+    let (mut hub, mut report) = (Hub::filled(directory), Report::default());
     start::measure(&mut report, &directory.join("start"), &hub).await?;
 
     let subject = Subject::start(&directory.join("subject"), &hub, hub::NAMESPACE).await?;

@@ -64,10 +64,6 @@ impl News {
         self.told.send_modify(|told| std::mem::swap(&mut told.seen, &mut seen));
         seen
     }
-
-    pub(crate) fn told(&self) -> Told {
-        self.told.borrow().clone()
-    }
 }
 
 impl Drop for News {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 const ROUNDS: u32 = 8;
-const CPU_LIMIT: f64 = 2.0;
+const CPU_LIMIT: f64 = 1.8;
 
 pub(crate) async fn measure(report: &mut Report, hub: &Hub, subject: &Subject) -> Result<()> {
     section(&format!("Relist: 410 with {PROFILES} profiles known, nothing changed, {ROUNDS} times"));

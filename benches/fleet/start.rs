@@ -19,8 +19,8 @@ use crate::{
 };
 
 const ROUNDS: usize = 7;
-const TIME_LIMIT: f64 = 3.0;
-const MEMORY_LIMIT: u64 = 16 * 1024;
+const TIME_LIMIT: f64 = 2.2;
+const MEMORY_LIMIT: u64 = 21 * 1024;
 
 pub(crate) async fn measure(report: &mut Report, directory: &Path, hub: &Hub) -> Result<()> {
     fs::create_dir(directory)?;

@@ -3,11 +3,11 @@
 use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
 
 use credbroker_proto::v1::{self as pb, cluster_state};
-use futures_util::{Stream, stream::unfold};
+use futures_util::{FutureExt as _, Stream, stream::unfold};
 use prost::Message as _;
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
-    time::sleep,
+    time::{Interval, MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -69,6 +69,8 @@ pub(super) fn follow<R: PluginRunner>(
     slot: OwnedSemaphorePermit,
 ) -> Messages {
     let (revisions, hubs) = (fleet.revisions(), fleet.hub_states());
+    let mut look = interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let following = Following {
         fleet,
         resolver,
@@ -78,6 +80,9 @@ pub(super) fn follow<R: PluginRunner>(
         hubs,
         draining,
         told: HashMap::new(),
+        told_up_to: 0,
+        look,
+        look_at_all: true,
         told_hub: None,
         complete: false,
         _slot: slot,
@@ -101,6 +106,11 @@ struct Following<R> {
     draining: CancellationToken,
     /// What the peer knows of each cluster.
     told: HashMap<ProfileName, Told>,
+    /// Every change of the fleet up to this revision was told.
+    told_up_to: u64,
+    look: Interval,
+    /// Time to look whether there is a credential for each cluster, whether the fleet changed or not.
+    look_at_all: bool,
     told_hub: Option<HubState>,
     /// The peer was told of all clusters.
     complete: bool,
@@ -115,22 +125,23 @@ impl<R: PluginRunner> Following<R> {
         loop {
             self.revisions.mark_unchanged();
             self.hubs.mark_unchanged();
+            self.look_at_all |= self.look.tick().now_or_never().is_some();
             if let Some(message) = self.news() {
                 return Ok(message);
             }
-            let draining = self.draining.clone();
+            let Self { revisions, hubs, draining, look, .. } = self;
             let changed = async {
                 // Both senders are the fleet's, which we hold.
                 tokio::select! {
-                    changed = self.revisions.changed() => drop(changed),
-                    changed = self.hubs.changed() => drop(changed),
+                    changed = revisions.changed() => drop(changed),
+                    changed = hubs.changed() => drop(changed),
                 }
                 sleep(GATHER).await;
             };
             tokio::select! {
                 () = draining.cancelled() => return Err(status::draining()),
                 () = changed => {}
-                () = sleep(LOOK_EVERY) => {}
+                _ = look.tick() => self.look_at_all = true,
             }
         }
     }
@@ -139,9 +150,15 @@ impl<R: PluginRunner> Following<R> {
     fn news(&mut self) -> Option<pb::WatchClustersResponse> {
         let hub = self.fleet.hub();
         let readiness = Readiness::of(&self.cache, &self.resolver);
+        // Read before the list, which then lacks no change up to it.
+        let revision = *self.revisions.borrow();
         let all = self.fleet.list(chosen(&self.namespace));
         let (mut changed, mut size, mut whole) = (Vec::new(), 0, true);
         for known in &all {
+            // A busy fleet changes twenty times a second for us, and each look at everything is dear.
+            if !self.look_at_all && known.revision <= self.told_up_to {
+                continue;
+            }
             let name = &known.profile.name;
             let (ready, reason) = readiness.of_profile(known);
             let now: Told = (known.revision, ready, reason);
@@ -156,6 +173,9 @@ impl<R: PluginRunner> Following<R> {
             size += state.encoded_len();
             changed.push(state);
             self.told.insert(name.clone(), now);
+        }
+        if whole {
+            (self.told_up_to, self.look_at_all) = (revision, false);
         }
         let mut removed = Vec::new();
         if self.told.len() > all.len() || !whole {
