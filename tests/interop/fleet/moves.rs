@@ -2,6 +2,8 @@
 
 use credbroker_test_support::{Accepts, ApiServer, FakePlugin};
 
+use serde_json::json;
+
 use super::{Hub, Walker, cloud, cluster_of, told, until};
 use crate::kubectl::{failure, stdout};
 
@@ -33,6 +35,7 @@ fn a_cluster_that_moved_is_refused_to_the_old_kubeconfig_and_reached_by_a_new_on
     let said = failure(&walker.pods("paris"));
     assert!(said.contains("CLUSTER_MISMATCH"), "{said}");
     assert!(said.contains("its server is another"), "{said}");
+    assert!(said.contains("`credbroker kubeconfig`"), "{said}");
     assert_eq!((old.requests(), new.requests(), plugin.runs()), (vec![], vec![], 1));
     walker.reach("tokyo");
 
@@ -86,4 +89,21 @@ fn a_cluster_that_is_gone_is_named() {
 
     walker.write(&broker);
     assert_eq!(stdout(&walker.run(&["config", "get-contexts", "-o", "name"])), "fleet/tokyo\n");
+}
+
+/// As every profile does: the object is made first, and its status is another request.
+#[test]
+fn a_cluster_that_is_not_filled_in_yet_is_no_alarm_and_then_reached() {
+    let paris = cluster("paris");
+    let (hub, plugin, walker) = (Hub::start(), named_token(), Walker::new());
+    let empty = json!({"spec": {"clusterManager": {"name": "manager"}}});
+    hub.server.apply_cluster_profile("fleet", "paris", empty);
+    let broker = hub.broker(&cloud(&plugin));
+    until(&broker, |fleet| fleet.len() == 1);
+    hub.profile("paris", "cloud", &cluster_of(&paris, &told("paris")));
+    until(&broker, |fleet| !fleet["paris"].provider.is_empty());
+    walker.write(&broker);
+    walker.reach("paris");
+    let (_, log) = broker.stop();
+    assert!(log.contains("the hub is followed") && !log.contains("WARN"), "{log}");
 }
