@@ -96,7 +96,9 @@ fn kubectl_lists_the_contexts_of_a_private_file_without_a_secret() {
     assert_eq!(names, "fleet/oslo\nfleet/paris\nfleet/tokyo\n");
 
     // Also once there are credentials to be written.
-    ["oslo", "paris", "tokyo"].iter().for_each(|name| walker.reach(name));
+    for name in ["oslo", "paris", "tokyo"] {
+        walker.reach(name);
+    }
     fs::set_permissions(walker.kubeconfig(), fs::Permissions::from_mode(0o644)).unwrap();
     walker.write(&fleet.broker);
     assert_eq!(mode(), 0o600);
