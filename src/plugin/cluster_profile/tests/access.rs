@@ -110,7 +110,7 @@ fn names_of_a_profile_steer_no_terminal_and_fit_a_header() {
 #[test]
 fn a_profile_that_lists_very_many_names_is_read_in_no_time() {
     let many =
-        |of: &str| (0..50_000).map(|index| json!({"name": format!("{of}{index}")})).collect::<Vec<_>>();
+        |of: &str| (0..30_000).map(|index| json!({"name": format!("{of}{index}")})).collect::<Vec<_>>();
     let extensions = many("e");
     let cluster = json!({"server": "https://paris", "extensions": extensions});
     let mut newer = many("a");
