@@ -1,4 +1,5 @@
 mod access;
+mod denied;
 mod endpoint;
 mod extensions;
 mod policies;

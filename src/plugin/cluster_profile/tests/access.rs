@@ -108,6 +108,7 @@ fn names_of_a_profile_steer_no_terminal_and_fit_a_header() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "minutes or a second: no clock is too bad to tell")]
 fn a_profile_that_lists_very_many_names_is_read_in_no_time() {
     let many =
         |of: &str| (0..30_000).map(|index| json!({"name": format!("{of}{index}")})).collect::<Vec<_>>();

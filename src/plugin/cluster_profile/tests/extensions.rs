@@ -21,7 +21,7 @@ fn env(value: &Value) -> Vec<(String, String)> {
 fn the_config_reaches_the_plugin_as_it_is() {
     let texts = [
         r#"{"z":1,"a":{"y":[],"b":null},"m":"\u003c\u0000é\"/"}"#,
-        r#"[1,-2,0.5,18446744073709551615,true]"#,
+        "[1,-2,0.5,18446744073709551615,true]",
         r#""text""#,
         "0",
         "false",

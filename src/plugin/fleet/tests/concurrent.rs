@@ -85,12 +85,12 @@ fn a_thousand_profiles_resolve_at_once_while_others_change_and_go() {
         fleet.apply(numbered(number, 0));
     }
     let resolver = Resolver::new(providers, Some(Arc::clone(&fleet)));
-    let (writing, resolved, start) = (AtomicBool::new(true), AtomicUsize::new(0), Barrier::new(6));
+    let (writing, answers, start) = (AtomicBool::new(true), AtomicUsize::new(0), Barrier::new(6));
 
     // Of three, the first comes and goes, the second stays as it is, the third changes.
     thread::scope(|scope| {
         for reader in 0..4 {
-            let (resolver, writing, resolved, start) = (&resolver, &writing, &resolved, &start);
+            let (resolver, writing, answers, start) = (&resolver, &writing, &answers, &start);
             scope.spawn(move || {
                 start.wait();
                 let mut last = false;
@@ -99,7 +99,7 @@ fn a_thousand_profiles_resolve_at_once_while_others_change_and_go() {
                     for number in (0..PROFILES).map(|number| (number + reader * 250) % PROFILES) {
                         let found = ask_twice(resolver, number);
                         assert!(found.is_some() || number % 3 == 0, "{number} is always there");
-                        resolved.fetch_add(usize::from(found.is_some()), Ordering::Relaxed);
+                        answers.fetch_add(usize::from(found.is_some()), Ordering::Relaxed);
                     }
                 }
             });
@@ -125,7 +125,7 @@ fn a_thousand_profiles_resolve_at_once_while_others_change_and_go() {
         writing.store(false, Ordering::Release);
     });
 
-    assert!(resolved.into_inner() > PROFILES);
+    assert!(answers.into_inner() > PROFILES);
     for number in 0..PROFILES {
         let found = resolver.resolve(by_name(number)).map(|spec| id(&spec)).ok();
         let expected = [None, Some(0), Some(11)][number % 3];

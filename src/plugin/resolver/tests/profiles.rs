@@ -54,6 +54,7 @@ pub(super) fn sent_paris() -> Cluster {
 }
 
 /// What `change` makes of it.
+#[expect(clippy::unnecessary_wraps, reason = "as a request has it")]
 pub(super) fn sent(change: impl FnOnce(&mut Cluster)) -> Option<Cluster> {
     let mut cluster = sent_paris();
     change(&mut cluster);

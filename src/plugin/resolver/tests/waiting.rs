@@ -1,4 +1,5 @@
 //! For the first look at the hub.
+#![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
 use std::time::Duration;
 
