@@ -242,3 +242,19 @@ fn the_state_of_the_hub_is_told_when_it_changes() {
         assert!(!states.has_changed().unwrap(), "the same again");
     }
 }
+
+#[test]
+fn of_two_providers_of_one_name_the_last_one_serves_profiles_too() {
+    let of = |args: &[&str], profile_sourced| Provider {
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        profile_sourced,
+        ..provider("p", Command::Name("plugin".into()))
+    };
+    let any = Some(ProfileSourced::default());
+    let served = |all: [Provider; 2]| {
+        let providers = Providers::new(all);
+        providers.access_providers().iter().map(|provider| provider.args.concat()).collect::<Vec<_>>()
+    };
+    assert_eq!(served([of(&["first"], any), of(&["last"], any)]), ["last"]);
+    assert_eq!(served([of(&["first"], any), of(&["last"], None)]), [""; 0]);
+}
