@@ -85,8 +85,9 @@ fn fifty_clusters_are_read_under_their_own_identities_through_rotations() {
         }
     };
     changes_until_seen(&with_pairs, 3);
-    let complaints: Vec<_> = complaints.try_iter().collect();
-    assert!(complaints.is_empty(), "{complaints:?}");
+    for complaint in complaints.try_iter() {
+        assert!(complaint.contains("the client certificate was replaced"), "{complaint}");
+    }
     server.cut_connections();
     changes_until_seen(&with_tokens, 2);
     server.delete_cluster_profile("fleet", "c00");

@@ -40,7 +40,7 @@ fn of_several_known_clusters_that_fit_none_is_guessed() {
     };
     let spec = of(true).resolve(with(Some(cluster("https://one", r#"{"audience":"b"}"#)))).unwrap();
     assert_eq!(spec.cluster.as_ref(), clusters.get(1));
-    insta::assert_snapshot!(refused(&of(true), with(Some(cluster("https://one", "")))), @"the caller sent another cluster than those that the broker knows for provider `p`: it fits several of them that the plugin would tell apart; send its exec extension too; the plugin was not run");
+    insta::assert_snapshot!(refused(&of(true), with(Some(cluster("https://one", "")))), @"the caller sent another cluster than those that the broker knows for provider `p`: it fits several of them that the plugin would tell apart; send its exec extension too; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`");
     assert!(
         of(false).resolve(with(Some(cluster("https://one", "")))).is_ok(),
         "the plugin is told none of them"
@@ -79,12 +79,12 @@ fn a_cluster_that_the_broker_does_not_know_is_refused_with_what_differs() {
         sent(|sent| sent.config = r#"{"audience":"tokyo"}"#.into()),
     ];
     insta::assert_snapshot!(others.map(|other| refused(&resolver, with(other))).join("\n"), @r"
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run
-    the caller sent another cluster than those that the broker knows for provider `p`: its certificate authorities are others; the plugin was not run
-    the caller sent another cluster than those that the broker knows for provider `p`: its TLS server name is another; the plugin was not run
-    the caller sent another cluster than those that the broker knows for provider `p`: its exec extension is another; the plugin was not run
+    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its certificate authorities are others; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its TLS server name is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its exec extension is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     ");
     assert!(refused(&super::resolver([matching(dir.path())]), with(sent(|_| {}))).contains("none of theirs"));
 }
@@ -112,7 +112,7 @@ fn several_profiles_of_one_cluster_are_one_run_if_they_lead_to_the_same() {
     let other = json!({"server": "https://paris:6443", "tls-server-name": "other"});
     apply(&resolver, "paris-0", "p", &other);
     assert_eq!(resolver.resolve(with(sent(|_| {}))).unwrap().key, found.key);
-    let several = "the caller sent another cluster than those that the broker knows for provider `p`: several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME; the plugin was not run";
+    let several = "the caller sent another cluster than those that the broker knows for provider `p`: several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`";
     assert_eq!(refused(&resolver, with(Some(cluster("https://paris:6443", "")))), several, "it fits all");
 
     let mut args = paris();

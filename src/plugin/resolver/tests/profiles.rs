@@ -164,10 +164,10 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
         let errors = others.map(|other| of(other).unwrap_err().to_string()).join("\n");
         insta::allow_duplicates! {
             insta::assert_snapshot!(errors, @r"
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its server is another; the plugin was not run
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its certificate authorities are others; the plugin was not run
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its TLS server name is another; the plugin was not run
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its exec extension is another; the plugin was not run
+            the caller sent another cluster than ClusterProfile `fleet/paris` names: its server is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            the caller sent another cluster than ClusterProfile `fleet/paris` names: its certificate authorities are others; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            the caller sent another cluster than ClusterProfile `fleet/paris` names: its TLS server name is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            the caller sent another cluster than ClusterProfile `fleet/paris` names: its exec extension is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
             ");
         }
     }
