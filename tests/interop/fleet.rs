@@ -139,16 +139,11 @@ impl Walker {
         self.kubectl.dir().join("fleet")
     }
 
-    /// Writes the kubeconfig as a person would. An old kubectl then needs the stanza version that it knows.
+    /// Writes the kubeconfig as a person would.
     pub(crate) fn write(&self, broker: &Broker) -> String {
-        let said = stdout(&self.ask(&["kubeconfig", "fleet", "-o", "fleet"], &broker.socket()));
-        if newest_api_version() != V1 {
-            let text = fs::read_to_string(self.kubeconfig()).unwrap();
-            let old = text
-                .replace(&format!("apiVersion: {V1}\n"), &format!("apiVersion: {}\n", newest_api_version()));
-            fs::write(self.kubeconfig(), old).unwrap();
-        }
-        said
+        let version = newest_api_version().trim_start_matches("client.authentication.k8s.io/");
+        let args = ["kubeconfig", "fleet", "--api-version", version, "-o", "fleet"];
+        stdout(&self.ask(&args, &broker.socket()))
     }
 
     /// `credbroker ARGS`, in the directory of the kubeconfig.
