@@ -7,7 +7,6 @@ mod routes;
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     process::{Command, Output},
     time::Duration,
@@ -23,7 +22,7 @@ use tempfile::TempDir;
 use tonic::transport::Endpoint;
 
 use crate::{
-    kubectl::{Kubectl, V1, newest_api_version, stdout},
+    kubectl::{Kubectl, newest_api_version, stdout},
     programs::{broker, path_with_shim},
 };
 
