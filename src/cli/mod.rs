@@ -14,7 +14,11 @@ mod serve;
 mod table;
 mod validate;
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -85,7 +89,7 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         Command::Status(args) => held::status(&args, environment, out),
         Command::Refresh(args) => held::refresh(&args, environment, out),
         Command::Evict(args) => held::evict(&args, environment, out),
-        Command::Clusters(args) => clusters::run(&args, environment, out, &mut std::io::stderr()),
+        Command::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
         Command::Demo(args) => demo::run(&args, environment, out),
         Command::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();
@@ -95,10 +99,16 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
     };
     match result {
         Ok(code) => code.into(),
+        // Whoever read it has seen enough, such as `head`.
+        Err(error) if is_closed_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             // One line with every cause; where stderr is gone there is nobody to tell.
-            let _unheard = writeln!(std::io::stderr(), "credbroker: {error:#}");
+            let _unheard = writeln!(io::stderr(), "credbroker: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -119,8 +119,8 @@ fn hub(
             None
         }
         IN_CLUSTER => {
-            if context.is_some() {
-                value.problem(report, "`in-cluster` has no contexts; remove `context`");
+            if let Some(context) = fields.get("context").filter(|_| context.is_some()) {
+                context.problem(report, "`in-cluster` has no contexts; remove it");
             }
             Some(HubAccess::InCluster)
         }

@@ -9,16 +9,16 @@ use crate::{
 };
 
 /// A home directory with a config.
-struct Home(TempDir);
+pub(super) struct Home(pub(super) TempDir);
 
 impl Home {
-    fn new(config: &str) -> Self {
+    pub(super) fn new(config: &str) -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         home.write(".config/credbroker/config.yaml", config);
         home
     }
 
-    fn write(&self, path: &str, text: &str) -> PathBuf {
+    pub(super) fn write(&self, path: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -26,32 +26,32 @@ impl Home {
         path
     }
 
-    fn env(&self, variables: &[(&str, &str)]) -> Environment {
+    pub(super) fn env(&self, variables: &[(&str, &str)]) -> Environment {
         let home = [("HOME", self.0.path().to_str().unwrap()), ("PATH", "/bin"), ("MY_A", "1")];
         home.iter().chain(variables).copied().collect()
     }
 
-    fn load(&self) -> Result<Loaded, ConfigError> {
+    pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
         load(None, &self.env(&[]))
     }
 
-    fn problems(&self) -> String {
+    pub(super) fn problems(&self) -> String {
         self.shown(&self.load().unwrap_err())
     }
 
-    fn warnings(&self) -> String {
+    pub(super) fn warnings(&self) -> String {
         let warnings = self.load().unwrap().warnings;
         warnings.iter().map(|problem| self.shown(problem)).collect::<Vec<_>>().join("\n")
     }
 
-    fn shown(&self, text: &impl ToString) -> String {
+    pub(super) fn shown(&self, text: &impl ToString) -> String {
         text.to_string().replace(self.0.path().to_str().unwrap(), "~")
     }
 }
 
-const HEAD: &str = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n";
+pub(super) const HEAD: &str = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n";
 
-fn stanza(command: &str) -> String {
+pub(super) fn stanza(command: &str) -> String {
     format!(
         "execConfig: {{apiVersion: client.authentication.k8s.io/v1, command: {command}, interactiveMode: Never}}"
     )

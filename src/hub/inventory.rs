@@ -7,13 +7,13 @@ use std::{
 
 use kube::api::DynamicObject;
 use serde_json::Value;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::Prewarmer;
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
-    plugin::{Change, ClusterProfile, Fleet, Known, ProfileName, Target},
+    plugin::{Change, ClusterProfile, Fleet, Known, ProfileError, ProfileName, Target},
 };
 
 /// Writes the fleet.
@@ -110,7 +110,12 @@ fn tell(known: &Known) {
     for warning in &known.warnings {
         warn!(%profile, "{warning}");
     }
-    if let Err(error) = &known.outcome {
-        warn!(%profile, "ClusterProfile cannot be used: {error}");
+    match &known.outcome {
+        Ok(_) => {}
+        // So is every new one: the status is written after the object is there.
+        Err(ProfileError::NoMatch { profile: listed, .. }) if listed.is_empty() => {
+            debug!(%profile, "ClusterProfile lists no access provider yet");
+        }
+        Err(error) => warn!(%profile, "ClusterProfile cannot be used: {error}"),
     }
 }

@@ -10,8 +10,9 @@ mod inventory;
 mod prewarm;
 mod session;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use tokio::{sync::Notify, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
@@ -29,6 +30,9 @@ use crate::{
     exec::PluginRunner,
     plugin::{Fleet, HubState, Resolver},
 };
+
+/// A hub that was followed for so long is well again.
+const STEADY: Duration = Duration::from_secs(30);
 
 /// Reads the hub for ever.
 #[derive(Debug)]
@@ -80,7 +84,7 @@ impl<R: PluginRunner> Hub<R> {
         let mut backoff = Backoff::new(self.jitter);
         loop {
             let error = match Session::open(&self.access, &self.scopes, &self.inventory).await {
-                Ok(mut session) => match session.follow(|| self.is_read(&mut backoff)).await {
+                Ok(mut session) => match self.follow(&mut session, &mut backoff).await {
                     End::Rotated => {
                         debug!("the hub's credential rotated: connecting with the new one");
                         continue;
@@ -94,21 +98,39 @@ impl<R: PluginRunner> Hub<R> {
             };
             let pause = backoff.next();
             self.is_lost(&error, &backoff, pause);
-            tokio::time::sleep(pause).await;
+            sleep(pause).await;
         }
     }
 
+    /// To the end of the session. A hub that answers and then fails, over and over, is listed less and less often.
+    async fn follow(&self, session: &mut Session<'_, R>, backoff: &mut Backoff) -> End {
+        let read = Notify::new();
+        let mut followed = std::pin::pin!(session.follow(|| {
+            self.is_read();
+            read.notify_one();
+        }));
+        let steady = async {
+            read.notified().await;
+            sleep(STEADY).await;
+        };
+        tokio::select! {
+            end = &mut followed => return end,
+            () = steady => backoff.reset(),
+        }
+        followed.await
+    }
+
     /// All that there is was read, and is followed.
-    fn is_read(&self, backoff: &mut Backoff) {
-        if backoff.failures() > 0 || !self.fleet().hub().synced {
+    fn is_read(&self) {
+        let HubState { synced, problem } = self.fleet().hub();
+        if !synced || problem.is_some() {
             info!(profiles = self.fleet().list(None).len(), "the hub is followed");
         }
-        backoff.reset();
         self.fleet().set_hub(HubState { synced: true, problem: None });
     }
 
     /// What is known stays in use.
-    fn is_lost(&self, error: &HubError, backoff: &Backoff, pause: std::time::Duration) {
+    fn is_lost(&self, error: &HubError, backoff: &Backoff, pause: Duration) {
         let HubState { synced, .. } = self.fleet().hub();
         let problem = error.line();
         // A repeated failure goes quiet; its end is told.

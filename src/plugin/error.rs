@@ -25,7 +25,10 @@ pub enum ResolveError {
     #[error("the caller sent a cluster whose `server` is empty")]
     ClusterServer,
     /// The caller's cluster is not the one that the broker knows.
-    #[error("the caller sent another cluster than {known}: {difference}; the plugin was not run")]
+    #[error(
+        "the caller sent another cluster than {known}: {difference}; the plugin was not run. If that is from an old \
+         kubeconfig, write it again with `credbroker kubeconfig`"
+    )]
     ClusterMismatch {
         /// What it was compared with.
         known: String,

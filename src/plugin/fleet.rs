@@ -98,27 +98,25 @@ impl Fleet {
 
     /// The profile is now so.
     pub fn apply(&self, profile: ClusterProfile) -> Change {
-        let old = self.get(&profile.name);
-        if old.as_ref().is_some_and(|old| old.profile == profile) {
+        if self.get(&profile.name).is_some_and(|old| old.profile == profile) {
             return Change::None;
         }
         let (resolution, skipped) = resolve(&profile, self.providers.access_providers(), self.rules);
-        let mut profiles = self.write();
-        let revision = *self.revision.borrow() + 1;
+        let name = profile.name.clone();
         let (outcome, warnings) = match resolution {
             Ok(Resolution { provider, endpoint, warnings }) => {
-                let digest = RunDigest::of_target(&provider, &profile.name, &endpoint);
-                let profile = profile.name.clone();
-                (Ok(Arc::new(Target { profile, provider, endpoint, digest })), warnings)
+                let digest = RunDigest::of_target(&provider, &name, &endpoint);
+                (Ok(Arc::new(Target { profile: name.clone(), provider, endpoint, digest })), warnings)
             }
             Err(error) => (Err(error), Vec::new()),
         };
-        let name = profile.name.clone();
+        let mut profiles = self.write();
+        let revision = *self.revision.borrow() + 1;
         let known = Arc::new(Known { profile, outcome, skipped, warnings, revision });
-        let change = match old.as_ref().map(|old| (old.digest(), known.digest())) {
-            Some((old, new)) if old.is_some() && old != new => Change::Moved,
-            _ => Change::Shown,
-        };
+        // Looked at again: another writer may have been here meanwhile.
+        let old = profiles.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
+        let before = old.as_ref().and_then(|old| old.digest());
+        let moved = before.is_some() && before != known.digest();
         if let Some(old) = &old {
             profiles.forget_server(old);
         }
@@ -133,7 +131,7 @@ impl Fleet {
         }
         // Under the lock, so that whoever sees the number sees the change.
         self.revision.send_replace(revision);
-        change
+        if moved { Change::Moved } else { Change::Shown }
     }
 
     /// The profile is gone, if it was there.
@@ -234,8 +232,11 @@ impl Target {
 
     /// Whether the plugin would run in the same way for the same place, for whichever profile.
     pub(super) fn is_same_run(&self, other: &Self) -> bool {
-        let run = |target: &Self| (target.provider.args.clone(), target.provider.env.clone());
-        run(self) == run(other) && self.endpoint == other.endpoint
+        let (run, others) = (&self.provider, &other.provider);
+        run.name == others.name
+            && run.args == others.args
+            && run.env == others.env
+            && self.endpoint == other.endpoint
     }
 }
 
@@ -262,3 +263,6 @@ impl Profiles {
 fn server(endpoint: &Cluster) -> &str {
     endpoint.server.trim_end_matches('/')
 }
+
+#[cfg(test)]
+mod tests;

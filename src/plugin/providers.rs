@@ -35,6 +35,7 @@ impl Providers {
         let mut all = Self::default();
         for provider in providers {
             let (digest, provider) = (RunDigest::of(&provider), Arc::new(provider));
+            all.access.retain(|earlier| earlier.name != provider.name);
             if provider.profile_sourced.is_some() {
                 all.access.push(Arc::clone(&provider));
             }

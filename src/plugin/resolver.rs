@@ -6,7 +6,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     ClusterInfo, Fleet, HubState, PluginSpec, ProfileName, Providers, ResolveError, Target,
-    matching::difference, providers::Entry,
+    matching::difference, providers::Entry, shown::shown,
 };
 use crate::credential::Cluster;
 
@@ -123,7 +123,7 @@ impl Resolver {
         let Some(known) = fleet.get(profile) else {
             return Err(match fleet.hub() {
                 HubState { synced: true, .. } => unknown(true),
-                unread => unread.unavailable(format!("ClusterProfile `{profile}`")),
+                unread => unread.unavailable(format!("ClusterProfile `{}`", shown(&profile.to_string()))),
             });
         };
         let refused = |source| ResolveError::Profile { profile: profile.clone(), source };
@@ -143,26 +143,31 @@ impl Resolver {
         env: BTreeMap<String, String>,
     ) -> Result<PluginSpec, ResolveError> {
         let provider = &entry.provider;
-        if let Some(known) = provider.clusters.iter().find(|known| difference(sent, known).is_none()) {
+        let known = || format!("those that the broker knows for provider `{}`", provider.name);
+        let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
+        let mut fitting = provider.clusters.iter().filter(|known| difference(sent, known).is_none());
+        if let Some(known) = fitting.next() {
+            if provider.provide_cluster_info && fitting.next().is_some() {
+                return Err(mismatch(
+                    "it fits several of them that the plugin would tell apart; send its exec extension too",
+                ));
+            }
             return entry.of_provider(Some(known.clone()), env);
         }
         let mut differs = None;
         let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
         let mut same = at_server.unwrap_or_default();
-        same.retain(|target| match difference(sent, &target.endpoint) {
-            None => true,
-            Some(difference) => {
-                differs = Some(difference);
-                false
-            }
+        same.retain(|target| {
+            let difference = difference(sent, &target.endpoint);
+            differs = difference.or(differs);
+            difference.is_none()
         });
-        let known = || format!("those that the broker knows for provider `{}`", provider.name);
-        let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
         let mut same = same.into_iter();
         let Some(target) = same.next() else {
-            return Err(match (differs, self.fleet.as_ref().map(|fleet| fleet.hub())) {
-                (None, Some(unread)) if !unread.synced => unread.unavailable("the cluster".to_owned()),
-                (difference, _) => mismatch(difference.unwrap_or("its server is none of theirs")),
+            return Err(match self.fleet.as_ref().map(|fleet| fleet.hub()) {
+                // It may be one of those that come.
+                Some(unread) if !unread.synced => unread.unavailable("the cluster".to_owned()),
+                _ => mismatch(differs.unwrap_or("its server is none of theirs")),
             });
         };
         if same.any(|other| !target.is_same_run(&other)) {

@@ -165,12 +165,12 @@ impl<R: PluginRunner> Following<R> {
             if self.told.get(name) == Some(&now) {
                 continue;
             }
-            if size > MESSAGE {
+            let state = cluster(known, &readiness);
+            size += state.encoded_len();
+            if size > MESSAGE && !changed.is_empty() {
                 whole = false;
                 break;
             }
-            let state = cluster(known, &readiness);
-            size += state.encoded_len();
             changed.push(state);
             self.told.insert(name.clone(), now);
         }

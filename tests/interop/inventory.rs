@@ -11,7 +11,10 @@ use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, private_di
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::programs::{broker, shim};
+use crate::{
+    fleet::{Hub, cluster_of, profile, until},
+    programs::{broker, shim},
+};
 
 const CONFIG_EXTENSION: &str = "client.authentication.k8s.io/exec";
 const ARGS_EXTENSION: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
@@ -92,6 +95,73 @@ fn arguments_that_a_profile_adds_to_the_shim_are_refused_before_anything_is_aske
     assert_eq!(plugin.runs(), 1);
 }
 
+/// The broker and the controller read the same ClusterProfiles.
+#[test]
+fn a_cluster_that_the_broker_knows_is_the_run_of_its_profile() {
+    let member = ApiServer::start(Accepts::Tokens);
+    member.accept_token("token-1");
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let hub = Hub::start();
+    // What Go writes otherwise than it was: `<` and the blank before a colon.
+    let config = json!({"clusterName": "prod", "tenant": {"id": 7, "note": "a<b & c"}});
+    let place = cluster_of(&member, &[(CONFIG_EXTENSION, config.clone())]);
+    hub.profile("prod", "cloud", &place);
+    let broker = hub.broker(&known_clusters(&plugin));
+    until(&broker, |fleet| fleet.len() == 1);
+    let controller = Controller::of(&broker, &json!({}));
+    let prod = controller.profile_at("prod", &place);
+
+    for _ in 0..2 {
+        let reached = controller.reach(&[&prod], 2);
+        assert_eq!(reached.answers, [ok("fleet/prod", 2)], "{}", reached.stderr);
+    }
+    let asked = Command::new(shim())
+        .args(["--cluster-profile", "fleet/prod", "--socket"])
+        .arg(broker.socket())
+        .env_clear()
+        .output()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!(answer["status"]["token"], "token-1");
+    assert_eq!(told(&plugin), [told_of(&member, &config)], "all of them are one run");
+    assert_eq!(member.seen_tokens(), ["token-1"]);
+}
+
+#[test]
+fn a_cluster_that_the_broker_does_not_know_so_is_denied_and_runs_nothing() {
+    let [member, other] = [(); 2].map(|()| ApiServer::start(Accepts::Tokens));
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let hub = Hub::start();
+    let config = |name: &str| [(CONFIG_EXTENSION, json!({"clusterName": name}))];
+    let place = cluster_of(&member, &config("prod"));
+    hub.profile("prod", "cloud", &place);
+    let broker = hub.broker(&known_clusters(&plugin));
+    until(&broker, |fleet| fleet.len() == 1);
+    let controller = Controller::of(&broker, &json!({}));
+
+    let mut authority = place;
+    authority["certificate-authority-data"] = json!(STANDARD.encode(other.ca_pem()));
+    let altered = [
+        ("authority", authority, "its certificate authorities are others"),
+        ("config", cluster_of(&member, &config("admin")), "its exec extension is another"),
+        ("server", cluster_of(&other, &config("prod")), "its server is none of theirs"),
+    ];
+    for (name, place, reason) in altered {
+        let reached = controller.reach(&[&controller.profile_at(name, &place)], 1);
+        assert_eq!(reached.answers[0]["statuses"], json!([]), "{name}");
+        let code = "failed with exit code 1";
+        assert!(reached.answers[0]["errors"][0].as_str().unwrap().contains(code), "{reached:?}");
+        assert!(reached.stderr.contains("CLUSTER_MISMATCH"), "{reached:?}");
+        assert!(reached.stderr.contains(reason), "{reached:?}");
+    }
+    assert_eq!((member.requests(), other.requests(), plugin.runs()), (vec![], vec![], 0));
+}
+
+/// A provider `cloud` for clusters that the broker knows itself, and no others.
+fn known_clusters(plugin: &FakePlugin) -> Value {
+    json!([{"name": "cloud", "execConfig": plugin.exec_stanza(), "clusterInfo": "match"}])
+}
+
 /// The config of a broker whose one provider, `cloud`, tells the plugin of any cluster that a caller names.
 fn any_cluster(plugin: &FakePlugin) -> String {
     let config = json!({
@@ -113,6 +183,7 @@ struct Controller {
 }
 
 /// What it said: a line for each profile.
+#[derive(Debug)]
 struct Reached {
     answers: Vec<Value>,
     stderr: String,
@@ -140,19 +211,15 @@ impl Controller {
 
     /// `fleet/NAME`, whose cluster is `server`, understood by the provider `cloud`.
     fn profile(&self, name: &str, server: &ApiServer, extensions: &[(&str, Value)]) -> PathBuf {
-        let extension = |(name, value): &(&str, Value)| json!({"name": name, "extension": value});
-        let cluster = json!({
-            "server": server.url(),
-            "certificate-authority-data": STANDARD.encode(server.ca_pem()),
-            "extensions": extensions.iter().map(extension).collect::<Vec<_>>(),
-        });
-        let profile = json!({
-            "apiVersion": "multicluster.x-k8s.io/v1alpha1",
-            "kind": "ClusterProfile",
-            "metadata": {"namespace": "fleet", "name": name},
-            "spec": {"clusterManager": {"name": "manager"}},
-            "status": {"accessProviders": [{"name": "cloud", "cluster": cluster}]},
-        });
+        self.profile_at(name, &cluster_of(server, extensions))
+    }
+
+    /// The same for a cluster as it is written.
+    fn profile_at(&self, name: &str, cluster: &Value) -> PathBuf {
+        let mut profile = profile("cloud", cluster);
+        profile["apiVersion"] = json!("multicluster.x-k8s.io/v1alpha1");
+        profile["kind"] = json!("ClusterProfile");
+        profile["metadata"] = json!({"namespace": "fleet", "name": name});
         let file = self.directory.path().join(format!("{name}.json"));
         std::fs::write(&file, profile.to_string()).unwrap();
         file

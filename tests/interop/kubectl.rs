@@ -15,28 +15,28 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const V1: &str = "client.authentication.k8s.io/v1";
+pub(crate) const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
 /// `kubectl` with a home of its own: no cache, config or variable of the machine reaches it.
-struct Kubectl {
+pub(crate) struct Kubectl {
     home: TempDir,
     env: Vec<(String, String)>,
 }
 
 impl Kubectl {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::Builder::new().prefix("kubectl-").tempdir().unwrap();
         Self { home, env: Vec::new() }
     }
 
-    fn env(mut self, name: &str, value: impl AsRef<Path>) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<Path>) -> Self {
         self.env.push((name.to_owned(), value.as_ref().to_str().unwrap().to_owned()));
         self
     }
 
     /// A private place for files of the test.
-    fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.home.path()
     }
 
@@ -53,7 +53,7 @@ impl Kubectl {
         command
     }
 
-    fn run(&self, kubeconfig: &Path, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, kubeconfig: &Path, args: &[&str]) -> Output {
         self.command(kubeconfig, args).output().expect(NO_KUBECTL)
     }
 
@@ -70,7 +70,7 @@ const NO_KUBECTL: &str = "these tests need kubectl on PATH; Debian has it in the
 
 /// What kubectl printed, of a command that has to succeed.
 #[track_caller]
-fn stdout(output: &Output) -> String {
+pub(crate) fn stdout(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "kubectl failed ({}): {stderr}", output.status);
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -78,14 +78,14 @@ fn stdout(output: &Output) -> String {
 
 /// What kubectl complained about, of a command that has to fail.
 #[track_caller]
-fn failure(output: &Output) -> String {
+pub(crate) fn failure(output: &Output) -> String {
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success(), "kubectl should have failed, but printed: {stdout}");
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 /// The newest stanza version that this kubectl reads.
-fn newest_api_version() -> &'static str {
+pub(crate) fn newest_api_version() -> &'static str {
     if minor_version() >= 22 { V1 } else { V1BETA1 }
 }
 

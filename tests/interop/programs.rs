@@ -24,6 +24,11 @@ pub(crate) fn shim() -> PathBuf {
     shim
 }
 
+/// A `PATH` on which a shell finds the shim: kubeconfigs of ours name it so.
+pub(crate) fn path_with_shim() -> String {
+    format!("{}:{}", shim().parent().unwrap().display(), std::env::var("PATH").unwrap())
+}
+
 /// The provider `name` that runs `plugin` for callers that tell of no cluster.
 pub(crate) fn clusterless(name: &str, plugin: &FakePlugin) -> Value {
     let mut stanza = plugin.exec_stanza();

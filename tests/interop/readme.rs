@@ -6,7 +6,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig};
 use serde_json::json;
 
-use crate::programs::{broker, shim};
+use crate::{
+    kubectl::newest_api_version,
+    programs::{broker, shim},
+};
 
 /// The fenced `sh` blocks of a document, in their order.
 fn blocks(document: &str) -> Vec<String> {
@@ -99,7 +102,10 @@ fn the_readmes_fleet_is_listed_and_walked() {
     }
     let block = blocks(&readme).into_iter().find(|block| block.starts_with("credbroker clusters"));
     // The first look at the hub may still be under way: whoever asks for a cluster waits for it.
-    let script = format!("set -e\ncredbroker get --cluster-profile fleet/paris\n{}", block.unwrap());
+    let version = newest_api_version().trim_start_matches("client.authentication.k8s.io/");
+    let block =
+        block.unwrap().replace("kubeconfig fleet", &format!("kubeconfig fleet --api-version {version}"));
+    let script = format!("set -e\ncredbroker get --cluster-profile fleet/paris\n{block}");
     let output = Command::new("bash")
         .args(["-c", &script])
         .env_clear()

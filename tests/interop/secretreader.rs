@@ -11,7 +11,11 @@ use credbroker_test_support::{Accepts, ApiServer, Broker, Kubeconfig, private_di
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::programs::{broker, shim, shim_stanza};
+use crate::{
+    fleet::{Walker, cluster_of, profile, until},
+    kubectl::failure,
+    programs::{broker, shim, shim_stanza},
+};
 
 #[test]
 fn a_secret_with_a_token_is_the_clusters_credential() {
@@ -69,6 +73,61 @@ fn a_secret_with_a_certificate_and_its_key_lets_kubectl_in() {
     assert_eq!(member.seen_certificates(), ["eu-1"]);
 }
 
+/// The hub has both: which clusters there are, and the Secret of each.
+#[test]
+fn a_cluster_profile_names_its_secret_and_kubectl_walks_the_fleet_with_it() {
+    let hub = Hub::start();
+    let [eu_1, eu_2] = ["eu-1", "eu-2"].map(|name| {
+        let member = ApiServer::start(Accepts::Tokens);
+        let token = format!("token-of-{name}");
+        member.accept_token(&token);
+        hub.server.put_secret("fleet", name, &[("token", token.as_bytes())]);
+        let extension = [("client.authentication.k8s.io/exec", json!({"clusterName": name}))];
+        hub.server.apply_cluster_profile(
+            "fleet",
+            name,
+            profile("secretreader", &cluster_of(&member, &extension)),
+        );
+        member
+    });
+    until(&hub.broker, |fleet| fleet.len() == 2);
+    let walker = Walker::new();
+    walker.write(&hub.broker);
+    for _ in 0..2 {
+        walker.reach("eu-1");
+        walker.reach("eu-2");
+    }
+    assert_eq!(
+        (eu_1.seen_tokens(), eu_2.seen_tokens()),
+        (vec!["token-of-eu-1".to_owned()], vec!["token-of-eu-2".to_owned()])
+    );
+    let secrets = hub.secrets_read();
+    assert_eq!(secrets, ["/api/v1/namespaces/fleet/secrets/eu-1", "/api/v1/namespaces/fleet/secrets/eu-2"]);
+}
+
+/// Who may write the kubeconfig chooses no Secret: the broker takes the name from the hub.
+#[test]
+fn a_kubeconfig_of_the_fleet_that_names_another_secret_is_refused() {
+    let hub = Hub::start();
+    let member = ApiServer::start(Accepts::Tokens);
+    hub.server.put_secret("fleet", "admin", &[("token", b"secret-of-others")]);
+    let extension = |name: &str| [("client.authentication.k8s.io/exec", json!({"clusterName": name}))];
+    let place = cluster_of(&member, &extension("eu-1"));
+    hub.server.apply_cluster_profile("fleet", "eu-1", profile("secretreader", &place));
+    until(&hub.broker, |fleet| fleet.len() == 1);
+    let walker = Walker::new();
+    walker.write(&hub.broker);
+    let written = fs::read_to_string(walker.kubeconfig()).unwrap();
+    let server = format!("    server: {}\n", member.url());
+    assert!(written.contains(&server), "{written}");
+    let forged = "    extensions:\n    - name: client.authentication.k8s.io/exec\n      extension: {clusterName: admin}\n";
+    fs::write(walker.kubeconfig(), written.replace(&server, &format!("{server}{forged}"))).unwrap();
+
+    let said = failure(&walker.pods("eu-1"));
+    assert!(said.contains("CLUSTER_MISMATCH") && said.contains("its exec extension is another"), "{said}");
+    assert_eq!((hub.secrets_read(), member.requests()), (vec![], vec![]));
+}
+
 #[test]
 fn a_name_that_is_none_is_refused_before_kubectl_runs() {
     let hub = Hub::start();
@@ -91,7 +150,7 @@ fn a_name_that_is_none_is_refused_before_kubectl_runs() {
         assert!(complaint.contains("PLUGIN_EXIT"), "{config}: {complaint}");
         assert!(complaint.contains("no clusterName in spec.cluster.config"), "{config}: {complaint}");
     }
-    assert_eq!(hub.server.requests(), [], "nobody asked the hub");
+    assert_eq!(hub.secrets_read(), [""; 0], "nobody asked the hub");
 }
 
 #[test]
@@ -120,7 +179,7 @@ fn what_kubectl_says_is_in_the_answer() {
     assert!(complaint.contains("error: You must be logged in to the server"), "{complaint}");
 }
 
-/// A hub, and a broker of the README's provider whose home has a kubeconfig for it.
+/// A hub, and a broker of the README's provider whose home has a kubeconfig for it, by which it reads `ClusterProfile`s.
 struct Hub {
     server: ApiServer,
     broker: Broker,
@@ -138,8 +197,8 @@ impl Hub {
             .user("hub", &json!({"token": "hub"}))
             .context("hub", "hub", "hub")
             .write(home.path().join(".kube/config"));
-        let broker =
-            Broker::builder(broker()).config(&sample_config("secretreader")).env("HOME", home.path());
+        let config = sample_config("secretreader") + "clusterProfiles: {kubeconfig: ~/.kube/config}\n";
+        let broker = Broker::builder(broker()).config(&config).env("HOME", home.path());
         Self { server, broker: broker.start(), _home: home }
     }
 

@@ -55,6 +55,20 @@ fn sigterm_ends_it_with_exit_code_0_and_says_so() {
     assert!(log.contains("SIGTERM received") && log.contains("drained"), "{log}");
 }
 
+/// As in `credbroker clusters | head`.
+#[test]
+fn a_reader_that_has_seen_enough_hears_no_complaint() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(PROGRAM);
+    command.args(["status", "--socket"]).arg(broker.socket()).stdout(writer).stderr(Stdio::piped());
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(1));
+}
+
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let plugin = FakePlugin::builder().token("t").build();

@@ -8,7 +8,9 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use credbroker_test_support::{Broker, FakePlugin, private_directory, sample_config};
+use credbroker_test_support::{
+    Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_directory, sample_config,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -28,6 +30,42 @@ fn the_spiffe_plugin_asks_for_the_audience_of_the_cluster() {
     assert!(end.starts_with("2099-12-31T23:5"), "{end}");
     let socket = "-socketPath=/run/spire/agent.sock";
     assert_eq!(agent.asked(), [format!("api fetch jwt -audience=fleet/eu-1 {socket} -timeout 10s")]);
+}
+
+/// A caller names the profile alone: audience and address come from the hub.
+#[test]
+fn a_cluster_profile_chooses_the_audience() {
+    let agent = Agent::with(&Agent::says(&svid(&json!(END))));
+    let hub = ApiServer::start(Accepts::Tokens);
+    hub.accept_token("hub");
+    let kubeconfig = agent.directory.path().join("hub");
+    Kubeconfig::new()
+        .cluster_of(&hub, "hub")
+        .user("hub", &json!({"token": "hub"}))
+        .context("hub", "hub", "hub")
+        .write(&kubeconfig);
+    let extension =
+        json!({"name": "client.authentication.k8s.io/exec", "extension": {"audience": "fleet/eu-1"}});
+    for (name, extensions) in [("eu-1", json!([extension])), ("eu-2", json!([]))] {
+        let cluster = json!({"server": format!("https://{name}:6443"), "extensions": extensions});
+        let profile = json!({
+            "spec": {"clusterManager": {"name": "manager"}},
+            "status": {"accessProviders": [{"name": "spiffe", "cluster": cluster}]},
+        });
+        hub.apply_cluster_profile("fleet", name, profile);
+    }
+    let fleet = format!("clusterProfiles: {{kubeconfig: {}}}\n", kubeconfig.display());
+    let broker = agent.broker(&(sample_config("spiffe") + &fleet));
+    for _ in 0..2 {
+        for name in ["fleet/eu-1", "fleet/eu-2"] {
+            let answer = shim(&broker, &["--cluster-profile", name]).output().unwrap();
+            assert_eq!(credential(&answer)["status"]["token"], svid(&json!(END)));
+        }
+    }
+    let asked = |audience| {
+        format!("api fetch jwt -audience={audience} -socketPath=/run/spire/agent.sock -timeout 10s")
+    };
+    assert_eq!(agent.asked(), ["fleet/eu-1", "https://eu-2:6443"].map(asked), "one run for each");
 }
 
 #[test]
@@ -159,19 +197,24 @@ impl Agent {
 
     /// The shim's answer for this cluster, from a broker of the README's provider.
     fn ask(&self, cluster: &Value) -> Output {
-        let broker = Broker::builder(PROGRAM)
-            .config(&sample_config("spiffe"))
+        let broker = self.broker(&sample_config("spiffe"));
+        let mut shim = shim(&broker, &["--provider", "spiffe"]);
+        shim.env("KUBERNETES_EXEC_INFO", exec_info(cluster)).output().unwrap()
+    }
+
+    fn broker(&self, config: &str) -> Broker {
+        Broker::builder(PROGRAM)
+            .config(config)
             .env("PATH", self.path())
             .env("SPIFFE_ENDPOINT_SOCKET", "unix:///run/spire/agent.sock")
-            .start();
-        Command::new(PROGRAM)
-            .args(["shim", "--provider", "spiffe", "--socket"])
-            .arg(broker.socket())
-            .env_clear()
-            .env("KUBERNETES_EXEC_INFO", exec_info(cluster))
-            .output()
-            .unwrap()
+            .start()
     }
+}
+
+fn shim(broker: &Broker, args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("shim").args(args).arg("--socket").arg(broker.socket()).env_clear();
+    command
 }
 
 fn exec_info(cluster: &Value) -> String {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::contexts::{endpoint, kubeconfig, reachable};
+use self::contexts::{ExecVersion, endpoint, kubeconfig, reachable};
 use super::{emit, output, shim::Shim};
 use crate::{
     cli::{
@@ -45,6 +45,9 @@ pub(super) struct Args {
     /// [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Version of the exec protocol (client.authentication.k8s.io) for the clients that will use it
+    #[arg(long, value_enum, default_value_t)]
+    api_version: ExecVersion,
     #[command(flatten)]
     question: Question,
 }
@@ -77,7 +80,7 @@ pub(super) fn run(
         }
         return Ok(1);
     };
-    let text = emit::yaml(&kubeconfig(&fleet, &shim));
+    let text = emit::yaml(&kubeconfig(&fleet, &shim, args.api_version));
     let contexts = match reachable(&fleet).count() {
         1 => "1 context, which is not current".to_owned(),
         count => format!("{count} contexts, none of them current"),

@@ -1,6 +1,9 @@
 //! A kubeconfig as the way to the hub: is its context whole, and does its user run a plugin?
 
-use super::{Kubeconfig, Named, import::exec};
+use super::{
+    Kubeconfig, Named,
+    import::{exec, is_shim},
+};
 use crate::{
     config::{
         problem::Report,
@@ -42,20 +45,23 @@ impl Kubeconfig {
         let text = |key: &str| context.body.get(key).and_then(Node::as_str).unwrap_or_default();
         let cluster = self.clusters().into_iter().find(|cluster| cluster.name == text("cluster"));
         let user = self.users().into_iter().find(|user| user.name == text("user"));
-        if cluster.is_none() {
-            at.problem(
-                report,
-                format!("context `{wanted}` names cluster `{}`, which is not there", text("cluster")),
-            );
-        }
-        if user.is_none() && !text("user").is_empty() {
-            at.problem(
-                report,
-                format!("context `{wanted}` names user `{}`, which is not there", text("user")),
-            );
+        for (kind, is_there) in [("cluster", cluster.is_some()), ("user", user.is_some())] {
+            let problem = match text(kind) {
+                "" if kind == "user" => continue, // nobody in particular
+                "" => format!("context `{wanted}` names no {kind}"),
+                name => format!("context `{wanted}` names {kind} `{name}`, which is not there"),
+            };
+            if !is_there {
+                at.problem(report, problem);
+            }
         }
         let user = user?;
-        let stanza = stanza(&cursor(&user, exec(&user)?), rules(&user), report)?;
+        let exec = exec(&user)?;
+        if is_shim(exec) {
+            at.problem(report, format!("user `{}` of the kubeconfig runs credbroker's shim, which would ask this very broker; name the original kubeconfig", user.name));
+            return None;
+        }
+        let stanza = stanza(&cursor(&user, exec), rules(&user), report)?;
         let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
         let mut provider = provider(name, stanza, &variables);
         if provider.provide_cluster_info {

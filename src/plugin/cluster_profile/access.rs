@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::AccessProvider;
-use crate::plugin::Provider;
+use crate::plugin::{Provider, shown::shown};
+
+/// Names of others' that are told of: a profile may list any number.
+const FOREIGN: usize = 50;
 
 /// The outcome of a selection.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ pub(super) fn choose<'a>(configured: &'a [Arc<Provider>], listed: &'a [AccessPro
         choice.skipped.push(Skipped { name: provider.name.to_string(), reason });
     }
     let is_ours = |entry: &&AccessProvider| configured.iter().any(|provider| *provider.name == *entry.name);
-    let foreign = listed.iter().filter(|entry| !is_ours(entry)).map(|entry| entry.name.clone());
+    let foreign = listed.iter().filter(|entry| !is_ours(entry)).take(FOREIGN).map(|entry| shown(&entry.name));
     let reason = || "not configured here".to_owned();
     choice.skipped.extend(foreign.map(|name| Skipped { name, reason: reason() }));
     choice

@@ -6,13 +6,15 @@ use crate::plugin::{Globs, is_denied};
 
 /// They choose which code the plugin runs, where its settings and caches are, or whom it talks to and trusts. Whoever
 /// may write a profile could take over the plugin's own identity with them.
-const NAMES: [&str; 37] = [
+const NAMES: [&str; 50] = [
     "PATH",
     "HOME",
     "USER",
     "LOGNAME",
     "SHELL",
     "TMPDIR",
+    "TMP",
+    "TEMP",
     "XDG_*",
     "KUBECONFIG",
     "KUBERNETES_*",
@@ -22,6 +24,7 @@ const NAMES: [&str; 37] = [
     "CURL_*",
     "REQUESTS_CA_BUNDLE",
     "AWS_CA_BUNDLE",
+    "AWS_*_URI",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     "GODEBUG",
     "GCONV_PATH",
@@ -29,7 +32,12 @@ const NAMES: [&str; 37] = [
     "LOCPATH",
     "NLSPATH",
     "MALLOC_*",
+    "HOSTALIASES",
+    "LOCALDOMAIN",
+    "RES_OPTIONS",
     "BASH_*",
+    "BASHOPTS",
+    "SHELLOPTS",
     "ENV",
     "IFS",
     "PS4",
@@ -38,10 +46,15 @@ const NAMES: [&str; 37] = [
     "NPM_*",
     "PERL*",
     "RUBY*",
+    "GEM_*",
     "JAVA_*",
     "_JAVA_OPTIONS",
     "JDK_JAVA_OPTIONS",
     "CLASSPATH",
+    "DOTNET_*",
+    "CORECLR_*",
+    "CLOUDSDK_PYTHON*",
+    "BROWSER",
     "RUST_*",
     "SSLKEYLOGFILE",
 ];

@@ -29,11 +29,13 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: Rules) -> Result<Cluste
             "is a path, which means nothing here; the profile must carry `certificate-authority-data`",
         ));
     }
+    // Go takes line breaks in base64.
+    let authorities = read.text("certificate-authority-data")?.replace(['\r', '\n'], "");
     let authorities = STANDARD
-        .decode(read.text("certificate-authority-data")?)
+        .decode(authorities)
         .map_err(|_quotes_it| read.invalid("certificate-authority-data", "is not base64"))?;
     let proxy_url = read.text("proxy-url")?;
-    if !proxy_url.is_empty() && !is_url(proxy_url, &PROXY_SCHEMES) {
+    if !proxy_url.is_empty() && url(proxy_url, &PROXY_SCHEMES).is_none() {
         return Err(read.invalid("proxy-url", "must be a URL of scheme http, https or socks5"));
     }
     Ok(Cluster {
@@ -50,26 +52,31 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: Rules) -> Result<Cluste
 /// An empty one would be `http://localhost` to client-go, and without TLS anybody on the way has the credential.
 fn server_is_usable(server: &str, rules: Rules) -> Result<(), &'static str> {
     if server.is_empty() {
-        Err("is empty")
-    } else if is_url(server, &["https"]) || (rules.allow_http && is_url(server, &["http"])) {
-        Ok(())
-    } else if is_url(server, &["http"]) {
-        Err(
+        return Err("is empty");
+    }
+    let url = url(server, &["https", "http"]).filter(|url| !has_user(url) && url.query().is_none());
+    match url.as_ref().and_then(Uri::scheme_str) {
+        Some("https") => Ok(()),
+        Some(_) if rules.allow_http => Ok(()),
+        Some(_) => Err(
             "is http://, which would send the credential without TLS; set `clusterProfiles.allowHttp: true` if that is meant",
-        )
-    } else {
-        Err("must be a URL like `https://host:6443`, without a user, a query or blanks")
+        ),
+        None => Err("must be a URL like `https://host:6443`, without a user, a query, a fragment or blanks"),
     }
 }
 
-fn is_url(text: &str, schemes: &[&str]) -> bool {
-    text.parse::<Uri>().is_ok_and(|url| {
-        let scheme = url.scheme_str().unwrap_or_default();
-        let proxy = schemes.contains(&"socks5");
-        let user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
-        let host = url.host().is_some_and(|host| !host.is_empty());
-        schemes.contains(&scheme) && host && (proxy || (!user && url.query().is_none()))
-    })
+/// A URL of one of `schemes` that names a host. The parser drops a fragment and takes any port and any script.
+fn url(text: &str, schemes: &[&str]) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    let (host, authority) = (url.host()?, url.authority()?);
+    let port = url.port_u16().is_some() || authority.as_str().ends_with(host);
+    let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    let scheme = schemes.contains(&url.scheme_str()?);
+    (scheme && plain && port && !host.is_empty()).then_some(url)
+}
+
+fn has_user(url: &Uri) -> bool {
+    url.authority().is_some_and(|authority| authority.as_str().contains('@'))
 }
 
 struct Fields<'a> {

@@ -1,6 +1,6 @@
 //! The reserved extensions of a profile's cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -33,17 +33,16 @@ impl<'a> Extensions<'a> {
             Some(_) => return Err(ProfileError::Malformed { field: at, expected: "a list" }),
         };
         let mut found = Self::default();
-        let mut names = Vec::new();
+        let mut names = HashSet::new();
         for (index, item) in items.iter().enumerate() {
             let Some(name) = item.get("name").and_then(Value::as_str) else {
                 let field = format!("{at}[{index}]");
                 return Err(ProfileError::Malformed { field, expected: "a map with a `name`" });
             };
-            if names.contains(&name) {
+            if !names.insert(name) {
                 let field = format!("{at}[{index}]");
                 return Err(ProfileError::Invalid { field, problem: "has the name of an earlier extension" });
             }
-            names.push(name);
             let value = item.get("extension").filter(|value| !value.is_null());
             let place = || format!("{at}[{index}].extension");
             match name {

@@ -1,6 +1,8 @@
 //! A `ClusterProfile` object, read.
 
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+use serde_json::Value;
 
 use super::{ProfileError, ProfileName};
 
@@ -55,45 +57,34 @@ impl ClusterProfile {
 
 /// `accessProviders` wins over an entry of the same name in `credentialProviders`, the older name of the same list.
 fn access(status: &Value) -> Result<Vec<AccessProvider>, ProfileError> {
-    let mut found = Vec::new();
-    listed(status, "accessProviders", false, &mut found)?;
-    let mut older = Vec::new();
-    listed(status, "credentialProviders", true, &mut older)?;
-    older.retain(|older| found.iter().all(|newer| newer.name != older.name));
-    found.append(&mut older);
-    Ok(found)
+    let mut all = listed(status, "accessProviders", false)?;
+    let older = listed(status, "credentialProviders", true)?;
+    let newer: HashSet<_> = all.iter().map(|newer| newer.name.clone()).collect();
+    all.extend(older.into_iter().filter(|older| !newer.contains(&older.name)));
+    Ok(all)
 }
 
-fn listed(
-    status: &Value,
-    list: &'static str,
-    deprecated: bool,
-    found: &mut Vec<AccessProvider>,
-) -> Result<(), ProfileError> {
-    let wrong = |index, what: &'static str| ProfileError::Malformed {
-        field: match index {
-            None => format!("status.{list}"),
-            Some(index) => format!("status.{list}[{index}]"),
-        },
-        expected: what,
-    };
+fn listed(status: &Value, list: &'static str, deprecated: bool) -> Result<Vec<AccessProvider>, ProfileError> {
+    let wrong = |field, expected| ProfileError::Malformed { field, expected };
     let items = match status.get(list) {
-        None | Some(Value::Null) => return Ok(()),
+        None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(items)) => items,
-        Some(_) => return Err(wrong(None, "a list")),
+        Some(_) => return Err(wrong(format!("status.{list}"), "a list")),
     };
+    let (mut found, mut names) = (Vec::new(), HashSet::new());
     for (index, item) in items.iter().enumerate() {
-        let item: &Map<String, Value> = item.as_object().ok_or_else(|| wrong(Some(index), "a map"))?;
+        let at = || format!("status.{list}[{index}]");
+        let item = item.as_object().ok_or_else(|| wrong(at(), "a map"))?;
         let name = item.get("name").and_then(Value::as_str);
-        let name = name.ok_or_else(|| wrong(Some(index), "a map with a `name`"))?;
+        let name = name.ok_or_else(|| wrong(at(), "a map with a `name`"))?;
         if name.is_empty() {
             continue; // the schema of the CRD lets it pass, and no provider has that name
         }
-        if found.iter().any(|other| other.name == name) {
+        if !names.insert(name) {
             return Err(ProfileError::Repeated { provider: name.to_owned(), list });
         }
         let cluster = item.get("cluster").cloned().unwrap_or_default();
         found.push(AccessProvider { name: name.to_owned(), deprecated, cluster });
     }
-    Ok(())
+    Ok(found)
 }

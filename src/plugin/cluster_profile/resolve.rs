@@ -67,6 +67,12 @@ fn invocation(
         ));
     }
     let mut endpoint = endpoint(&access.cluster, &at, rules)?;
+    if endpoint.insecure_skip_tls_verify {
+        warnings.push(
+            "has `insecure-skip-tls-verify: true`: whoever answers at its address gets the credential"
+                .to_owned(),
+        );
+    }
     let extensions = Extensions::of(&access.cluster, &at)?;
     endpoint.config = extensions.config();
     if extensions.has_config() && !provider.provide_cluster_info {

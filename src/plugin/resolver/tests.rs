@@ -1,3 +1,7 @@
+mod clusters;
+mod profiles;
+mod waiting;
+
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use bytes::Bytes;

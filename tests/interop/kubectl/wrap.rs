@@ -31,7 +31,8 @@ fn a_wrapped_kubeconfig_works_from_another_directory_and_the_original_stays_as_i
     let before = fs::read(&original).unwrap();
 
     let broker = Broker::builder(programs::broker()).kubeconfig(&original).start();
-    let kubectl = Kubectl::new().env("CREDBROKER_SOCKET", broker.socket()).env("PATH", path_with_shim());
+    let kubectl =
+        Kubectl::new().env("CREDBROKER_SOCKET", broker.socket()).env("PATH", programs::path_with_shim());
     let wrap = Command::new(programs::broker())
         .args(["kubeconfig", "wrap", "--kubeconfig"])
         .arg(&original)
@@ -39,7 +40,7 @@ fn a_wrapped_kubeconfig_works_from_another_directory_and_the_original_stays_as_i
         .arg(&wrapped)
         .env_clear()
         .env("HOME", home.dir())
-        .env("PATH", path_with_shim())
+        .env("PATH", programs::path_with_shim())
         .env("CREDBROKER_SOCKET", broker.socket())
         .output()
         .unwrap();
@@ -53,10 +54,4 @@ fn a_wrapped_kubeconfig_works_from_another_directory_and_the_original_stays_as_i
     assert_eq!(plugin.runs(), 1);
     assert_eq!(server.seen_tokens(), ["token-1"]);
     assert_eq!(fs::read(&original).unwrap(), before);
-}
-
-/// The wrapped stanza names the shim as a shell would find it.
-fn path_with_shim() -> String {
-    let shim = programs::shim();
-    format!("{}:{}", shim.parent().unwrap().display(), std::env::var("PATH").unwrap())
 }

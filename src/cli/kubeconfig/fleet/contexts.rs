@@ -12,8 +12,27 @@ use crate::{
     document::{Node, Position, Value},
 };
 
+/// The version of the exec protocol that the kubeconfig's clients speak.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum ExecVersion {
+    /// Of kubectl since 1.22, and everything else of these days
+    #[default]
+    V1,
+    /// Of older kubectl
+    V1beta1,
+}
+
+impl ExecVersion {
+    fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1beta1 => "v1beta1",
+        }
+    }
+}
+
 /// The same bytes for the same fleet.
-pub(super) fn kubeconfig(fleet: &Fleet, shim: &Shim) -> Node {
+pub(super) fn kubeconfig(fleet: &Fleet, shim: &Shim, version: ExecVersion) -> Node {
     let items = |body: &dyn Fn(&str, &Cluster) -> (&'static str, Entries)| {
         let items = reachable(fleet).map(|(name, cluster)| {
             let (key, body) = body(&name, cluster);
@@ -29,7 +48,10 @@ pub(super) fn kubeconfig(fleet: &Fleet, shim: &Shim) -> Node {
             "contexts",
             items(&|name, _| ("context", vec![entry("cluster", string(name)), entry("user", string(name))])),
         ),
-        entry("users", items(&|name, _| ("user", vec![entry("exec", Value::Mapping(exec(name, shim)))]))),
+        entry(
+            "users",
+            items(&|name, _| ("user", vec![entry("exec", Value::Mapping(exec(name, shim, version)))])),
+        ),
     ])
 }
 
@@ -64,9 +86,10 @@ fn place(cluster: &Cluster) -> Entries {
     .collect()
 }
 
-fn exec(name: &str, shim: &Shim) -> Entries {
-    let version = entry("apiVersion", string("client.authentication.k8s.io/v1"));
-    [version].into_iter().chain(shim.stanza(["--cluster-profile", name], "v1")).collect()
+fn exec(name: &str, shim: &Shim, version: ExecVersion) -> Entries {
+    let version = version.name();
+    let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));
+    [long].into_iter().chain(shim.stanza(["--cluster-profile", name], version)).collect()
 }
 
 fn mapping(entries: Entries) -> Node {

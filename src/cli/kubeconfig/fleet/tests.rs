@@ -24,7 +24,7 @@ fn bin() -> (TempDir, Environment) {
 fn rendered(fleet: &Fleet) -> String {
     let (directory, environment) = bin();
     let shim = Shim::find(&environment, directory.path(), None).unwrap();
-    emit::yaml(&kubeconfig(fleet, &shim))
+    emit::yaml(&kubeconfig(fleet, &shim, ExecVersion::V1))
 }
 
 struct Ran {
@@ -36,7 +36,11 @@ struct Ran {
 /// Asks `broker`, whose socket then is `SOCKET` in what was printed.
 fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyhow::Result<Ran> {
     let (_directory, environment) = bin();
-    let args = Args { output: output.map(Path::to_owned), question: broker.question(namespaces) };
+    let args = Args {
+        output: output.map(Path::to_owned),
+        api_version: ExecVersion::V1,
+        question: broker.question(namespaces),
+    };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = run(&args, &environment, Path::new("/absent"), &mut out, &mut err)?;
     let text = |bytes| {
@@ -246,8 +250,11 @@ fn without_a_socket_flag_the_shim_looks_for_itself() {
     let broker = FakeBroker::of(fleet([("c/x", ready("https://host"))]));
     let (_directory, mut environment) = bin();
     environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
-    let args =
-        Args { output: None, question: Question { place: Place { socket: None }, namespaces: vec![] } };
+    let args = Args {
+        output: None,
+        api_version: ExecVersion::V1,
+        question: Question { place: Place { socket: None }, namespaces: vec![] },
+    };
     let mut out = Vec::new();
     assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
@@ -336,6 +343,7 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
 #[test]
 fn without_a_broker_it_ends_as_the_shim_does() {
     let args = Args {
+        api_version: ExecVersion::V1,
         output: None,
         question: Question {
             place: Place { socket: Some("/nonexistent/broker.sock".into()) },
@@ -347,4 +355,15 @@ fn without_a_broker_it_ends_as_the_shim_does() {
     assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut err).unwrap(), 69);
     assert!(out.is_empty());
     assert!(String::from_utf8(err).unwrap().contains("no broker answers on /nonexistent/broker.sock"));
+}
+
+#[test]
+fn an_old_kubectl_is_spoken_to_in_its_own_version() {
+    let (directory, environment) = bin();
+    let shim = Shim::find(&environment, directory.path(), None).unwrap();
+    let paris =
+        fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
+    let text = emit::yaml(&kubeconfig(&paris, &shim, ExecVersion::V1beta1));
+    assert!(text.contains("apiVersion: client.authentication.k8s.io/v1beta1\n"), "{text}");
+    assert!(text.contains("--api-version\n") && text.contains("v1beta1\n"), "{text}");
 }

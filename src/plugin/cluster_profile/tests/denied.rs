@@ -1,0 +1,136 @@
+//! Variables that no profile sets.
+
+use super::{
+    policies::{env_under, refused_under},
+    *,
+};
+
+const DENIED: [&str; 81] = [
+    "PATH",
+    "Path",
+    "path",
+    "HOME",
+    "home",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "XDG_CACHE_HOME",
+    "KUBECONFIG",
+    "kubeconfig",
+    "KUBERNETES_EXEC_INFO",
+    "KUBERNETES_SERVICE_HOST",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "Https_Proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "FTP_PROXY",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "LD_AUDIT",
+    "ld_preload",
+    "DYLD_INSERT_LIBRARIES",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "OPENSSL_CONF",
+    "SSLKEYLOGFILE",
+    "CURL_CA_BUNDLE",
+    "CURL_HOME",
+    "REQUESTS_CA_BUNDLE",
+    "AWS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GODEBUG",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "BASH_ENV",
+    "BASH_FUNC_x%%",
+    "BASHOPTS",
+    "SHELLOPTS",
+    "ENV",
+    "IFS",
+    "PS4",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONHOME",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "NPM_CONFIG_PREFIX",
+    "PERL5LIB",
+    "PERL5OPT",
+    "RUBYOPT",
+    "RUBYLIB",
+    "GEM_PATH",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "CLASSPATH",
+    "DOTNET_STARTUP_HOOKS",
+    "CORECLR_PROFILER_PATH",
+    "RUST_LOG",
+    "LISTEN_FDS",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "CREDENTIALS_DIRECTORY",
+    "CREDBROKER_SOCKET",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "CLOUDSDK_PYTHON",
+    "CLOUDSDK_PYTHON_ARGS",
+    "BROWSER",
+    "HOSTALIASES",
+    "LOCALDOMAIN",
+    "RES_OPTIONS",
+];
+
+#[test]
+fn no_policy_lets_a_profile_choose_code_settings_or_trust() {
+    for name in DENIED {
+        for policy in [EnvPolicy::Replace, EnvPolicy::AppendIfNotExists] {
+            let error = refused_under(policy, &json!({"A": "1", name: "canary"}));
+            let expected = format!(
+                "access provider `p`: cluster.extensions[0].extension sets `{name}`, which a ClusterProfile may not set under any policy; set it in the provider's `env`"
+            );
+            assert_eq!(error, expected);
+        }
+    }
+    for name in [
+        "TENANT",
+        "AWS_PROFILE",
+        "AWS_REGION",
+        "CLOUDSDK_CORE_PROJECT",
+        "MY_PATH",
+        "LDAP_URL",
+        "ENVIRONMENT",
+        "PROXY",
+        "USERS",
+    ] {
+        assert!(
+            env_under(EnvPolicy::Replace, &json!({name: "1"})).contains(&(name.to_owned(), "1".to_owned())),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_denied_name_is_refused_also_where_the_provider_sets_it() {
+    let own = Provider {
+        env: pairs(&[("HTTPS_PROXY", "http://own")]),
+        profile_sourced: Some(ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::AppendIfNotExists }),
+        ..provider("p", Command::Name("plugin".into()))
+    };
+    let own = [Arc::new(own)];
+    assert!(
+        refused(&extended(&[(ENVS, &json!({"HTTPS_PROXY": "http://other"}))]), &own).contains("may not set")
+    );
+    assert_eq!(
+        resolved(&extended(&[(ENVS, &json!({}))]), &own).provider.env,
+        pairs(&[("HTTPS_PROXY", "http://own")])
+    );
+}
