@@ -62,12 +62,13 @@ impl<R: PluginRunner> Access<R> {
             Some((resolver, name)) => Some(self.identity(resolver, name).await?),
             // kube would run it itself: three times, without a limit, and with its output in errors.
             None if config.auth_info.exec.is_some() => return Err(HubError::NewPlugin),
+            None if config.auth_info.auth_provider.is_some() => return Err(HubError::AuthProvider),
             None => None,
         };
         if let Some(identity) = &identity {
             config.auth_info = identity.auth_info();
         }
-        let client = Client::try_from(config).map_err(HubError::Client)?;
+        let client = Client::try_from(config).map_err(HubError::of_client)?;
         Ok((client, identity))
     }
 
@@ -75,9 +76,9 @@ impl<R: PluginRunner> Access<R> {
         match &self.hub {
             HubAccess::InCluster => Config::incluster().map_err(HubError::InCluster),
             HubAccess::Kubeconfig { path, context, .. } => {
-                let kubeconfig = Kubeconfig::read_from(path).map_err(HubError::Kubeconfig)?;
+                let kubeconfig = Kubeconfig::read_from(path).map_err(HubError::of_kubeconfig)?;
                 let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(HubError::Kubeconfig)
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(HubError::of_kubeconfig)
             }
         }
     }

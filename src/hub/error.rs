@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt::Write as _};
 
+use kube::config::KubeconfigError;
+
 use crate::{cache::Failed, exec::sanitize, plugin::ResolveError};
 
 /// Letters of a problem; more say nothing more.
@@ -15,7 +17,22 @@ pub(super) enum HubError {
     InCluster(#[source] kube::config::InClusterError),
     /// Of a kubeconfig.
     #[error("the hub's kubeconfig cannot be used")]
-    Kubeconfig(#[source] kube::config::KubeconfigError),
+    Kubeconfig(#[source] KubeconfigError),
+    /// kube's own error quotes the file, and any secret that stands near the mistake: only the place is kept.
+    #[error(
+        "the hub's kubeconfig cannot be understood (line {line}, column {column}); `credbroker validate` says more"
+    )]
+    Malformed {
+        /// From 1; 0: unknown.
+        line: u64,
+        /// From 1; 0: unknown.
+        column: u64,
+    },
+    /// kube would run its command itself: without a limit, and with its output in errors.
+    #[error(
+        "the user of the hub's kubeconfig has an `auth-provider`, which is not supported; use an exec plugin"
+    )]
+    AuthProvider,
     /// The kubeconfig was changed while the broker ran.
     #[error("the user of the hub's kubeconfig runs a plugin since it was changed; start the broker again")]
     NewPlugin,
@@ -25,6 +42,9 @@ pub(super) enum HubError {
     /// The hub's own plugin gave nothing.
     #[error("the plugin of the hub's user gave no credential")]
     Credential(#[source] Failed),
+    /// kube's own error shows the proxy with its password.
+    #[error("the hub's proxy has a scheme that is not known here; use http, https or socks5")]
+    Proxy,
     /// Address, authorities or credential are of no use.
     #[error("the hub cannot be connected to")]
     Client(#[source] kube::Error),
@@ -37,6 +57,27 @@ pub(super) enum HubError {
 }
 
 impl HubError {
+    /// Why a kubeconfig cannot be used.
+    pub(super) fn of_kubeconfig(error: KubeconfigError) -> Self {
+        match error {
+            KubeconfigError::Parse(error) => {
+                let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
+                Self::Malformed { line, column }
+            }
+            error => Self::Kubeconfig(error),
+        }
+    }
+
+    /// Why there is no client.
+    pub(super) fn of_client(error: kube::Error) -> Self {
+        match error {
+            kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
+                Self::Proxy
+            }
+            error => Self::Client(error),
+        }
+    }
+
     /// The error and its causes in one line that may stand in a log and at a terminal.
     pub(super) fn line(&self) -> String {
         let mut line = self.to_string();

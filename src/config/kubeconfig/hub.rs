@@ -56,6 +56,10 @@ impl Kubeconfig {
             }
         }
         let user = user?;
+        if user.body.get("auth-provider").is_some_and(|value| !value.is_null()) {
+            at.problem(report, format!("user `{}` of the kubeconfig has an `auth-provider`, which is not supported; use an exec plugin", user.name));
+            return None;
+        }
         let exec = exec(&user)?;
         if is_shim(exec) {
             at.problem(report, format!("user `{}` of the kubeconfig runs credbroker's shim, which would ask this very broker; name the original kubeconfig", user.name));
