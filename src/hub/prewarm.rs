@@ -1,5 +1,7 @@
 //! Credentials that are fetched before anybody asks, within a budget.
 
+mod queue;
+
 use std::{
     collections::HashMap,
     future::Future,
@@ -9,13 +11,11 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use tokio::{
-    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
-    time::{MissedTickBehavior, interval, sleep},
-};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
+use self::queue::{Offers, Turns, queue};
 use crate::{
     cache::CredentialCache,
     config::Prewarm,
@@ -37,7 +37,7 @@ pub(super) struct Prewarmer<R> {
 }
 
 /// By rule and provider.
-type Queues = HashMap<(usize, Arc<str>), UnboundedSender<Wanted>>;
+type Queues = HashMap<(usize, Arc<str>), Offers>;
 
 #[derive(Debug)]
 struct Fetcher<R> {
@@ -72,28 +72,26 @@ impl<R: PluginRunner> Prewarmer<R> {
         let (profile, provider) = (&target.profile, &target.provider.name);
         let covering = self.rules.iter().enumerate().find(|(_, rule)| rule.covers(profile, provider));
         let Some((index, rule)) = covering else { return };
-        let wanted = Wanted { profile: profile.clone(), provider: Arc::clone(provider), attempts: 0 };
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queues.entry((index, Arc::clone(provider))).or_insert_with(|| self.start(rule.clone()));
-        // Closed only when the broker drains.
-        drop(queue.send(wanted));
+        let start = || self.start(rule.clone(), Arc::clone(provider));
+        queues.entry((index, Arc::clone(provider))).or_insert_with(start).offer(profile);
     }
 
-    fn start(&self, rule: Prewarm) -> UnboundedSender<Wanted> {
-        let (sender, queue) = mpsc::unbounded_channel();
+    fn start(&self, rule: Prewarm, provider: Arc<str>) -> Offers {
+        let (offers, turns) = queue();
         let (fetcher, draining) = (Arc::clone(&self.fetcher), self.draining.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = draining.cancelled() => {}
-                () = work(&fetcher, &rule, queue) => {}
+                () = work(&fetcher, &rule, &provider, turns) => {}
             }
         });
-        sender
+        offers
     }
 }
 
 /// Empties one queue: so many runs at a time, so many started in a second, and none while somebody who asked waits.
-async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, mut queue: UnboundedReceiver<Wanted>) {
+async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &Arc<str>, mut turns: Turns) {
     let mut pace =
         interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -107,7 +105,9 @@ async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, mut queue: 
                 continue;
             }
             Some(wanted) = later.next(), if has_room => wanted,
-            Some(wanted) = queue.recv(), if has_room => wanted,
+            Some(profile) = turns.next(), if has_room => {
+                Wanted { profile, provider: Arc::clone(provider), attempts: 0 }
+            }
             else => return,
         };
         // Those that run go on meanwhile.
