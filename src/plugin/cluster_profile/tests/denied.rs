@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-const DENIED: [&str; 81] = [
+const DENIED: [&str; 108] = [
     "PATH",
     "Path",
     "path",
@@ -87,6 +87,33 @@ const DENIED: [&str; 81] = [
     "HOSTALIASES",
     "LOCALDOMAIN",
     "RES_OPTIONS",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_CONFIG_DIR",
+    "AZURE_POD_IDENTITY_AUTHORITY_HOST",
+    "AAD_AUTHORITY_HOST",
+    "IDENTITY_ENDPOINT",
+    "MSI_ENDPOINT",
+    "GCE_METADATA_HOST",
+    "CLOUDSDK_CONFIG",
+    "CLOUDSDK_PROXY_ADDRESS",
+    "CLOUDSDK_AUTH_TOKEN_HOST",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER",
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+    "VAULT_ADDR",
+    "VAULT_AGENT_ADDR",
+    "VAULT_CACERT",
+    "VAULT_SKIP_VERIFY",
+    "VAULT_TLS_SERVER_NAME",
+    "SPIFFE_ENDPOINT_SOCKET",
+    "KRB5_CONFIG",
+    "KUBERC",
+    "KUBECTL_KUBERC",
+    "KUBECACHEDIR",
 ];
 
 #[test]
@@ -104,6 +131,10 @@ fn no_policy_lets_a_profile_choose_code_settings_or_trust() {
         "TENANT",
         "AWS_PROFILE",
         "AWS_REGION",
+        "AWS_ROLE_ARN",
+        "AZURE_CLIENT_ID",
+        "AZURE_TENANT_ID",
+        "VAULT_NAMESPACE",
         "CLOUDSDK_CORE_PROJECT",
         "MY_PATH",
         "LDAP_URL",
