@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     callers::Callers,
@@ -32,6 +33,8 @@ pub(crate) struct Entry {
     pub(crate) watchers: AtomicUsize,
     /// Runs that were started.
     pub(crate) runs: AtomicU64,
+    /// Nobody finds it any more. Those who wait for its run are the last.
+    pub(crate) forgotten: CancellationToken,
 }
 
 impl Entry {
@@ -43,6 +46,7 @@ impl Entry {
             last_used: AtomicU64::default(),
             watchers: AtomicUsize::default(),
             runs: AtomicU64::default(),
+            forgotten: CancellationToken::new(),
         };
         entry.touch(now);
         entry
@@ -99,6 +103,12 @@ impl Entry {
         look
     }
 
+    /// Resolves when no run of it is of use to anybody.
+    pub(crate) async fn useless(&self) {
+        self.forgotten.cancelled().await;
+        self.cell.closed().await;
+    }
+
     /// What the cell holds now.
     pub(crate) fn held(&self) -> Held {
         let state = self.cell.borrow();
@@ -134,7 +144,8 @@ pub(crate) struct Look {
     pub(crate) claim: Option<Claim>,
 }
 
-/// The right to run: there is one per key at a time. Whoever holds it must [`finish`](Claim::finish) it.
+/// The right to run: there is one per key at a time. Whoever holds it must [`finish`](Claim::finish) or
+/// [`abandon`](Claim::abandon) it.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Claim(pub(crate) Arc<Entry>);
@@ -148,6 +159,14 @@ impl Claim {
                 Err(failure) => state.failure = Some(failure),
             }
             state.outdated = false;
+            state.running = false;
+            state.finished = state.finished.wrapping_add(1);
+        });
+    }
+
+    /// Gives the right back without an outcome: whoever came to wait meanwhile looks again, and runs anew.
+    pub(crate) fn abandon(self) {
+        self.0.cell.send_modify(|state| {
             state.running = false;
             state.finished = state.finished.wrapping_add(1);
         });

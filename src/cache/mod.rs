@@ -143,6 +143,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Serves, waits or fails, as often as it takes.
     async fn settle(&self, entry: &Arc<Entry>, mut rejected: Option<&str>) -> Result<Arc<Issued>, Failed> {
+        let _waits = entry.cell.subscribe(); // from before the look: a run that somebody waits for is not abandoned
         loop {
             let now = self.now();
             let Look { decision, finished, claim } = match rejected.take() {

@@ -67,7 +67,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Forgets what is held for `profile`, but for what leads to `now`: the profile leads elsewhere, or is gone. Who
-    /// waits for a run in flight still gets its outcome, for the place that was asked for; nobody else does.
+    /// waits for a run in flight still gets its outcome, for the place that was asked for; nobody else does, and a run
+    /// that nobody waits for is ended.
     pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
         let stale = |entry: &Entry| {
             let target = entry.spec.target.as_ref().filter(|target| target.profile == *profile);
@@ -83,6 +84,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         });
         for entry in gone {
             entry.cell.send_modify(|state| (state.current, state.failure) = (None, None));
+            entry.forgotten.cancel();
         }
     }
 

@@ -30,12 +30,15 @@ impl<R: PluginRunner> CredentialCache<R> {
             generation = field::Empty,
         );
         claim.0.runs.fetch_add(1, Ordering::Relaxed);
+        let entry = Arc::clone(&claim.0);
         let turn = Turn { claim: Some(claim), cache: self.clone() };
         let run = async move {
             let parts = &turn.cache.inner.parts;
             let result = tokio::select! {
                 biased;
                 () = parts.draining.cancelled() => Err(CacheError::Draining),
+                // Also while it waits for a slot: else a profile that moves all the time keeps those of others busy.
+                () = entry.useless() => return turn.abandon(),
                 result = parts.runner.run(spec) => result.map_err(CacheError::Run),
             };
             turn.publish(result);
@@ -107,6 +110,14 @@ struct Turn<R: PluginRunner> {
 impl<R: PluginRunner> Turn<R> {
     fn publish(mut self, result: Result<Decoded, CacheError>) {
         self.end(result);
+    }
+
+    fn abandon(mut self) {
+        Span::current().record("outcome", "abandoned");
+        debug!("what the run is for was forgotten, and nobody waits for it");
+        if let Some(claim) = self.claim.take() {
+            claim.abandon();
+        }
     }
 
     /// What may panic comes before the claim is taken: a claim that is lost leaves everybody waiting for ever.

@@ -4,6 +4,7 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
 
 mod cell;
+mod forgetting;
 mod rejection;
 mod schedule;
 mod time;
