@@ -1,6 +1,7 @@
 //! A credential that is always the current one.
 
 mod backoff;
+mod report;
 mod scope;
 mod state;
 pub(crate) mod supervisor;
@@ -275,7 +276,7 @@ impl CredentialSource {
         let progress = state.progress.subscribe();
         let (following, reporting) = (Arc::clone(&state), Arc::clone(&state));
         let work = async move {
-            tokio::join!(supervisor::follow(following, watch), supervisor::report(reporting, report));
+            tokio::join!(supervisor::follow(following, watch), report::report(reporting, report));
         };
         #[expect(clippy::disallowed_methods, reason = "ends with the last handle of the source")]
         let task = AbortOnDropHandle::new(tokio::spawn(work));
