@@ -101,7 +101,7 @@ fn read(object: &DynamicObject) -> Option<ClusterProfile> {
 
 fn name(object: &DynamicObject) -> Option<ProfileName> {
     let metadata = &object.metadata;
-    Some(ProfileName::new(metadata.namespace.as_deref()?, metadata.name.as_deref()?))
+    ProfileName::of_object(metadata.namespace.as_deref()?, metadata.name.as_deref()?)
 }
 
 /// Once for each change of the object.

@@ -16,6 +16,22 @@ impl ProfileName {
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// Of an object, if it has names that an API server gives. No other is ever kept, so that a name can stand in a log,
+    /// at a terminal, in a kubeconfig and in an argument.
+    pub fn of_object(namespace: &str, name: &str) -> Option<Self> {
+        let is_whole = is_subdomain(namespace) && !namespace.contains('.') && is_subdomain(name);
+        is_whole.then(|| Self::new(namespace, name))
+    }
+}
+
+/// As RFC 1123 has it: what Kubernetes takes for the name of an object.
+fn is_subdomain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(inner)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 impl fmt::Display for ProfileName {
@@ -27,5 +43,25 @@ impl fmt::Display for ProfileName {
 impl fmt::Debug for ProfileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_an_api_server_takes_is_the_name_of_an_object() {
+        for (namespace, name) in [("fleet", "paris"), ("a", "0.eu-1"), ("kube-system", &*"x".repeat(253))] {
+            let expected = ProfileName::new(namespace, name);
+            assert_eq!(ProfileName::of_object(namespace, name), Some(expected));
+        }
+        for name in
+            ["", "-", "a-", "-o", "A", "a/b", "a b", "a\n", "\u{1b}[2J", "a..b", ".a", "ä", &*"x".repeat(254)]
+        {
+            assert_eq!(ProfileName::of_object("fleet", name), None, "{name:?}");
+            assert_eq!(ProfileName::of_object(name, "paris"), None, "{name:?}");
+        }
+        assert_eq!(ProfileName::of_object("a.b", "paris"), None, "a namespace is one label");
     }
 }
