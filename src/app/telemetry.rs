@@ -6,6 +6,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::plugin::Environment;
 
+/// Unless somebody asks for more. kube tells of each failed request as an ERROR, without saying to whom it went, and as
+/// often as it fails; the hub's reader says the same in our words, and goes quiet.
+const DEFAULT: &str = "info,kube_client::client::builder=off,kube_runtime::watcher=off";
+
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub enum LogFormat {
@@ -25,9 +29,9 @@ pub fn start(format: LogFormat, environment: &Environment) -> Option<String> {
     let (filter, problem) = match asked.filter(|asked| !asked.is_empty()).map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, None),
         Some(Err(error)) => {
-            (EnvFilter::new("info"), Some(format!("CREDBROKER_LOG is not understood: {error}")))
+            (EnvFilter::new(DEFAULT), Some(format!("CREDBROKER_LOG is not understood: {error}")))
         }
-        None => (EnvFilter::new("info"), None),
+        None => (EnvFilter::new(DEFAULT), None),
     };
     let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let subscriber = tracing_subscriber::fmt()

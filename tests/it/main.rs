@@ -14,6 +14,7 @@ mod binary;
 mod consumers;
 mod fleet;
 mod harness;
+mod hub_log;
 mod limits;
 mod protocol;
 mod rotation;
