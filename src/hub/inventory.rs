@@ -47,10 +47,11 @@ impl<R: PluginRunner> Inventory<R> {
         for listed in self.listed().values_mut() {
             listed.insert(name.clone());
         }
-        let before = self.fleet.get(&name).and_then(|known| known.outcome.clone().ok());
+        let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
         let Some(known) = self.fleet.get(&name).filter(|_| change != Change::None) else { return };
-        tell(&known);
+        tell(&known, before.as_deref());
+        let before = before.as_ref().and_then(|before| before.outcome.as_ref().ok());
         let target = known.outcome.as_ref().ok();
         if change == Change::Moved {
             self.cache.forget(&name, target);
@@ -104,14 +105,17 @@ fn name(object: &DynamicObject) -> Option<ProfileName> {
     ProfileName::of_object(metadata.namespace.as_deref()?, metadata.name.as_deref()?)
 }
 
-/// Once for each change of the object.
-fn tell(known: &Known) {
+/// What was not told `before`: an object may change as often as somebody writes its status.
+fn tell(known: &Known, before: Option<&Known>) {
     let profile = &known.profile.name;
-    for warning in &known.warnings {
+    let is_told = |warning: &&String| before.is_some_and(|before| before.warnings.contains(warning));
+    for warning in known.warnings.iter().filter(|warning| !is_told(warning)) {
         warn!(%profile, "{warning}");
     }
+    let told = before.and_then(|before| before.outcome.as_ref().err());
     match &known.outcome {
         Ok(_) => {}
+        Err(error) if Some(error) == told => {}
         // So is every new one: the status is written after the object is there.
         Err(ProfileError::NoMatch { profile: listed, .. }) if listed.is_empty() => {
             debug!(%profile, "ClusterProfile lists no access provider yet");

@@ -135,3 +135,42 @@ async fn a_hub_that_is_away_is_told_in_our_words_alone() {
     let told: Vec<_> = log.lines().filter(|line| line.contains("the hub cannot be read")).collect();
     assert!(!told.is_empty() && !log.contains("ERROR"), "{log}");
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_a_profile_is_told_once_and_not_with_each_change() {
+    let hub = Hub::start();
+    hub.server.accept_token("t");
+    hub.with_user(&json!({"token": "t"}));
+    let change = |value: &str| {
+        let access = json!([{"name": "cloud", "cluster": {"server": "ftp://paris"}}]);
+        let properties = json!([{"name": "seen", "value": value}]);
+        let status = json!({"accessProviders": access, "properties": properties});
+        hub.server.apply_cluster_profile(
+            "fleet",
+            "paris",
+            json!({"spec": {"clusterManager": {"name": "m"}}, "status": status}),
+        );
+    };
+    change("first");
+    let broker = hub.broker("");
+    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    let mut messages = client.watch_clusters("").await.unwrap();
+    for value in ["first", "second", "third"] {
+        change(value);
+        let seen = async {
+            while !messages
+                .next()
+                .await
+                .unwrap()
+                .unwrap()
+                .changed
+                .iter()
+                .any(|cluster| cluster.properties.iter().any(|property| property.value == value))
+            {
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), seen).await.expect("the change is seen");
+    }
+    let (_, log) = broker.stop();
+    assert_eq!(log.matches("cluster.server must be a URL").count(), 1, "{log}");
+}
