@@ -13,7 +13,7 @@ use super::HubError;
 use crate::{
     cache::{CredentialCache, Watch},
     config::HubAccess,
-    credential::Issued,
+    credential::{Issued, Material},
     exec::PluginRunner,
     plugin::{Ask, PluginSpec, Providers, Resolver, Source},
 };
@@ -59,6 +59,7 @@ impl<R: PluginRunner> Access<R> {
         config.read_timeout = Some(SILENCE_LIMIT);
         config.reset_reader_on_write = true;
         let identity = match &self.plugin {
+            Some(_) if config.auth_info.exec.is_none() => return Err(HubError::NoPlugin),
             Some((resolver, name)) => Some(self.identity(resolver, name).await?),
             // kube would run it itself: three times, without a limit, and with its output in errors.
             None if config.auth_info.exec.is_some() => return Err(HubError::NewPlugin),
@@ -66,7 +67,7 @@ impl<R: PluginRunner> Access<R> {
             None => None,
         };
         if let Some(identity) = &identity {
-            config.auth_info = identity.auth_info();
+            config.auth_info = auth_info(&identity.issued.material, config.auth_info);
         }
         let client = Client::try_from(config).map_err(HubError::of_client)?;
         Ok((client, identity))
@@ -115,17 +116,46 @@ impl<R: PluginRunner> Identity<R> {
         // Whatever it is, the next attempt meets it.
         drop(self.cache.report(self.spec, &self.issued.generation.to_string()).await);
     }
+}
 
-    fn auth_info(&self) -> AuthInfo {
-        let material = &self.issued.material;
-        let mut auth = AuthInfo::default();
-        if let Some(token) = &material.token {
-            auth.token = Some(SecretString::from(token.secret.expose_secret().to_owned()));
-        }
-        if let Some(pair) = &material.pair {
-            auth.client_certificate_data = Some(STANDARD.encode(pair.chain_pem.expose_secret()));
-            auth.client_key_data = Some(STANDARD.encode(pair.key_pem.expose_secret()).into());
-        }
-        auth
+/// Who `material` says we are, and whom the user `of_file` acts as on top of it.
+fn auth_info(material: &Material, of_file: AuthInfo) -> AuthInfo {
+    let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } = of_file;
+    let mut auth = AuthInfo {
+        impersonate,
+        impersonate_uid,
+        impersonate_groups,
+        impersonate_user_extra,
+        ..AuthInfo::default()
+    };
+    if let Some(token) = &material.token {
+        auth.token = Some(SecretString::from(token.secret.expose_secret().to_owned()));
+    }
+    if let Some(pair) = &material.pair {
+        auth.client_certificate_data = Some(STANDARD.encode(pair.chain_pem.expose_secret()));
+        auth.client_key_data = Some(STANDARD.encode(pair.key_pem.expose_secret()).into());
+    }
+    auth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credential::Token;
+
+    #[test]
+    fn a_user_that_acts_as_another_does_so_with_its_plugins_credential_too() {
+        let of_file = AuthInfo {
+            impersonate: Some("reader".into()),
+            impersonate_groups: Some(vec!["fleet".into()]),
+            token_file: Some("/elsewhere".into()),
+            ..AuthInfo::default()
+        };
+        let material = Material { token: Some(Token { secret: "t".into(), expires_at: None }), pair: None };
+        let auth = auth_info(&material, of_file);
+        assert_eq!(auth.impersonate.as_deref(), Some("reader"));
+        assert_eq!(auth.impersonate_groups, Some(vec!["fleet".to_owned()]));
+        assert_eq!(auth.token.unwrap().expose_secret(), "t");
+        assert!(auth.token_file.is_none(), "the credential is the plugin's alone");
     }
 }

@@ -36,6 +36,11 @@ pub(super) enum HubError {
     /// The kubeconfig was changed while the broker ran.
     #[error("the user of the hub's kubeconfig runs a plugin since it was changed; start the broker again")]
     NewPlugin,
+    /// The kubeconfig was changed while the broker ran.
+    #[error(
+        "the user of the hub's kubeconfig runs no plugin any more since it was changed; start the broker again"
+    )]
+    NoPlugin,
     /// The hub's own plugin cannot be run.
     #[error("the plugin of the hub's user cannot be run")]
     Plugin(#[source] ResolveError),
