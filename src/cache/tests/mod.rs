@@ -3,8 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 #![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
 
+mod abandoning;
 mod cell;
-mod forgetting;
 mod rejection;
 mod schedule;
 mod time;

@@ -1,4 +1,4 @@
-//! What a ClusterProfile no longer leads to.
+//! Runs for places that a ClusterProfile has left.
 
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
