@@ -100,14 +100,25 @@ impl HubError {
 
     /// Whether the hub says that the credential is none.
     pub(super) fn is_unauthorized(&self) -> bool {
+        self.code() == Some(401)
+    }
+
+    /// Whether the hub has forgotten what changed since the last look: an ordinary event, after which one lists anew.
+    pub(super) fn is_expired(&self) -> bool {
+        self.code() == Some(410)
+    }
+
+    /// The status in the hub's answer.
+    fn code(&self) -> Option<u16> {
         use kube::runtime::watcher::Error as Watch;
-        let Self::Watch(error) = self else { return false };
+        let Self::Watch(error) = self else { return None };
         match error {
             Watch::InitialListFailed(error) | Watch::WatchStartFailed(error) | Watch::WatchFailed(error) => {
-                matches!(error, kube::Error::Api(status) if status.code == 401)
+                let kube::Error::Api(status) = error else { return None };
+                Some(status.code)
             }
-            Watch::WatchError(status) => status.code == 401,
-            Watch::NoResourceVersion => false,
+            Watch::WatchError(status) => Some(status.code),
+            Watch::NoResourceVersion => None,
         }
     }
 }

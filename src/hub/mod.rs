@@ -97,7 +97,11 @@ impl<R: PluginRunner> Hub<R> {
                 Err(error) => error,
             };
             let pause = backoff.next();
-            self.is_lost(&error, &backoff, pause);
+            if error.is_expired() && backoff.failures() == 1 {
+                debug!("the hub no longer knows what changed since the last look: listing anew");
+            } else {
+                self.is_lost(&error, &backoff, pause);
+            }
             sleep(pause).await;
         }
     }

@@ -37,7 +37,7 @@ struct Profiles {
 #[derive(Debug)]
 struct Cell {
     known: Arc<Known>,
-    /// Its revision. Closed when the profile is gone.
+    /// The revision since which it leads where it leads. Closed when the profile is gone.
     changed: watch::Sender<u64>,
 }
 
@@ -116,7 +116,7 @@ impl Fleet {
         // Looked at again: another writer may have been here meanwhile.
         let old = profiles.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
         let before = old.as_ref().and_then(|old| old.digest());
-        let moved = before.is_some() && before != known.digest();
+        let now = known.digest();
         if let Some(old) = &old {
             profiles.forget_server(old);
         }
@@ -125,13 +125,15 @@ impl Fleet {
         }
         if let Some(cell) = profiles.by_name.get_mut(&name) {
             cell.known = known;
-            cell.changed.send_replace(revision);
+            if before != now {
+                cell.changed.send_replace(revision);
+            }
         } else {
             profiles.by_name.insert(name, Cell { known, changed: watch::Sender::new(revision) });
         }
         // Under the lock, so that whoever sees the number sees the change.
         self.revision.send_replace(revision);
-        if moved { Change::Moved } else { Change::Shown }
+        if before.is_some() && before != now { Change::Moved } else { Change::Shown }
     }
 
     /// The profile is gone, if it was there.
@@ -149,14 +151,14 @@ impl Fleet {
     }
 
     /// Told when `target` is no longer what its profile leads to, or at once if it is not now; closed when the profile
-    /// is gone. What changes nothing of it is told, too.
+    /// is gone.
     pub(super) fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
         let profiles = self.read();
         let Some(cell) = profiles.by_name.get(&target.profile) else {
             return watch::Sender::default().subscribe();
         };
         let mut receiver = cell.changed.subscribe();
-        if !matches!(&cell.known.outcome, Ok(now) if Arc::ptr_eq(now, target)) {
+        if !matches!(&cell.known.outcome, Ok(now) if now.is_same(target)) {
             receiver.mark_changed();
         }
         receiver

@@ -103,9 +103,9 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         }
         let report = async move {
             let spec = self.resolve(convert::ask(credential)?).await?;
-            let name = Arc::clone(&spec.provider.name);
+            let (name, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
             let credential = answer(&name, self.cache.report(spec, &generation).await)?;
-            Ok(Response::new(pb::ReportRejectedResponse { credential }))
+            Ok(Response::new(pb::ReportRejectedResponse { credential, cluster }))
         };
         report.instrument(span).await
     }

@@ -28,6 +28,8 @@ Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [optio
 
   --provider NAME                   a provider of the broker's config or kubeconfig [env: CREDBROKER_PROVIDER]
   --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker watches
+  --server URL                      where the caller believes that cluster to be, for clients that do not say
+                                    (KUBERNETES_EXEC_INFO): there is no credential if it is elsewhere by now
   --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
                                     [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
                                     else /run/credbroker/credbroker.sock]
@@ -54,6 +56,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Arguments {
     pub(crate) source: Source,
+    pub(crate) server: Option<String>,
     pub(crate) socket: Option<OsString>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) api_version: Option<ApiVersion>,
@@ -71,6 +74,9 @@ pub enum UsageError {
     /// A flag twice, or two flags that say the same.
     #[error("{0} is given twice")]
     Repeated(&'static str),
+    /// A place without a cluster.
+    #[error("--server goes with --cluster-profile")]
+    ServerAlone,
     /// Two sources.
     #[error("--provider and --cluster-profile exclude each other")]
     TwoSources,
@@ -94,10 +100,11 @@ pub enum UsageError {
 
 const PROVIDER: &str = "--provider";
 const CLUSTER_PROFILE: &str = "--cluster-profile";
+const SERVER: &str = "--server";
 const SOCKET: &str = "--socket";
 const TIMEOUT: &str = "--timeout";
 const API_VERSION: &str = "--api-version";
-const FLAGS: [&str; 5] = [PROVIDER, CLUSTER_PROFILE, SOCKET, TIMEOUT, API_VERSION];
+const FLAGS: [&str; 6] = [PROVIDER, CLUSTER_PROFILE, SERVER, SOCKET, TIMEOUT, API_VERSION];
 
 /// `args` without the program's name; `provider` is the value of `CREDBROKER_PROVIDER`.
 pub(crate) fn parse(
@@ -129,6 +136,7 @@ pub(crate) fn parse(
 struct Given {
     provider: Option<String>,
     cluster_profile: Option<ClusterProfileRef>,
+    server: Option<String>,
     socket: Option<OsString>,
     timeout: Option<Duration>,
     api_version: Option<ApiVersion>,
@@ -139,6 +147,7 @@ impl Given {
         match flag {
             PROVIDER => once(flag, &mut self.provider, provider_name(flag, &value)?),
             CLUSTER_PROFILE => once(flag, &mut self.cluster_profile, cluster_profile(&value)?),
+            SERVER => once(flag, &mut self.server, server(&value)?),
             TIMEOUT => once(flag, &mut self.timeout, seconds(&value)?),
             API_VERSION => once(flag, &mut self.api_version, api_version(&value)?),
             _ => once(flag, &mut self.socket, value),
@@ -155,8 +164,11 @@ impl Given {
                 Source::Provider(provider_name("CREDBROKER_PROVIDER", variable)?)
             }
         };
-        let Self { socket, timeout, api_version, .. } = self;
-        Ok(Arguments { source, socket, timeout, api_version })
+        let Self { server, socket, timeout, api_version, .. } = self;
+        if server.is_some() && !matches!(source, Source::ClusterProfile(_)) {
+            return Err(UsageError::ServerAlone);
+        }
+        Ok(Arguments { source, server, socket, timeout, api_version })
     }
 }
 
@@ -184,6 +196,11 @@ fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {
         .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
         .map(|(namespace, name)| ClusterProfileRef { namespace: namespace.to_owned(), name: name.to_owned() })
         .ok_or_else(|| refused(CLUSTER_PROFILE, value, "NAMESPACE/NAME"))
+}
+
+fn server(value: &OsStr) -> Result<String, UsageError> {
+    let url = value.to_str().filter(|url| url.starts_with("https://") || url.starts_with("http://"));
+    url.map(str::to_owned).ok_or_else(|| refused(SERVER, value, "the URL of the cluster's API server"))
 }
 
 fn seconds(value: &OsStr) -> Result<Duration, UsageError> {

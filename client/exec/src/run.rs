@@ -11,7 +11,7 @@ use std::{
 use credbroker_client::{Socket, Waits, ask};
 use credbroker_proto::{
     RECURSION_VARIABLE,
-    v1::{Credential, GetCredentialRequest, credential_ref::Source},
+    v1::{Cluster, Credential, GetCredentialRequest, credential_ref::Source},
 };
 use tokio::{runtime, time::timeout};
 
@@ -77,7 +77,8 @@ pub async fn ask_patiently(
 fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, Failure> {
     let info = exec_info(edges)?;
     let version = info.as_ref().map(|info| info.version).or(arguments.api_version).unwrap_or_default();
-    let cluster = info.and_then(|info| info.cluster);
+    let told = || arguments.server.clone().map(|server| Cluster { server, ..Cluster::default() });
+    let cluster = info.and_then(|info| info.cluster).or_else(told);
     let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller_of(edges))?;
 

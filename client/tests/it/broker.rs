@@ -247,7 +247,7 @@ impl CredentialBroker for Service {
             cell.send_replace(Some(next));
         }
         let credential = cell.borrow().clone().map(|(credential, _)| credential);
-        Ok(Response::new(v1::ReportRejectedResponse { credential }))
+        Ok(Response::new(v1::ReportRejectedResponse { credential, cluster: None }))
     }
 
     /// One on a page.

@@ -149,6 +149,9 @@ pub struct ReportRejectedResponse {
     /// Valid now.
     #[prost(message, optional, tag = "1")]
     pub credential: ::core::option::Option<Credential>,
+    /// Where it is for, as in GetCredentialResponse.
+    #[prost(message, optional, tag = "2")]
+    pub cluster: ::core::option::Option<Cluster>,
 }
 /// Asks what the broker holds.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -44,9 +44,8 @@ impl Shim {
     }
 
     /// The `exec` stanza of a user for whom the shim asks for `source`, but for its apiVersion, which `version` ends.
-    pub(super) fn stanza(&self, source: [&str; 2], version: &str) -> [(Key, Node); 4] {
-        let [flag, name] = source;
-        let ours = [flag, name, "--api-version", version].map(str::to_owned);
+    pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 4] {
+        let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
         let socket = self.socket.iter().flat_map(|socket| ["--socket".to_owned(), socket.clone()]);
         let args = self.first.iter().cloned().chain(ours).chain(socket);
         let args = args.map(|arg| Node { at: Position::UNKNOWN, value: string(arg) });

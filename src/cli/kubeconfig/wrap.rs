@@ -98,7 +98,7 @@ fn replace(shim: &Shim, name: &str, user: &mut Entries) {
     exec.retain(|(key, _)| {
         !["command", "args", "env", "provideClusterInfo", "interactiveMode"].contains(&key.name.as_str())
     });
-    exec.extend(shim.stanza(["--provider", name], version.as_deref().unwrap_or("v1")));
+    exec.extend(shim.stanza(&["--provider", name], version.as_deref().unwrap_or("v1")));
 }
 
 /// Tells a person; standard output is for the kubeconfig.

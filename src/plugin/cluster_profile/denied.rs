@@ -84,9 +84,22 @@ const NAMES: [&str; 75] = [
     "SSLKEYLOGFILE",
 ];
 
-/// Whether a variable of that name is kept from profiles, whatever the policy. Proxies are read in lower case too.
-pub(super) fn is_denied_to_profiles(name: &str) -> bool {
+/// Where a plugin for Azure proves who it is. Which of Microsoft's clouds that is, is the cluster's business.
+const AUTHORITY: [&str; 2] = ["AZURE_AUTHORITY_HOST", "AAD_AUTHORITY_HOST"];
+const AUTHORITIES: [&str; 5] = [
+    "https://login.microsoftonline.com",
+    "https://login.microsoftonline.us",
+    "https://login.chinacloudapi.cn",
+    "https://login.partner.microsoftonline.cn",
+    "https://login.microsoftonline.de",
+];
+
+/// Whether such a variable is kept from profiles, whatever the policy. Proxies are read in lower case too.
+pub(super) fn is_denied_to_profiles(name: &str, value: &str) -> bool {
     static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(NAMES));
+    if AUTHORITY.contains(&name) && AUTHORITIES.contains(&value.trim_end_matches('/')) {
+        return false;
+    }
     let upper = name.to_ascii_uppercase();
     is_denied(&upper) || GLOBS.matches(&upper)
 }

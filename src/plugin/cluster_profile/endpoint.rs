@@ -35,8 +35,13 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: Rules) -> Result<Cluste
         .decode(authorities)
         .map_err(|_quotes_it| read.invalid("certificate-authority-data", "is not base64"))?;
     let proxy_url = read.text("proxy-url")?;
-    if !proxy_url.is_empty() && url(proxy_url, &PROXY_SCHEMES).is_none() {
-        return Err(read.invalid("proxy-url", "must be a URL of scheme http, https or socks5"));
+    if !proxy_url.is_empty() {
+        let proxy = url(proxy_url, &PROXY_SCHEMES)
+            .ok_or_else(|| read.invalid("proxy-url", "must be a URL of scheme http, https or socks5"))?;
+        // Whoever may list the fleet would read it.
+        if has_user(&proxy) {
+            return Err(read.invalid("proxy-url", "names a user; a ClusterProfile holds no secrets"));
+        }
     }
     Ok(Cluster {
         server: server.to_owned(),

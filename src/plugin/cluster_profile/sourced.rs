@@ -86,7 +86,7 @@ impl ProfileSourced {
                 let problem = "holds a variable with an empty name, a `=` in its name, a line break or a NUL";
                 return Err(invalid(at, problem));
             }
-            if is_denied_to_profiles(name) {
+            if is_denied_to_profiles(name, value) {
                 let (field, variable) = (at.to_owned(), (*name).to_owned());
                 return Err(ProfileError::VariableDenied { field, variable });
             }

@@ -5,7 +5,7 @@ fn parsed(line: &str, variable: Option<&str>) -> Result<Command, UsageError> {
 }
 
 fn arguments(source: Source) -> Arguments {
-    Arguments { source, socket: None, timeout: None, api_version: None }
+    Arguments { source, server: None, socket: None, timeout: None, api_version: None }
 }
 
 fn provider(name: &str) -> Arguments {
@@ -43,6 +43,17 @@ fn the_source_is_a_provider_or_a_cluster_profile_and_a_flag_wins_over_the_variab
     ] {
         assert_eq!(parsed(line, variable), expected.map(Command::Ask), "{line} {variable:?}");
     }
+}
+
+#[test]
+fn a_server_is_a_url_and_goes_with_a_cluster_profile() {
+    let Ok(Command::Ask(given)) = parsed("--cluster-profile a/b --server https://c:6443", None) else {
+        panic!()
+    };
+    assert_eq!(given.server.as_deref(), Some("https://c:6443"));
+    assert_eq!(parsed("--provider a --server https://c", None), Err(UsageError::ServerAlone));
+    assert_eq!(parsed("--server https://c", Some("a")), Err(UsageError::ServerAlone));
+    assert!(matches!(parsed("--cluster-profile a/b --server c", None), Err(UsageError::Value { .. })));
 }
 
 #[test]

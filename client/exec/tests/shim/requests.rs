@@ -49,6 +49,21 @@ fn without_exec_info_there_is_neither_cluster_nor_caller() {
     assert_eq!((request.credential.unwrap().cluster, request.caller.as_str()), (None, ""));
 }
 
+/// Clients in JavaScript and Java say nothing of themselves.
+#[test]
+fn the_server_that_the_kubeconfig_believes_in_is_sent_unless_the_client_names_one() {
+    let broker = Broker::with_token("t");
+    let ask = |info: &str| {
+        let mut shim = bare(&["--cluster-profile", "fleet/eu-1", "--server", "https://flag:6443"]);
+        document(shim.env("CREDBROKER_SOCKET", broker.socket()).env("KUBERNETES_EXEC_INFO", info));
+        broker.requests().pop().unwrap().credential.unwrap().cluster.map(|cluster| cluster.server)
+    };
+    assert_eq!(ask("").as_deref(), Some("https://flag:6443"));
+    let info =
+        r#"{"apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://client"}}}"#;
+    assert_eq!(ask(info).as_deref(), Some("https://client"));
+}
+
 #[test]
 fn the_caller_is_the_process_that_started_the_shim_and_its_cluster() {
     let broker = Broker::with_token("t");

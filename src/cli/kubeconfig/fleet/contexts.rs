@@ -50,7 +50,9 @@ pub(super) fn kubeconfig(fleet: &Fleet, shim: &Shim, version: ExecVersion) -> No
         ),
         entry(
             "users",
-            items(&|name, _| ("user", vec![entry("exec", Value::Mapping(exec(name, shim, version)))])),
+            items(&|name, cluster| {
+                ("user", vec![entry("exec", Value::Mapping(exec(name, cluster, shim, version)))])
+            }),
         ),
     ])
 }
@@ -86,10 +88,15 @@ fn place(cluster: &Cluster) -> Entries {
     .collect()
 }
 
-fn exec(name: &str, shim: &Shim, version: ExecVersion) -> Entries {
+/// The server is named once more for clients that tell a plugin nothing (JavaScript, Java): the broker has no credential
+/// for them either where the cluster no longer is.
+fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Entries {
     let version = version.name();
     let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));
-    [long].into_iter().chain(shim.stanza(["--cluster-profile", name], version)).collect()
+    [long]
+        .into_iter()
+        .chain(shim.stanza(&["--cluster-profile", name, "--server", &cluster.server], version))
+        .collect()
 }
 
 fn mapping(entries: Entries) -> Node {

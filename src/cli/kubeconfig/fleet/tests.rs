@@ -103,6 +103,8 @@ fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
           args:
           - --cluster-profile
           - dev/oslo
+          - --server
+          - https://oslo
           - --api-version
           - v1
           provideClusterInfo: true
@@ -115,6 +117,8 @@ fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
           args:
           - --cluster-profile
           - prod/paris
+          - --server
+          - https://paris.example:6443
           - --api-version
           - v1
           provideClusterInfo: true
@@ -221,6 +225,8 @@ fn a_running_broker_is_asked_and_its_socket_is_given_to_the_shim() {
           args:
           - --cluster-profile
           - b/z
+          - --server
+          - https://host
           - --api-version
           - v1
           - --socket
@@ -235,6 +241,8 @@ fn a_running_broker_is_asked_and_its_socket_is_given_to_the_shim() {
           args:
           - --cluster-profile
           - c/x
+          - --server
+          - https://host
           - --api-version
           - v1
           - --socket

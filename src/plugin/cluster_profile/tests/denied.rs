@@ -165,3 +165,17 @@ fn a_denied_name_is_refused_also_where_the_provider_sets_it() {
         pairs(&[("HTTPS_PROXY", "http://own")])
     );
 }
+
+/// As cluster-inventory-api's own example has it.
+#[test]
+fn which_of_microsofts_clouds_it_is_a_profile_may_say_and_no_other_authority() {
+    for name in ["AZURE_AUTHORITY_HOST", "AAD_AUTHORITY_HOST"] {
+        for host in ["https://login.microsoftonline.com/", "https://login.microsoftonline.us"] {
+            let env = env_under(EnvPolicy::Replace, &json!({name: host}));
+            assert!(env.iter().any(|(set, value)| set == name && value == host), "{env:?}");
+        }
+        for host in ["https://evil.example", "https://login.microsoftonline.com.evil.example", ""] {
+            refused_under(EnvPolicy::Replace, &json!({name: host}));
+        }
+    }
+}

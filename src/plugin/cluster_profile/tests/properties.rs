@@ -113,7 +113,7 @@ proptest! {
                 let own = providers.iter().find(|own| own.name == name).unwrap();
                 prop_assert!(args.starts_with(&own.args));
                 let added: Vec<_> = env.iter().filter(|variable| !own.env.contains(variable)).collect();
-                prop_assert!(added.iter().all(|(name, _)| !is_denied_to_profiles(name)), "{added:?}");
+                prop_assert!(added.iter().all(|(name, value)| !is_denied_to_profiles(name, value)), "{added:?}");
                 prop_assert!(added.is_sorted(), "{added:?}");
                 let names: std::collections::HashSet<_> = env.iter().map(|(name, _)| name).collect();
                 prop_assert_eq!(names.len(), env.len(), "one place for each");
