@@ -1,5 +1,7 @@
 //! The hub's parts with a runner that runs nothing; the clock is tokio's, so that time may be paused.
 
+#![expect(clippy::disallowed_methods, reason = "tokio's clock is the tests' clock")]
+
 mod reading;
 
 use std::{
@@ -7,7 +9,7 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -40,6 +42,8 @@ pub(super) struct Runner {
     most: AtomicUsize,
     takes: Duration,
     fails: bool,
+    /// The same token again, which lives longer each time.
+    pub(super) same: AtomicBool,
     /// Somebody who asked waits.
     pub(super) busy: watch::Sender<bool>,
 }
@@ -65,6 +69,7 @@ impl PluginRunner for Arc<Runner> {
         if self.fails {
             return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() });
         }
+        let number = if self.same.load(Ordering::SeqCst) { 1 } else { number };
         let token = Token { secret: format!("login-{number}").into(), expires_at: None };
         let expires_at = SystemTime::now() + Duration::from_secs(100_000);
         let material = Material { token: Some(token), pair: None };
@@ -93,18 +98,21 @@ impl Runner {
     }
 }
 
+/// Tokio's clock, and how many seconds it was put ahead.
 #[derive(Debug)]
-struct TokioClock(Instant, SystemTime);
+pub(super) struct TokioClock(Instant, SystemTime, pub(super) AtomicU64);
 
 impl Clock for TokioClock {
     fn now(&self) -> Now {
-        Now { wall: self.1 + self.0.elapsed(), boot: self.0.elapsed() }
+        let boot = self.0.elapsed() + Duration::from_secs(self.2.load(Ordering::SeqCst));
+        Now { wall: self.1 + boot, boot }
     }
 }
 
 /// A broker's parts around a hub.
 pub(super) struct Setup {
     pub(super) runner: Arc<Runner>,
+    pub(super) clock: Arc<TokioClock>,
     pub(super) cache: CredentialCache<Arc<Runner>>,
     pub(super) fleet: Arc<Fleet>,
     pub(super) resolver: Arc<Resolver>,
@@ -122,12 +130,14 @@ impl Setup {
             most: AtomicUsize::default(),
             takes,
             fails,
+            same: AtomicBool::default(),
             busy: watch::Sender::new(false),
         });
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+        let clock = Arc::new(TokioClock(Instant::now(), SystemTime::now(), AtomicU64::default()));
         let cache = CredentialCache::new(CacheParts {
             runner: Arc::clone(&runner),
-            clock: Arc::new(TokioClock(Instant::now(), SystemTime::now())),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
             jitter: || 0.5,
             epoch: "test".into(),
             entries: 1000,
@@ -138,7 +148,7 @@ impl Setup {
         let providers = Arc::new(Providers::new(providers));
         let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));
         let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&fleet))));
-        Self { runner, cache, fleet, resolver, tasks, draining }
+        Self { runner, clock, cache, fleet, resolver, tasks, draining }
     }
 
     pub(super) fn prewarmer(&self, rules: Vec<Prewarm>) -> Prewarmer<Arc<Runner>> {

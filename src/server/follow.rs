@@ -147,3 +147,6 @@ async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

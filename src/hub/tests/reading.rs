@@ -133,6 +133,25 @@ async fn a_credential_that_rotates_is_no_problem_and_costs_no_pause() {
     assert_eq!(server.seen_tokens(), ["login-1", "login-2", "login-3", "login-4"]);
 }
 
+#[tokio::test]
+async fn a_credential_that_lives_longer_is_no_reason_to_connect_anew() {
+    let Read { server, setup, hub, _directory } = hub(true);
+    setup.runner.same.store(true, Ordering::SeqCst);
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, is_well).await;
+        let mut revisions = setup.fleet.revisions();
+        setup.cache.refresh(HUB_PROVIDER).await;
+        server.apply_cluster_profile("fleet", "tokyo", json!({"spec": {"clusterManager": {"name": "m"}}}));
+        revisions.wait_for(|_| setup.fleet.list(None).len() == 2).await.unwrap();
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("the change is seen"),
+    }
+    assert_eq!((setup.runner.ran().len(), server.lists(Collection::ClusterProfiles)), (2, 1));
+}
+
 /// A hub in trouble must not become a storm at the issuer of its credential.
 #[tokio::test]
 async fn a_failure_that_is_not_the_credentials_asks_for_no_other() {
@@ -143,6 +162,8 @@ async fn a_failure_that_is_not_the_credentials_asks_for_no_other() {
     let tested = async {
         until(&mut states, |hub| hub.problem.as_ref().is_some_and(|problem| problem.contains("forbidden")))
             .await;
+        // Old enough to be asked for again.
+        setup.clock.2.store(60, Ordering::SeqCst);
         while server.lists(Collection::ClusterProfiles) < 4 {
             sleep(Duration::from_millis(5)).await;
         }

@@ -33,12 +33,8 @@ impl PluginRunner for AsTheCallerSays {
     }
 }
 
-#[tokio::test]
-async fn the_best_of_a_profiles_keys_counts() {
-    let providers = || Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]);
-    let fleet = Arc::new(Fleet::new(Arc::new(providers()), Rules::default()));
-    let resolver = Resolver::new(Arc::new(providers()), Some(Arc::clone(&fleet)));
-    let cache = CredentialCache::new(CacheParts {
+fn cache() -> CredentialCache<AsTheCallerSays> {
+    CredentialCache::new(CacheParts {
         runner: AsTheCallerSays,
         clock: Arc::new(SystemClock),
         jitter: || 0.5,
@@ -46,7 +42,15 @@ async fn the_best_of_a_profiles_keys_counts() {
         entries: 1000,
         tasks: TaskTracker::new(),
         draining: CancellationToken::new(),
-    });
+    })
+}
+
+#[tokio::test]
+async fn the_best_of_a_profiles_keys_counts() {
+    let providers = || Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]);
+    let fleet = Arc::new(Fleet::new(Arc::new(providers()), Rules::default()));
+    let resolver = Resolver::new(Arc::new(providers()), Some(Arc::clone(&fleet)));
+    let cache = cache();
     let cases: [(&[&str], State); 6] = [
         (&["fail", "work", "wait"], State::Ready),
         (&["work", "fail"], State::Ready),
@@ -82,4 +86,24 @@ async fn the_best_of_a_profiles_keys_counts() {
             assert_eq!(reason, if *expected == State::Failed { "PLUGIN_EXIT" } else { "" });
         }
     }
+}
+
+#[tokio::test]
+async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone() {
+    let providers = |path: &str| Arc::new(Providers::new([test_provider("p", Command::Path(path.into()))]));
+    let fleet = Arc::new(Fleet::new(providers("/bin/sh"), Rules::default()));
+    let (there, gone) = (
+        Resolver::new(providers("/bin/sh"), Some(Arc::clone(&fleet))),
+        Resolver::new(providers("/nonexistent/plugin"), Some(Arc::clone(&fleet))),
+    );
+    let name = ProfileName::new("fleet", "paris");
+    let status = json!({"accessProviders": [{"name": "p", "cluster": {"server": "https://a"}}]});
+    fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
+    let cache = cache();
+    let source = Source::ClusterProfile(name.clone());
+    let _watch = cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap()).unwrap();
+    let known = fleet.get(&name).unwrap();
+    let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
+    assert_eq!((cache.len(), of(&there)), (1, (State::Idle, "")));
+    assert_eq!(of(&gone), (State::Unusable, "PLUGIN_NOT_FOUND"));
 }
