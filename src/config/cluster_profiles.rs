@@ -48,9 +48,9 @@ pub enum HubAccess {
 #[derive(Clone, Debug)]
 pub struct Prewarm {
     /// `NAMESPACE/NAME`, with globs.
-    profiles: Globs,
+    pub profiles: Globs,
     /// Names of providers; empty: all.
-    providers: Vec<String>,
+    pub providers: Vec<String>,
     /// Plugin runs at a time, of each provider.
     pub concurrency: NonZeroUsize,
     /// Plugin runs that are started in a second, of each provider.

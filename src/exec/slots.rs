@@ -68,9 +68,8 @@ impl Slots {
         let (of_provider, each) = (self.of(provider), self.each);
         let is_spare = |slots: &Semaphore, limit: usize| slots.available_permits() >= limit.min(2);
         loop {
+            // Hears of everything from here on, polled or not.
             let given_back = self.given_back.notified();
-            tokio::pin!(given_back);
-            given_back.as_mut().enable();
             // While anybody waits, none is available.
             if is_spare(&of_provider, each) && is_spare(&self.all, self.limit) {
                 return;
@@ -117,17 +116,42 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_fetches_ahead_waits_until_two_are_free() {
         let slots = Slots::new(3, 2);
-        let (one, other) = (Arc::from("one"), Arc::from("other"));
+        let (one, other, third) = (Arc::from("one"), Arc::from("other"), Arc::from("third"));
         let is_spare = async |provider| timeout(SOON, slots.spare(provider)).await.is_ok();
         assert!(is_spare(&one).await);
         let held = slots.take(&one, SOON).await.unwrap();
         assert!(!is_spare(&one).await, "one of its two is left, for whoever asks");
         assert!(is_spare(&other).await);
         let also_held = slots.take(&other, SOON).await.unwrap();
-        assert!(!is_spare(&other).await, "one of all three is left");
+        assert!(!is_spare(&third).await, "one of all three is left");
+        drop(also_held);
+        assert!(is_spare(&other).await);
         let waiting = async { slots.spare(&one).await };
-        let giving_back = async { drop((held, also_held)) };
+        let giving_back = async { drop(held) };
         tokio::join!(waiting, giving_back);
+    }
+
+    /// Looks at what is free in the moment in which it is woken.
+    struct OnWake(Arc<Slots>, Mutex<Vec<usize>>);
+
+    impl std::task::Wake for OnWake {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0.all.available_permits());
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_fetches_ahead_is_woken_when_the_slot_is_free_already() {
+        let (slots, provider) = (Arc::new(Slots::new(1, 1)), Arc::from("a"));
+        let held = slots.take(&provider, SOON).await.unwrap();
+        let on_wake = Arc::new(OnWake(Arc::clone(&slots), Mutex::default()));
+        let waker = std::task::Waker::from(Arc::clone(&on_wake));
+        let mut waiting = std::pin::pin!(slots.spare(&provider));
+        let mut context = std::task::Context::from_waker(&waker);
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        drop(held);
+        assert_eq!(*on_wake.1.lock().unwrap(), [1]);
+        assert!(waiting.as_mut().poll(&mut context).is_ready());
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,14 +18,28 @@ use crate::{
     plugin::{Ask, PluginSpec, Providers, Resolver, Source},
 };
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Without a byte from the hub. Longer than one watch request lasts.
-const SILENCE_LIMIT: Duration = Duration::from_secs(65);
+/// How long a hub may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// To be connected to.
+    pub(super) connect: Duration,
+    /// Without a byte. Longer than one watch request lasts, and than kube waits for its end.
+    pub(super) silence: Duration,
+    /// Seconds that one watch request lasts. kube takes a connection without a byte for five seconds more for dead.
+    pub(super) watch: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(10), silence: Duration::from_secs(65), watch: 55 }
+    }
+}
 
 /// How the hub is reached.
 #[derive(Debug)]
 pub(super) struct Access<R> {
     hub: HubAccess,
+    pub(super) limits: Limits,
     plugin: Option<(Resolver, Arc<str>)>,
     cache: CredentialCache<R>,
 }
@@ -49,14 +63,14 @@ impl<R: PluginRunner> Access<R> {
             let name = Arc::clone(&provider.name);
             (Resolver::new(Arc::new(Providers::new([*provider])), None), name)
         });
-        Self { hub, plugin, cache }
+        Self { hub, limits: Limits::default(), plugin, cache }
     }
 
     /// A client with the credential of now. Files are read anew each time: they may have been replaced.
     pub(super) async fn client(&self) -> Result<(Client, Option<Identity<R>>), HubError> {
         let mut config = self.config().await?;
-        config.connect_timeout = Some(CONNECT_LIMIT);
-        config.read_timeout = Some(SILENCE_LIMIT);
+        config.connect_timeout = Some(self.limits.connect);
+        config.read_timeout = Some(self.limits.silence);
         config.reset_reader_on_write = true;
         let identity = match &self.plugin {
             Some(_) if config.auth_info.exec.is_none() => return Err(HubError::NoPlugin),

@@ -65,9 +65,7 @@ impl<R: PluginRunner> Inventory<R> {
     /// The object is gone.
     pub(super) fn delete(&self, object: &DynamicObject) {
         if let Some(name) = name(object) {
-            for listed in self.listed().values_mut() {
-                listed.remove(&name);
-            }
+            // What a running list named already stays named: who is not known cannot go when it ends.
             self.remove(&name);
         }
     }
@@ -123,3 +121,6 @@ fn tell(known: &Known, before: Option<&Known>) {
         Err(error) => warn!(%profile, "ClusterProfile cannot be used: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,8 @@ mod error;
 mod inventory;
 mod prewarm;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

@@ -146,3 +146,6 @@ impl<R: PluginRunner> Fetcher<R> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,9 +15,6 @@ use super::{
 };
 use crate::exec::PluginRunner;
 
-/// Seconds that one watch request lasts. kube takes a connection without a byte for five seconds more for dead.
-const WATCH: u32 = 55;
-
 type Events = Pin<Box<dyn Stream<Item = (usize, Result<Event<DynamicObject>, watcher::Error>)> + Send>>;
 
 /// What of the hub is read.
@@ -75,7 +72,7 @@ impl<'a, R: PluginRunner> Session<'a, R> {
         let streams = scopes.namespaces.iter().enumerate();
         let streams = streams.map(|(index, namespace)| {
             let api = api(&client, namespace.as_deref());
-            let config = watcher::Config::default().timeout(WATCH);
+            let config = watcher::Config::default().timeout(access.limits.watch);
             let config = match scopes.label_selector.as_str() {
                 "" => config,
                 selector => config.labels(selector),
@@ -149,3 +146,6 @@ async fn rotated<R: PluginRunner>(identity: Option<&mut Identity<R>>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

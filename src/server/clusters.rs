@@ -178,7 +178,8 @@ impl<R: PluginRunner> Following<R> {
             (self.told_up_to, self.look_at_all) = (revision, false);
         }
         let mut removed = Vec::new();
-        if self.told.len() > all.len() || !whole {
+        // Told in the last message of many at the latest: then the peer knows all, and what is too much is gone.
+        if self.told.len() > all.len() {
             let there: std::collections::HashSet<_> = all.iter().map(|known| &known.profile.name).collect();
             self.told.retain(|name, _| {
                 let stays = there.contains(name);
@@ -245,3 +246,6 @@ fn token_of(state: &pb::ClusterState) -> String {
     let name = state.cluster_profile.as_ref();
     name.map(|name| format!("{}/{}", name.namespace, name.name)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

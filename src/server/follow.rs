@@ -125,15 +125,15 @@ impl<R: PluginRunner> Following<R> {
         self.move_to(spec).map_err(|failed| status::failed(&self.provider, &failed))
     }
 
+    /// Follows what is held for `spec` now. Of the same key, too: a profile that goes and comes back in one moment leaves
+    /// the key as it was, but what was held under it is forgotten, and would be renewed for nobody else.
     fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
         let profile = self.resolver.follow(&spec);
-        if spec.key != self.key {
-            let (key, provider) = (spec.key, Arc::clone(&spec.provider.name));
-            let cluster = convert::cluster_of(&spec);
-            let mut watch = self.cache.watch(spec)?;
-            watch.succeeds(&self.watch);
-            (self.watch, self.key, self.provider, self.cluster) = (watch, key, provider, cluster);
-        }
+        let (key, provider) = (spec.key, Arc::clone(&spec.provider.name));
+        let cluster = convert::cluster_of(&spec);
+        let mut watch = self.cache.watch(spec)?;
+        watch.succeeds(&self.watch);
+        (self.watch, self.key, self.provider, self.cluster) = (watch, key, provider, cluster);
         self.profile = profile;
         Ok(())
     }
@@ -147,3 +147,6 @@ async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,3 +83,6 @@ fn rank(state: State) -> u8 {
         State::Unusable | State::Unspecified => 4,
     }
 }
+
+#[cfg(test)]
+mod tests;

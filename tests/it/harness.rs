@@ -1,9 +1,19 @@
 //! The broker in this process: the production wiring on a private socket, with real plugins.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use credbroker::{
     app::{self, Drained, Edges, Listening},
+    clock::{Clock, Now, SystemClock},
     config,
     plugin::Environment,
     server::SocketOptions,
@@ -23,6 +33,23 @@ pub(crate) struct InProcess {
     directory: TempDir,
     stop: CancellationToken,
     served: JoinHandle<Drained>,
+}
+
+/// The real clocks, and how many seconds they were put ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead(AtomicU64);
+
+impl Ahead {
+    pub(crate) fn put(&self, secs: u64) {
+        self.0.fetch_add(secs, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Ahead {
+    fn now(&self) -> Now {
+        let (now, ahead) = (SystemClock.now(), Duration::from_secs(self.0.load(Ordering::SeqCst)));
+        Now { wall: now.wall + ahead, boot: now.boot + ahead }
+    }
 }
 
 /// The provider `name` that runs `plugin`.
@@ -49,7 +76,12 @@ impl InProcess {
     }
 
     /// A broker of this configuration, to which apiVersion and kind are added, with `variables` of its own.
-    pub(crate) fn with(mut sections: Value, variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(sections: Value, variables: &[(&str, &str)]) -> Self {
+        Self::with_clock(sections, variables, Arc::new(SystemClock))
+    }
+
+    /// The same by another clock.
+    pub(crate) fn with_clock(mut sections: Value, variables: &[(&str, &str)], clock: Arc<dyn Clock>) -> Self {
         sections["apiVersion"] = json!("credbroker.io/v1alpha1");
         sections["kind"] = json!("BrokerConfig");
         let directory = private_directory();
@@ -62,8 +94,8 @@ impl InProcess {
 
         let path = directory.path().join("run/credbroker.sock");
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
-        let edges =
-            Edges { jitter: || 0.5, scratch: directory.path().to_owned(), ..Edges::system(&environment) };
+        let scratch = directory.path().to_owned();
+        let edges = Edges { clock, jitter: || 0.5, scratch, ..Edges::system(&environment) };
         let bound = app::build(config, Listening::At(options), edges).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();

@@ -5,6 +5,7 @@
 
 mod abandoning;
 mod cell;
+mod forgetting;
 mod rejection;
 mod schedule;
 mod time;

@@ -1,5 +1,8 @@
 //! A hub that fails takes nothing away.
 
+use std::sync::Arc;
+
+use credbroker::{app::Drained, clock::Clock};
 use credbroker_proto::Reason;
 use credbroker_test_support::Collection;
 use tonic_health::pb::{
@@ -7,6 +10,7 @@ use tonic_health::pb::{
 };
 
 use super::*;
+use crate::harness::Ahead;
 
 /// A broker with three profiles whose credentials are held, each after one run.
 async fn warm(hub: &Hub, plugin: &FakePlugin) -> (InProcess, Caller) {
@@ -130,6 +134,7 @@ async fn the_start_does_not_wait_for_the_hub_and_an_ask_for_a_profile_says_that_
         &[],
     );
     assert!(broker.get("plain").await.is_ok(), "providers are served without a hub");
+    assert_eq!(hub_health(&broker).await, ServingStatus::NotServing);
     let mut caller = Caller::of(&broker).await;
     let refused = caller.get("paris").await.unwrap_err();
     assert_eq!(reason(&refused), Some(Reason::HubUnavailable));
@@ -145,9 +150,16 @@ async fn an_ask_right_after_the_start_waits_for_the_first_look_at_the_hub() {
     hub.profile("paris", "paris");
     hub.server.hang();
     let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
-    let (token, ()) = tokio::join!(caller.token("paris"), async { hub.server.mend() });
-    assert_eq!(token, "paris-1");
+    assert_eq!(hub_health(&broker).await, ServingStatus::NotServing, "nothing was read yet");
+    let (mut caller, mut other) = (Caller::of(&broker).await, Caller::of(&broker).await);
+    // A tenth of the patience that a request has for the first look.
+    let mending = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        hub.server.mend();
+    };
+    let watching = async { next(&mut other.watch("paris").await).await.unwrap().0 };
+    let (token, watched, ()) = tokio::join!(caller.token("paris"), watching, mending);
+    assert_eq!((token.as_str(), watched.as_str()), ("paris-1", "paris-1"));
 }
 
 #[tokio::test]
@@ -185,15 +197,70 @@ async fn a_credential_that_the_hub_refuses_is_asked_for_anew() {
     hub.server.accept_token("login-2");
     hub.with_user(&json!({"exec": login.exec_stanza()}));
     hub.profile("paris", "paris");
-    let plugin = token_per_cluster_and_run();
-    let broker = hub.broker(&plugin);
+    let (plugin, clock) = (token_per_cluster_and_run(), Arc::new(Ahead::default()));
+    let config = json!({"providers": [cloud(&plugin)], "clusterProfiles": hub.section()});
+    let broker = InProcess::with_clock(config, &[], Arc::clone(&clock) as Arc<dyn Clock>);
     let mut caller = Caller::of(&broker).await;
     caller.until_known(1).await;
+    // One that is a moment old is not asked for again.
+    clock.put(10);
     hub.server.revoke_token("login-1");
     hub.server.cut_connections();
     caller.until(|_, hub| hub.problem.contains("Unauthorized")).await;
     caller.until(|clusters, hub| clusters.len() == 1 && hub.problem.is_empty()).await;
     assert_eq!(login.runs(), 2);
+}
+
+#[tokio::test]
+async fn the_hubs_own_credential_may_be_a_certificate() {
+    let hub = Hub::start();
+    let (certificate, key) = hub.server.issue_client_certificate("broker", AGES);
+    let login = FakePlugin::builder().pair(&certificate, &key).build();
+    hub.with_user(&json!({"exec": login.exec_stanza()}));
+    hub.profile("paris", "paris");
+    let plugin = token_per_cluster_and_run();
+    let broker = hub.broker(&plugin);
+    Caller::of(&broker).await.until_known(1).await;
+    assert_eq!(hub.server.seen_certificates(), ["broker"]);
+}
+
+/// kube would run it itself: three times, without a limit, and with its output in errors.
+#[tokio::test]
+async fn a_plugin_that_the_hubs_user_has_since_the_start_is_not_run() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (_broker, mut caller) = warm(&hub, &plugin).await;
+    let login = FakePlugin::builder().token("hub").build();
+    hub.with_user(&json!({"exec": login.exec_stanza()}));
+    hub.server.cut_connections();
+    caller.until(|_, hub| hub.problem.contains("start the broker again")).await;
+    hub.with_user(&json!({"token": "hub"}));
+    is_well(&hub, &plugin, &mut caller).await;
+    assert_eq!(login.runs(), 0);
+}
+
+#[tokio::test]
+async fn the_context_that_is_configured_is_used_and_not_the_current_one() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let kubeconfig =
+        Kubeconfig::new().cluster_of(&hub.server, "hub").user("nobody", &json!({"token": "wrong"}));
+    let kubeconfig = kubeconfig.user("hub", &json!({"token": "hub"})).context("current", "hub", "nobody");
+    kubeconfig.context("fleet", "hub", "hub").write(hub.directory.path().join("hub.kubeconfig"));
+    let broker = hub.broker_with(&plugin, &json!({"context": "fleet"}));
+    Caller::of(&broker).await.until_known(1).await;
+    assert_eq!(hub.server.seen_tokens(), ["hub"]);
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_the_hub_and_ends_watches_of_the_fleet() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let (broker, mut caller) = warm(&hub, &plugin).await;
+    let watch = caller.0.watch_clusters(pb::WatchClustersRequest::default()).await.unwrap();
+    let mut watch = watch.into_inner();
+    watch.message().await.unwrap();
+    let ending = async { while let Ok(Some(_)) = watch.message().await {} };
+    let (drained, ()) = timeout(AGES, async { tokio::join!(broker.stop(), ending) }).await.expect("an end");
+    assert_eq!(drained, Drained::Whole);
 }
 
 #[tokio::test]

@@ -67,5 +67,6 @@ async fn a_plugin_that_fails_is_asked_three_times_and_then_left_to_whoever_asks(
         }
     };
     timeout(AGES, third).await.expect("a third run");
-    assert_eq!(caller.list().await.clusters[0].reason, "PLUGIN_EXIT");
+    let clusters = caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Failed).await;
+    assert_eq!(clusters[0].reason, "PLUGIN_EXIT");
 }

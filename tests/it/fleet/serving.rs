@@ -58,6 +58,33 @@ async fn a_profile_that_moves_is_told_with_a_credential_for_the_new_place() {
 }
 
 #[tokio::test]
+async fn a_profile_that_goes_and_comes_back_in_one_moment_is_watched_with_everybody_elses_credential() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    let mut watch = caller.watch("paris").await;
+    assert_eq!(next(&mut watch).await.unwrap().0, "paris-1");
+    let there_and_back = ["elsewhere", "paris"].map(|server| ("fleet", "paris", profile("paris", server)));
+    hub.server.apply_cluster_profiles(there_and_back);
+    let (watched, _) = next(&mut watch).await.unwrap();
+    assert_eq!(caller.token("paris").await, watched);
+    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(held.credentials.iter().map(|held| held.watchers).collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test]
+async fn the_endpoint_is_told_of_a_plugin_too_that_is_not_told_it() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    let mut cloud = cloud(&plugin);
+    cloud["execConfig"]["provideClusterInfo"] = json!(false);
+    let broker = InProcess::with(json!({"providers": [cloud], "clusterProfiles": hub.section()}), &[]);
+    let answer = Caller::of(&broker).await.get("paris").await.unwrap();
+    assert_eq!(answer.cluster.unwrap().server, "https://paris:6443");
+}
+
+#[tokio::test]
 async fn a_change_that_only_people_look_at_runs_nothing() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
@@ -70,6 +97,8 @@ async fn a_change_that_only_people_look_at_runs_nothing() {
     hub.server.apply_cluster_profile("fleet", "paris", changed);
     caller.until(|clusters, _| clusters[0].display_name == "Lutetia").await;
     assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-1".to_owned(), 1));
+    hub.profile("paris", "new");
+    assert_eq!(next(&mut watch).await.unwrap().0, "paris-2", "nor was it told to whoever watches");
 }
 
 #[tokio::test]

@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    hub::tests::{Setup, object, rule},
+    plugin::{Ask, Source},
+};
+
+fn names(setup: &Setup) -> Vec<String> {
+    setup.fleet.list(None).iter().map(|known| known.profile.name.to_string()).collect()
+}
+
+fn list<R: PluginRunner>(inventory: &Inventory<R>, namespace: Option<&str>, objects: &[&str]) {
+    inventory.begin(namespace);
+    for name in objects {
+        inventory.apply(&object(name, "somewhere"));
+    }
+    inventory.end(namespace);
+}
+
+#[test]
+fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_own_namespace() {
+    let setup = Setup::new(Duration::ZERO, false);
+    let inventory = setup.inventory(Vec::new());
+    list(&inventory, Some("edge"), &["edge/a"]);
+    list(&inventory, Some("fleet"), &["fleet/a", "fleet/b"]);
+    assert_eq!(names(&setup), ["edge/a", "fleet/a", "fleet/b"]);
+    inventory.begin(Some("fleet"));
+    inventory.apply(&object("fleet/b", "somewhere"));
+    assert_eq!(names(&setup).len(), 3, "a list that does not end takes nothing away");
+    list(&inventory, Some("fleet"), &["fleet/b"]);
+    assert_eq!(names(&setup), ["edge/a", "fleet/b"]);
+}
+
+#[test]
+fn an_end_without_a_beginning_takes_nothing_away() {
+    let setup = Setup::new(Duration::ZERO, false);
+    let inventory = setup.inventory(Vec::new());
+    list(&inventory, None, &["fleet/a"]);
+    inventory.end(None);
+    assert_eq!(names(&setup), ["fleet/a"]);
+}
+
+#[test]
+fn what_goes_and_comes_back_while_a_list_runs_stays() {
+    let setup = Setup::new(Duration::ZERO, false);
+    let inventory = setup.inventory(Vec::new());
+    inventory.begin(None);
+    for name in ["fleet/a", "fleet/b"] {
+        inventory.apply(&object(name, "somewhere"));
+        inventory.delete(&object(name, "somewhere"));
+    }
+    inventory.apply(&object("fleet/a", "somewhere"));
+    inventory.end(None);
+    assert_eq!(names(&setup), ["fleet/a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one() {
+    let setup = Setup::new(Duration::ZERO, false);
+    let inventory = setup.inventory(Vec::new());
+    let ask = || Ask { source: Source::ClusterProfile(ProfileName::new("fleet", "a")), ..Ask::default() };
+    let resolved = || setup.resolver.resolve(ask()).unwrap();
+    // Asked for between the change of the fleet and what follows from it.
+    inventory.apply(&object("fleet/a", "new"));
+    setup.cache.get(resolved(), "").await.unwrap();
+    inventory.apply(&object("fleet/a", "old"));
+    assert!(setup.cache.is_empty());
+    setup.cache.get(resolved(), "").await.unwrap();
+    let old = setup.fleet.get(&ProfileName::new("fleet", "a")).unwrap();
+    let moved = Setup::new(Duration::ZERO, false);
+    let early = {
+        let inventory = moved.inventory(Vec::new());
+        inventory.apply(&object("fleet/a", "new"));
+        moved.resolver.resolve(ask()).unwrap()
+    };
+    let key = early.key;
+    setup.cache.get(early, "").await.unwrap();
+    assert_eq!((setup.cache.len(), old.outcome.is_ok()), (2, true));
+    inventory.apply(&object("fleet/a", "new"));
+    let held = setup.cache.list(None);
+    assert_eq!(held.iter().map(|held| held.spec.key).collect::<Vec<_>>(), [key]);
+    inventory.delete(&object("fleet/a", "new"));
+    assert!(setup.cache.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_leads_elsewhere_is_fetched_ahead_again() {
+    let setup = Setup::new(Duration::ZERO, false);
+    let inventory = setup.inventory(vec![rule("*", 1, 1000)]);
+    let settled = async |runs: usize, why: &str| {
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(setup.runner.ran().len(), runs, "{why}");
+    };
+    inventory.apply(&object("fleet/a", "old"));
+    settled(1, "it is new").await;
+    setup.cache.evict(None);
+    let mut shown = object("fleet/a", "old");
+    shown.data["spec"] = serde_json::json!({"displayName": "A"});
+    inventory.apply(&shown);
+    inventory.apply(&shown);
+    settled(1, "only people look at that").await;
+    inventory.apply(&object("fleet/a", "new"));
+    settled(2, "it moved").await;
+    let mut unusable = object("fleet/a", "new");
+    unusable.data["status"] = Value::Null;
+    inventory.apply(&unusable);
+    settled(2, "it leads nowhere").await;
+    inventory.apply(&object("fleet/a", "new"));
+    settled(3, "it leads somewhere again").await;
+}

@@ -1,0 +1,187 @@
+//! The hub's parts with a runner that runs nothing; the clock is tokio's, so that time may be paused.
+
+#![expect(clippy::disallowed_methods, reason = "tokio's clock is the tests' clock")]
+
+mod reading;
+
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use super::*;
+use crate::{
+    cache::CacheParts,
+    clock::{Clock, Now},
+    config::Prewarm,
+    credential::{Decoded, Material, Token},
+    exec::RunError,
+    plugin::{
+        ClusterProfile, Command, Globs, PluginSpec, ProfileName, Providers, Rules, Target, test_provider,
+    },
+};
+
+/// Prints `login-1`, then `login-2`, …; notes who ran and when.
+#[derive(Debug)]
+pub(super) struct Runner {
+    started: Instant,
+    log: Mutex<Vec<(String, Duration)>>,
+    running: Mutex<HashMap<Arc<str>, usize>>,
+    most: AtomicUsize,
+    takes: Duration,
+    fails: bool,
+    /// The same token again, which lives longer each time.
+    pub(super) same: AtomicBool,
+    /// Somebody who asked waits.
+    pub(super) busy: watch::Sender<bool>,
+}
+
+impl PluginRunner for Arc<Runner> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+        let provider = Arc::clone(&spec.provider.name);
+        let name = spec.target.as_ref().map_or(&provider, |target| &target.profile.name).to_string();
+        let number = {
+            let mut log = self.log.lock().unwrap();
+            log.push((name, self.started.elapsed()));
+            log.len()
+        };
+        let add = |by: isize| {
+            let mut running = self.running.lock().unwrap();
+            let count = running.entry(Arc::clone(&provider)).or_default();
+            *count = count.saturating_add_signed(by);
+            self.most.fetch_max(*count, Ordering::SeqCst);
+        };
+        add(1);
+        sleep(self.takes).await;
+        add(-1);
+        if self.fails {
+            return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() });
+        }
+        let number = if self.same.load(Ordering::SeqCst) { 1 } else { number };
+        let token = Token { secret: format!("login-{number}").into(), expires_at: None };
+        let expires_at = SystemTime::now() + Duration::from_secs(100_000);
+        let material = Material { token: Some(token), pair: None };
+        Ok(Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() })
+    }
+
+    async fn spare(&self, _: &Arc<str>) {
+        drop(self.busy.subscribe().wait_for(|busy| !busy).await);
+    }
+}
+
+impl Runner {
+    /// Who ran, in the order of the starts.
+    pub(super) fn ran(&self) -> Vec<String> {
+        self.log.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// When each run started.
+    pub(super) fn times(&self) -> Vec<Duration> {
+        self.log.lock().unwrap().iter().map(|(_, at)| *at).collect()
+    }
+
+    /// How many ran at the same time of one provider.
+    pub(super) fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Tokio's clock, and how many seconds it was put ahead.
+#[derive(Debug)]
+pub(super) struct TokioClock(Instant, SystemTime, pub(super) AtomicU64);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Now {
+        let boot = self.0.elapsed() + Duration::from_secs(self.2.load(Ordering::SeqCst));
+        Now { wall: self.1 + boot, boot }
+    }
+}
+
+/// A broker's parts around a hub.
+pub(super) struct Setup {
+    pub(super) runner: Arc<Runner>,
+    pub(super) clock: Arc<TokioClock>,
+    pub(super) cache: CredentialCache<Arc<Runner>>,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) resolver: Arc<Resolver>,
+    pub(super) tasks: TaskTracker,
+    pub(super) draining: CancellationToken,
+}
+
+impl Setup {
+    /// Of providers `p` and `q`, whose runs take so long.
+    pub(super) fn new(takes: Duration, fails: bool) -> Self {
+        let runner = Arc::new(Runner {
+            started: Instant::now(),
+            log: Mutex::default(),
+            running: Mutex::default(),
+            most: AtomicUsize::default(),
+            takes,
+            fails,
+            same: AtomicBool::default(),
+            busy: watch::Sender::new(false),
+        });
+        let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+        let clock = Arc::new(TokioClock(Instant::now(), SystemTime::now(), AtomicU64::default()));
+        let cache = CredentialCache::new(CacheParts {
+            runner: Arc::clone(&runner),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            jitter: || 0.5,
+            epoch: "test".into(),
+            entries: 1000,
+            tasks: tasks.clone(),
+            draining: draining.clone(),
+        });
+        let providers = ["p", "q"].map(|name| test_provider(name, Command::Path("/bin/sh".into())));
+        let providers = Arc::new(Providers::new(providers));
+        let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));
+        let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&fleet))));
+        Self { runner, clock, cache, fleet, resolver, tasks, draining }
+    }
+
+    pub(super) fn prewarmer(&self, rules: Vec<Prewarm>) -> Prewarmer<Arc<Runner>> {
+        let (resolver, cache) = (Arc::clone(&self.resolver), self.cache.clone());
+        Prewarmer::new(rules, resolver, cache, self.tasks.clone(), self.draining.clone())
+    }
+
+    pub(super) fn inventory(&self, rules: Vec<Prewarm>) -> Inventory<Arc<Runner>> {
+        Inventory::new(Arc::clone(&self.fleet), self.cache.clone(), self.prewarmer(rules))
+    }
+
+    /// `fleet/NAME` is now at a server of that provider: what it leads to.
+    pub(super) fn target(&self, name: &str, provider: &str) -> Arc<Target> {
+        let (profile, status) = (ProfileName::new("fleet", name), status(provider, name));
+        self.fleet.apply(ClusterProfile::read(profile.clone(), &Value::Null, &status));
+        Arc::clone(self.fleet.get(&profile).unwrap().outcome.as_ref().unwrap())
+    }
+}
+
+/// So many at a time, so many in a second.
+pub(super) fn rule(profiles: &str, concurrency: usize, runs_per_second: usize) -> Prewarm {
+    let count = |count| NonZeroUsize::new(count).unwrap();
+    let (concurrency, runs_per_second) = (count(concurrency), count(runs_per_second));
+    Prewarm { profiles: Globs::new([profiles]), providers: Vec::new(), concurrency, runs_per_second }
+}
+
+pub(super) fn status(provider: &str, server: &str) -> Value {
+    json!({"accessProviders": [{"name": provider, "cluster": {"server": format!("https://{server}")}}]})
+}
+
+/// `NAMESPACE/NAME` at that server, of provider `p`.
+pub(super) fn object(name: &str, server: &str) -> DynamicObject {
+    let (namespace, name) = name.split_once('/').unwrap();
+    let metadata = json!({"namespace": namespace, "name": name});
+    serde_json::from_value(json!({"metadata": metadata, "status": status("p", server)})).unwrap()
+}

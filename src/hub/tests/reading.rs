@@ -1,0 +1,180 @@
+//! From a hub to the fleet.
+
+use credbroker_test_support::{Accepts, ApiServer, Collection, Kubeconfig, private_directory};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::*;
+use crate::{
+    config::{HUB_PROVIDER, HubAccess},
+    hub::access::Limits,
+};
+
+/// Longer than anything here takes, on any machine.
+const AGES: Duration = Duration::from_secs(60);
+
+/// A hub with one profile, and what reads it.
+struct Read {
+    server: ApiServer,
+    setup: Setup,
+    _directory: TempDir,
+    hub: Hub<Arc<Runner>>,
+}
+
+fn hub(has_plugin: bool) -> Read {
+    let (server, directory) = (ApiServer::start(Accepts::Tokens), private_directory());
+    server.apply_cluster_profile(
+        "fleet",
+        "paris",
+        json!({"spec": {"clusterManager": {"name": "m"}}, "status": status("p", "paris")}),
+    );
+    for number in 1..10 {
+        server.accept_token(&format!("login-{number}"));
+    }
+    let path = directory.path().join("hub.kubeconfig");
+    let version = "client.authentication.k8s.io/v1";
+    let exec = json!({"apiVersion": version, "command": "/bin/sh", "interactiveMode": "Never"});
+    let user = if has_plugin { json!({"exec": exec}) } else { json!({"token": "login-1"}) };
+    let kubeconfig = Kubeconfig::new().cluster_of(&server, "hub").user("hub", &user);
+    kubeconfig.context("hub", "hub", "hub").write(&path);
+    let plugin = has_plugin.then(|| Box::new(test_provider(HUB_PROVIDER, Command::Path("/bin/sh".into()))));
+    let section = ClusterProfiles {
+        hub: HubAccess::Kubeconfig { path, context: None, plugin },
+        namespaces: Vec::new(),
+        label_selector: String::new(),
+        rules: Rules::default(),
+        prewarm: Vec::new(),
+    };
+    let setup = Setup::new(Duration::ZERO, false);
+    let parts = HubParts {
+        fleet: Arc::clone(&setup.fleet),
+        resolver: Arc::clone(&setup.resolver),
+        cache: setup.cache.clone(),
+        jitter: || 0.0,
+        tasks: setup.tasks.clone(),
+        draining: setup.draining.clone(),
+    };
+    let hub = Hub::new(section, parts);
+    Read { server, setup, _directory: directory, hub }
+}
+
+/// Waits until the hub stands so, while it is read.
+async fn until(states: &mut watch::Receiver<HubState>, is_so: impl Fn(&HubState) -> bool) {
+    let reached = timeout(AGES, states.wait_for(is_so)).await;
+    drop(reached.expect("the hub becomes so").unwrap());
+}
+
+fn is_well(state: &HubState) -> bool {
+    state.synced && state.problem.is_none()
+}
+
+#[tokio::test]
+async fn what_is_read_ends_the_problem_and_stays_known_after_the_next() {
+    let Read { hub, setup, .. } = hub(false);
+    let mut backoff = Backoff::new(|| 1.0);
+    let pause = backoff.next();
+    hub.is_lost(&HubError::Ended, &backoff, pause);
+    let HubState { synced, problem } = setup.fleet.hub();
+    assert!(!synced && problem.is_some());
+    hub.is_read();
+    assert_eq!(setup.fleet.hub(), HubState { synced: true, problem: None });
+    hub.is_lost(&HubError::Ended, &backoff, pause);
+    assert!(setup.fleet.hub().synced, "what was read stays known");
+}
+
+#[tokio::test]
+async fn a_hub_that_says_nothing_any_more_is_given_up_in_a_watch_and_in_a_list() {
+    let Read { server, setup, mut hub, _directory } = hub(false);
+    hub.access.limits = Limits { silence: Duration::from_secs(2), watch: 1, ..Limits::default() };
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, is_well).await;
+        server.until_watched(Collection::ClusterProfiles, 1).await;
+        // Of a hub that is well and has nothing to say, each watch ends in time, and the next one begins.
+        let watches = server.watches(Collection::ClusterProfiles);
+        while server.watches(Collection::ClusterProfiles) < watches + 3 {
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert!(is_well(&states.borrow()) && server.lists(Collection::ClusterProfiles) == 1);
+        server.hang();
+        until(&mut states, |hub| hub.problem.is_some()).await;
+        // Then nobody answers the list of a new connection; each is given up for the next one.
+        let lists = server.lists(Collection::ClusterProfiles);
+        while server.lists(Collection::ClusterProfiles) < lists + 2 {
+            sleep(Duration::from_millis(50)).await;
+        }
+        server.mend();
+        until(&mut states, is_well).await;
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("a silent hub is given up"),
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_rotates_is_no_problem_and_costs_no_pause() {
+    let Read { server, setup, hub, _directory } = hub(true);
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, is_well).await;
+        states.mark_unchanged();
+        for count in 2..5 {
+            setup.cache.refresh(HUB_PROVIDER).await;
+            while server.seen_tokens().len() < count {
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+        assert!(!states.has_changed().unwrap(), "{:?}", states.borrow());
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("each token is used"),
+    }
+    assert_eq!(server.seen_tokens(), ["login-1", "login-2", "login-3", "login-4"]);
+}
+
+#[tokio::test]
+async fn a_credential_that_lives_longer_is_no_reason_to_connect_anew() {
+    let Read { server, setup, hub, _directory } = hub(true);
+    setup.runner.same.store(true, Ordering::SeqCst);
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, is_well).await;
+        let mut revisions = setup.fleet.revisions();
+        setup.cache.refresh(HUB_PROVIDER).await;
+        server.apply_cluster_profile("fleet", "tokyo", json!({"spec": {"clusterManager": {"name": "m"}}}));
+        revisions.wait_for(|_| setup.fleet.list(None).len() == 2).await.unwrap();
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("the change is seen"),
+    }
+    assert_eq!((setup.runner.ran().len(), server.lists(Collection::ClusterProfiles)), (2, 1));
+}
+
+/// A hub in trouble must not become a storm at the issuer of its credential.
+#[tokio::test]
+async fn a_failure_that_is_not_the_credentials_asks_for_no_other() {
+    let Read { server, setup, hub, _directory } = hub(true);
+    server.forbid("login-1", Collection::ClusterProfiles);
+    let started = Instant::now();
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, |hub| hub.problem.as_ref().is_some_and(|problem| problem.contains("forbidden")))
+            .await;
+        // Old enough to be asked for again.
+        setup.clock.2.store(60, Ordering::SeqCst);
+        while server.lists(Collection::ClusterProfiles) < 4 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert!(started.elapsed() >= Duration::from_millis(300), "each time after a pause");
+        server.permit("login-1", Collection::ClusterProfiles);
+        until(&mut states, is_well).await;
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("the hub is read"),
+    }
+    assert_eq!(setup.runner.ran(), [HUB_PROVIDER]);
+}

@@ -1,0 +1,84 @@
+//! A watch of a ClusterProfile, each change of which is there before the watch looks.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::{
+    cache::CacheParts,
+    clock::{Clock as _, SystemClock},
+    credential::{Decoded, Material, Token},
+    exec::RunError,
+    plugin::{
+        ClusterProfile, Command, Fleet, HubState, ProfileName, Providers, Rules, Source, test_provider,
+    },
+};
+
+/// Prints where it is for.
+#[derive(Debug)]
+struct ServerAsToken;
+
+impl PluginRunner for ServerAsToken {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+        let server = spec.target.as_ref().map(|target| target.endpoint.server.clone()).unwrap_or_default();
+        let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
+        let token = Token { secret: server.into(), expires_at: None };
+        let material = Material { token: Some(token), pair: None };
+        Ok(Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() })
+    }
+}
+
+fn apply(fleet: &Fleet, server: &str) {
+    let cluster = json!({"server": format!("https://{server}")});
+    let status = json!({"accessProviders": [{"name": "p", "cluster": cluster}]});
+    fleet.apply(ClusterProfile::read(ProfileName::new("fleet", "paris"), &Value::Null, &status));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_goes_and_comes_back_is_followed_on() {
+    let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));
+    let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&fleet))));
+    let cache = CredentialCache::new(CacheParts {
+        runner: ServerAsToken,
+        clock: Arc::new(SystemClock),
+        jitter: || 0.5,
+        epoch: "test".into(),
+        entries: 10,
+        tasks: TaskTracker::new(),
+        draining: CancellationToken::new(),
+    });
+    fleet.set_hub(HubState { synced: true, problem: None });
+    apply(&fleet, "a");
+    let name = ProfileName::new("fleet", "paris");
+    let ask = Ask { source: Source::ClusterProfile(name.clone()), ..Ask::default() };
+    let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let (held, draining) = (cache.clone(), CancellationToken::new());
+    let following = Following::start(cache, Arc::clone(&resolver), ask.clone(), draining, slot).unwrap();
+    let mut messages = following.messages();
+    let first = messages.next().await.unwrap().unwrap().credential.unwrap();
+    for _ in 0..3 {
+        assert!(fleet.remove(&name));
+        held.forget(&name, None);
+        apply(&fleet, "a");
+        let again = messages.next().await.unwrap().unwrap().credential.unwrap();
+        assert_ne!(again.generation, first.generation);
+        let everybody = held.get(resolver.resolve(ask.clone()).unwrap(), "").await.unwrap();
+        assert_eq!(everybody.generation.to_string(), again.generation);
+    }
+    let quiet = timeout(Duration::from_secs(30), messages.next()).await;
+    assert!(quiet.is_err(), "nothing more is told, and the profile is waited for");
+    apply(&fleet, "b");
+    let moved = messages.next().await.unwrap().unwrap();
+    assert_eq!(
+        (moved.cluster.unwrap().server, moved.credential.unwrap().token),
+        ("https://b".into(), "https://b".into())
+    );
+    assert!(fleet.remove(&name));
+    assert_eq!(messages.next().await.unwrap().unwrap_err().code(), tonic::Code::NotFound);
+    assert!(messages.next().await.is_none());
+}

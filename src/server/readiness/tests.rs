@@ -1,0 +1,109 @@
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::*;
+use crate::{
+    cache::CacheParts,
+    clock::{Clock as _, SystemClock},
+    credential::{Decoded, Material, Token},
+    exec::RunError,
+    plugin::{
+        Ask, ClusterProfile, Command, Fleet, PluginKey, PluginSpec, Providers, Rules, Source, test_provider,
+    },
+};
+
+/// Runs do what the variable `THEN` of the caller says.
+#[derive(Debug)]
+struct AsTheCallerSays;
+
+impl PluginRunner for AsTheCallerSays {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+        match spec.caller_env.get("THEN").map(String::as_str) {
+            Some("wait") => std::future::pending().await,
+            Some("fail") => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),
+            _ => {
+                let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
+                let token = Token { secret: "t".into(), expires_at: None };
+                let material = Material { token: Some(token), pair: None };
+                Ok(Decoded { material, expires_at: Some::<SystemTime>(expires_at), warnings: Vec::new() })
+            }
+        }
+    }
+}
+
+fn cache() -> CredentialCache<AsTheCallerSays> {
+    CredentialCache::new(CacheParts {
+        runner: AsTheCallerSays,
+        clock: Arc::new(SystemClock),
+        jitter: || 0.5,
+        epoch: "test".into(),
+        entries: 1000,
+        tasks: TaskTracker::new(),
+        draining: CancellationToken::new(),
+    })
+}
+
+#[tokio::test]
+async fn the_best_of_a_profiles_keys_counts() {
+    let providers = || Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]);
+    let fleet = Arc::new(Fleet::new(Arc::new(providers()), Rules::default()));
+    let resolver = Resolver::new(Arc::new(providers()), Some(Arc::clone(&fleet)));
+    let cache = cache();
+    let cases: [(&[&str], State); 6] = [
+        (&["fail", "work", "wait"], State::Ready),
+        (&["work", "fail"], State::Ready),
+        (&["fail", "wait"], State::Fetching),
+        (&["wait", "fail"], State::Fetching),
+        (&["fail"], State::Failed),
+        (&[], State::Idle),
+    ];
+    // The keys of a profile are found in any order: so many that each order is met.
+    for number in 0..16 {
+        for (index, (keys, expected)) in cases.iter().enumerate() {
+            let name = ProfileName::new("fleet", format!("{index}-{number}"));
+            let cluster = json!({"server": "https://a"});
+            let status = json!({"accessProviders": [{"name": "p", "cluster": cluster}]});
+            fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
+            for (at, then) in (0..).zip(*keys) {
+                let source = Source::ClusterProfile(name.clone());
+                let mut spec = resolver.resolve(Ask { source, ..Ask::default() }).unwrap();
+                let PluginKey(mut key) = spec.key;
+                key[0] ^= at;
+                spec.key = PluginKey(key);
+                spec.caller_env.insert("THEN".into(), (*then).into());
+                let asked = cache.get(spec, "");
+                if *then == "wait" {
+                    drop(tokio::time::timeout(Duration::from_millis(1), asked).await);
+                } else {
+                    assert_eq!(asked.await.is_ok(), *then == "work");
+                }
+            }
+            let known = fleet.get(&name).unwrap();
+            let (state, reason) = Readiness::of(&cache, &resolver).of_profile(&known);
+            assert_eq!(state, *expected, "{keys:?}");
+            assert_eq!(reason, if *expected == State::Failed { "PLUGIN_EXIT" } else { "" });
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone() {
+    let providers = |path: &str| Arc::new(Providers::new([test_provider("p", Command::Path(path.into()))]));
+    let fleet = Arc::new(Fleet::new(providers("/bin/sh"), Rules::default()));
+    let (there, gone) = (
+        Resolver::new(providers("/bin/sh"), Some(Arc::clone(&fleet))),
+        Resolver::new(providers("/nonexistent/plugin"), Some(Arc::clone(&fleet))),
+    );
+    let name = ProfileName::new("fleet", "paris");
+    let status = json!({"accessProviders": [{"name": "p", "cluster": {"server": "https://a"}}]});
+    fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
+    let cache = cache();
+    let source = Source::ClusterProfile(name.clone());
+    let _watch = cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap()).unwrap();
+    let known = fleet.get(&name).unwrap();
+    let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
+    assert_eq!((cache.len(), of(&there)), (1, (State::Idle, "")));
+    assert_eq!(of(&gone), (State::Unusable, "PLUGIN_NOT_FOUND"));
+}
