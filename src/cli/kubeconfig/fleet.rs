@@ -37,8 +37,7 @@ use crate::{
 /// No context is current, so no command reaches a cluster by accident: name one with --context. There
 /// are no secrets in it. Clusters that no provider of the broker can reach are left out, and named on
 /// stderr. Write it again when clusters come, go or move: the broker gives no credential for a cluster
-/// that is no longer where the kubeconfig says, if the client says where it is going, which those in
-/// JavaScript and Java do not. A --socket that is given is written into it too.
+/// that is no longer where the kubeconfig says. A --socket that is given is written into it too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Args {
