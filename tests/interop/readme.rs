@@ -134,6 +134,7 @@ fn every_command_of_the_documents_is_run_by_something() {
         "cargo build -p credbroker-exec",
         "cargo bench --bench latency",
         "cargo bench --bench rotation",
+        "cargo bench --bench fleet",
         // `python.rs` does the same in a directory of its own.
         "mkdir -p target/python",
         "target/python-venv/bin/python -m grpc_tools.protoc -I proto --python_out=target/python --grpc_python_out=target/python proto/credbroker/v1/credbroker.proto",
