@@ -7,11 +7,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{
-    ClusterProfile, ProfileError, ProfileName, Provider, Providers, Rules, Skipped,
-    cluster_profile::{Resolution, resolve},
-    key::RunDigest,
-};
+use super::{ClusterProfile, HubState, Known, ProfileName, Providers, Rules, Target};
 use crate::credential::Cluster;
 
 /// Every known profile. Whoever reads the hub writes it, requests read it.
@@ -41,43 +37,6 @@ struct Cell {
     changed: watch::Sender<u64>,
 }
 
-/// One profile as it is now.
-#[derive(Debug)]
-pub struct Known {
-    /// What the hub says.
-    pub profile: ClusterProfile,
-    /// What it leads to.
-    pub outcome: Result<Arc<Target>, ProfileError>,
-    /// Providers that were not chosen.
-    pub skipped: Vec<Skipped>,
-    /// What is suspicious but stops nothing.
-    pub warnings: Vec<String>,
-    /// Of the fleet, when this was written: grows with every change.
-    pub revision: u64,
-}
-
-/// What a profile leads to: which plugin runs how, and where its credential is for.
-#[derive(Debug)]
-pub struct Target {
-    /// The profile.
-    pub profile: ProfileName,
-    /// The plugin, with what the profile adds.
-    pub provider: Arc<Provider>,
-    /// Where the cluster is.
-    pub endpoint: Arc<Cluster>,
-    /// Of all of these.
-    pub(super) digest: RunDigest,
-}
-
-/// How well the fleet is known.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct HubState {
-    /// All profiles were read at least once.
-    pub synced: bool,
-    /// Why the hub cannot be read now.
-    pub problem: Option<Arc<str>>,
-}
-
 /// What a change means for credentials that are held.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
@@ -101,18 +60,12 @@ impl Fleet {
         if self.get(&profile.name).is_some_and(|old| old.profile == profile) {
             return Change::None;
         }
-        let (resolution, skipped) = resolve(&profile, self.providers.access_providers(), self.rules);
-        let name = profile.name.clone();
-        let (outcome, warnings) = match resolution {
-            Ok(Resolution { provider, endpoint, warnings }) => {
-                let digest = RunDigest::of_target(&provider, &name, &endpoint);
-                (Ok(Arc::new(Target { profile: name.clone(), provider, endpoint, digest })), warnings)
-            }
-            Err(error) => (Err(error), Vec::new()),
-        };
+        let (name, mut known) =
+            (profile.name.clone(), Known::of(profile, self.providers.access_providers(), self.rules));
         let mut profiles = self.write();
         let revision = *self.revision.borrow() + 1;
-        let known = Arc::new(Known { profile, outcome, skipped, warnings, revision });
+        known.revision = revision;
+        let known = Arc::new(known);
         // Looked at again: another writer may have been here meanwhile.
         let old = profiles.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
         let before = old.as_ref().and_then(|old| old.digest());
@@ -217,34 +170,6 @@ impl Fleet {
 
     fn write(&self) -> RwLockWriteGuard<'_, Profiles> {
         self.profiles.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl HubState {
-    pub(super) fn is_settled(&self) -> bool {
-        self.synced || self.problem.is_some()
-    }
-}
-
-impl Target {
-    /// Whether it is the same profile, leading to the same run for the same place.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.digest == other.digest
-    }
-
-    /// Whether the plugin would run in the same way for the same place, for whichever profile.
-    pub(super) fn is_same_run(&self, other: &Self) -> bool {
-        let (run, others) = (&self.provider, &other.provider);
-        run.name == others.name
-            && run.args == others.args
-            && run.env == others.env
-            && self.endpoint == other.endpoint
-    }
-}
-
-impl Known {
-    fn digest(&self) -> Option<RunDigest> {
-        self.outcome.as_ref().ok().map(|target| target.digest)
     }
 }
 

@@ -5,6 +5,7 @@ mod command;
 mod environment;
 mod error;
 mod fleet;
+mod hub_state;
 mod key;
 mod matching;
 mod nearest;
@@ -13,6 +14,7 @@ mod providers;
 mod resolver;
 mod shown;
 mod spec;
+mod target;
 
 pub use cluster_profile::{
     AccessProvider, ArgsPolicy, ClusterProfile, EnvPolicy, ProfileError, ProfileName, ProfileSourced, Rules,
@@ -22,7 +24,8 @@ pub use command::{Command, find_in_path};
 pub use credbroker_proto::Globs;
 pub use environment::{Environment, from_caller, identity_variables, is_denied};
 pub use error::ResolveError;
-pub use fleet::{Change, Fleet, HubState, Known, Target};
+pub use fleet::{Change, Fleet};
+pub use hub_state::HubState;
 pub use key::PluginKey;
 pub use nearest::nearest;
 #[cfg(test)]
@@ -31,3 +34,4 @@ pub use provider::{ClusterInfo, Provider};
 pub use providers::Providers;
 pub use resolver::{Ask, Resolver, Source};
 pub use spec::{Executable, PluginSpec};
+pub use target::{Known, Target};

@@ -179,13 +179,5 @@ impl Resolver {
     }
 }
 
-impl HubState {
-    /// The error for somebody who needs what was not read yet.
-    fn unavailable(self, wanted: String) -> ResolveError {
-        let problem = self.problem.unwrap_or_else(|| "the hub has not answered yet".into());
-        ResolveError::HubUnavailable { wanted, problem }
-    }
-}
-
 #[cfg(test)]
 mod tests;

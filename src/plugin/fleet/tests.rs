@@ -3,7 +3,7 @@ mod concurrent;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, provider::tests::provider};
+use crate::plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, Provider, provider::tests::provider};
 
 /// Two that take all they can, the second of which is only for profiles that list no first.
 fn fleet() -> Fleet {
