@@ -111,19 +111,11 @@ impl<R: PluginRunner> Hub<R> {
     /// To the end of the session. A hub that answers and then fails, over and over, is listed less and less often.
     async fn follow(&self, session: &mut Session<'_, R>, backoff: &mut Backoff) -> End {
         let read = Notify::new();
-        let mut followed = std::pin::pin!(session.follow(|| {
+        let followed = session.follow(|| {
             self.is_read();
             read.notify_one();
-        }));
-        let steady = async {
-            read.notified().await;
-            sleep(STEADY).await;
-        };
-        tokio::select! {
-            end = &mut followed => return end,
-            () = steady => backoff.reset(),
-        }
-        followed.await
+        });
+        watched_over(followed, &read, || backoff.reset()).await
     }
 
     /// All that there is was read, and is followed.
@@ -147,4 +139,18 @@ impl<R: PluginRunner> Hub<R> {
         }
         self.fleet().set_hub(HubState { synced, problem: Some(problem.into()) });
     }
+}
+
+/// The end of `session`. If it goes on for a while after `read`, `is_steady` is called.
+async fn watched_over<T>(session: impl Future<Output = T>, read: &Notify, is_steady: impl FnOnce()) -> T {
+    let mut session = std::pin::pin!(session);
+    let steady = async {
+        read.notified().await;
+        sleep(STEADY).await;
+    };
+    tokio::select! {
+        end = &mut session => return end,
+        () = steady => is_steady(),
+    }
+    session.await
 }

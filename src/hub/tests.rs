@@ -185,3 +185,18 @@ pub(super) fn object(name: &str, server: &str) -> DynamicObject {
     let metadata = json!({"namespace": namespace, "name": name});
     serde_json::from_value(json!({"metadata": metadata, "status": status("p", server)})).unwrap()
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_is_well_again_once_it_was_followed_for_a_while_after_it_was_read() {
+    let is_steady = async |is_read: bool, lasts: Duration| {
+        let (read, mut steady) = (Notify::new(), false);
+        if is_read {
+            read.notify_one();
+        }
+        watched_over(sleep(lasts), &read, || steady = true).await;
+        steady
+    };
+    assert!(is_steady(true, STEADY * 2).await);
+    assert!(!is_steady(true, STEADY / 2).await, "it answered and failed");
+    assert!(!is_steady(false, STEADY * 2).await, "it never was read");
+}
