@@ -79,7 +79,7 @@ impl ProcessRunner {
     pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<Zeroizing<Vec<u8>>, RunError> {
         let provider = &spec.provider;
         let command = command_of(spec);
-        let exec_info = exec_info(provider.api_version, spec.cluster.as_ref())
+        let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
             .map_err(|source| RunError::ExecInfo { command: Arc::clone(&command), source })?;
         let Some(_slot) = self.slots.take(&provider.name, provider.timeout).await else {
             return Err(RunError::Overloaded { command, waited: provider.timeout });

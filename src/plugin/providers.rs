@@ -88,10 +88,10 @@ impl Entry {
     ) -> Result<PluginSpec, ResolveError> {
         self.can_run_unattended()?;
         let provider = &self.provider;
-        let cluster = cluster_for(provider, sent)?;
+        let cluster = cluster_for(provider, sent)?.map(Arc::new);
         let caller_env = caller_env(provider, env)?;
         let executable = self.executable()?;
-        let key = PluginKey::of(self.digest, &executable, cluster.as_ref(), &caller_env);
+        let key = PluginKey::of(self.digest, &executable, cluster.as_deref(), &caller_env);
         let provider = Arc::clone(provider);
         Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: None })
     }
@@ -108,7 +108,7 @@ impl Entry {
         let executable = self.executable()?;
         // The endpoint is part of the digest, whether the plugin is told it or not.
         let key = PluginKey::of(target.digest, &executable, None, &caller_env);
-        let cluster = provider.provide_cluster_info.then(|| Cluster::clone(&target.endpoint));
+        let cluster = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
         let provider = Arc::clone(provider);
         Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: Some(target) })
     }

@@ -14,7 +14,7 @@ pub struct PluginSpec {
     /// The file that runs.
     pub executable: Executable,
     /// What the plugin is told about its cluster: `None` unless the provider wants it.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<Arc<Cluster>>,
     /// The caller's variables that the provider's `callerEnv` names.
     pub caller_env: BTreeMap<String, String>,
     /// The ClusterProfile that it is for; `None`: it was asked for by the provider's name.

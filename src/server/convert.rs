@@ -62,7 +62,7 @@ fn cluster(cluster: pb::Cluster) -> Cluster {
 /// Where the credential of `spec` is for, as far as that is known.
 pub(super) fn cluster_of(spec: &PluginSpec) -> Option<pb::Cluster> {
     let endpoint = spec.target.as_ref().map(|target| &*target.endpoint);
-    endpoint.or(spec.cluster.as_ref()).map(cluster_message)
+    endpoint.or(spec.cluster.as_deref()).map(cluster_message)
 }
 
 pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {

@@ -12,7 +12,7 @@ use super::{convert, status};
 use crate::{
     cache::{CacheError, CredentialCache, Failed, Watch},
     exec::PluginRunner,
-    plugin::{Ask, PluginKey, PluginSpec, Resolver},
+    plugin::{Ask, PluginSpec, Resolver},
 };
 
 /// The messages of one watch. Made when the peer can take one, so a slow reader gets the latest when it returns, and
@@ -44,7 +44,6 @@ pub(super) struct Following<R> {
     resolver: Arc<Resolver>,
     ask: Ask,
     provider: Arc<str>,
-    key: PluginKey,
     cluster: Option<pb::Cluster>,
     watch: Watch<R>,
     /// Told when the ClusterProfile changes that it is for, if it is for one.
@@ -55,10 +54,7 @@ pub(super) struct Following<R> {
 
 impl<R> fmt::Debug for Following<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Following")
-            .field("provider", &self.provider)
-            .field("key", &self.key)
-            .finish_non_exhaustive()
+        f.debug_struct("Following").field("provider", &self.provider).finish_non_exhaustive()
     }
 }
 
@@ -71,10 +67,10 @@ impl<R: PluginRunner> Following<R> {
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
         let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
-        let (provider, key) = (Arc::clone(&spec.provider.name), spec.key);
+        let provider = Arc::clone(&spec.provider.name);
         let (cluster, profile) = (convert::cluster_of(&spec), resolver.follow(&spec));
         let watch = cache.watch(spec).map_err(|failed| status::failed(&provider, &failed))?;
-        Ok(Self { cache, resolver, ask, provider, key, cluster, watch, profile, draining, _slot: slot })
+        Ok(Self { cache, resolver, ask, provider, cluster, watch, profile, draining, _slot: slot })
     }
 
     pub(super) fn messages(self) -> Messages {
@@ -129,12 +125,11 @@ impl<R: PluginRunner> Following<R> {
     /// the key as it was, but what was held under it is forgotten, and would be renewed for nobody else.
     fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
         let profile = self.resolver.follow(&spec);
-        let (key, provider) = (spec.key, Arc::clone(&spec.provider.name));
-        let cluster = convert::cluster_of(&spec);
+        let (provider, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
         let mut watch = self.cache.watch(spec)?;
         watch.succeeds(&self.watch);
-        (self.watch, self.key, self.provider, self.cluster) = (watch, key, provider, cluster);
-        self.profile = profile;
+        (self.watch, self.profile) = (watch, profile);
+        (self.provider, self.cluster) = (provider, cluster);
         Ok(())
     }
 }

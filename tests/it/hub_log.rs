@@ -66,7 +66,7 @@ fn assert_no_canary(log: &str) {
     assert!(shown.is_empty(), "{}", shown.join("\n"));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn neither_a_log_nor_a_caller_sees_who_the_broker_is_to_its_hub() {
     let login = FakePlugin::builder().token("c4n4ry-issued").stderr("c4n4ry-stderr").build();
     for user in [json!({"token": "c4n4ry-static"}), json!({"exec": login.exec_stanza()})] {
@@ -84,30 +84,31 @@ async fn neither_a_log_nor_a_caller_sees_who_the_broker_is_to_its_hub() {
 }
 
 /// A parser quotes what it does not understand, and what stands around it.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_kubeconfig_of_the_hub_that_breaks_is_not_quoted() {
     let hub = Hub::start();
     hub.server.accept_token("c4n4ry-token");
     hub.with_user(&json!({"token": "c4n4ry-token"}));
-    let broker = hub.broker("trace");
-    hub_state(&broker, |hub| hub.synced).await;
     let whole = std::fs::read_to_string(hub.kubeconfig()).unwrap();
     for broken in [
         whole.replace("\"c4n4ry-token\"", "\"c4n4ry-token\": \"c4n4ry-more\""),
         whole.replace("\"c4n4ry-token\"", "[\"c4n4ry-token\"]"),
         whole.replace("https://", "c4n4ry https://"),
     ] {
+        // One broker each: the pauses after failures grow.
+        let broker = hub.broker("trace");
+        hub_state(&broker, |hub| hub.synced).await;
         std::fs::write(hub.kubeconfig(), &broken).unwrap();
         hub.server.cut_connections();
         let state = hub_state(&broker, |hub| hub.problem.contains("kubeconfig")).await;
         assert!(!state.problem.contains("c4n4ry"), "{}", state.problem);
         std::fs::write(hub.kubeconfig(), &whole).unwrap();
         hub_state(&broker, |hub| hub.problem.is_empty()).await;
+        assert_no_canary(&broker.stop().1);
     }
-    assert_no_canary(&broker.stop().1);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_password_of_the_hubs_proxy_is_shown_nowhere() {
     for proxy in
         ["http://me:c4n4ry@127.0.0.1:1", "socks5://me:c4n4ry@127.0.0.1:1", "ftp://me:c4n4ry@127.0.0.1:1"]
@@ -124,7 +125,7 @@ async fn the_password_of_the_hubs_proxy_is_shown_nowhere() {
 }
 
 /// kube would tell of each failed request for itself, as an error of nobody knows what.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hub_that_is_away_is_told_in_our_words_alone() {
     let hub = Hub::start();
     hub.with_user(&json!({"token": "t"}));
@@ -136,7 +137,7 @@ async fn a_hub_that_is_away_is_told_in_our_words_alone() {
     assert!(!told.is_empty() && !log.contains("ERROR"), "{log}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_a_profile_is_told_once_and_not_with_each_change() {
     let hub = Hub::start();
     hub.server.accept_token("t");
@@ -175,7 +176,7 @@ async fn what_is_wrong_with_a_profile_is_told_once_and_not_with_each_change() {
     assert_eq!(log.matches("cluster.server must be a URL").count(), 1, "{log}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hub_whose_user_is_another_kind_of_user_now_wants_a_new_start() {
     let login = FakePlugin::builder().token("t").build();
     let (token, exec) = (json!({"token": "t"}), json!({"exec": login.exec_stanza()}));

@@ -62,7 +62,7 @@ fn a_caller_that_sends_no_cluster_gets_the_only_one_there_is() {
         |clusters| Provider { provide_cluster_info: true, clusters, ..provider("p", plugin(dir.path())) };
     let [one, two] = ["https://one", "https://two"].map(|server| cluster(server, ""));
     let spec = resolver([of(vec![one.clone()])]).resolve(ask("p")).unwrap();
-    assert_eq!(spec.cluster, Some(one.clone()));
+    assert_eq!(spec.cluster.as_deref(), Some(&one));
     insta::assert_snapshot!(refused(&resolver([of(vec![one, two])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker's kubeconfig uses it for 2 clusters; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
     insta::assert_snapshot!(refused(&resolver([of(vec![])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker knows none for it; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
 }

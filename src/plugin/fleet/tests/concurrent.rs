@@ -35,7 +35,7 @@ fn id(spec: &PluginSpec) -> String {
     assert_eq!(spec.provider.args, ["--own", "--id", &id]);
     let env = [("OWN", "own"), ("ID", id.as_str()), ("TENANT", id.as_str())];
     assert_eq!(spec.provider.env, env.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    assert_eq!(*spec.cluster.as_ref().unwrap(), *target.endpoint);
+    assert_eq!(spec.cluster.as_deref(), Some(&*target.endpoint));
     assert_eq!(target.endpoint.config, format!(r#"{{"id":"{id}"}}"#));
     assert_eq!(id.split_once('.').unwrap().0, &*target.profile.name);
     id
