@@ -68,7 +68,7 @@ pub(crate) fn ready(mut command: Command, directory: &Path, socket: PathBuf) -> 
 pub(crate) fn request() -> GetCredentialRequest {
     let source = Some(Source::Provider(PROVIDER.to_owned()));
     let credential = CredentialRef { source, ..CredentialRef::default() };
-    GetCredentialRequest { credential: Some(credential), caller: String::new() }
+    GetCredentialRequest { credential: Some(credential), ..Default::default() }
 }
 
 impl Running {

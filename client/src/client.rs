@@ -109,8 +109,13 @@ impl Client {
     /// [`Error::Failed`] with [`UNKNOWN_PROVIDER`](credbroker_proto::Reason::UnknownProvider), or
     /// [`Error::Unreachable`].
     pub async fn list(&mut self, provider: &str) -> Result<Vec<CredentialState>, Error> {
-        let answer =
-            self.rpc.list_credentials(ListCredentialsRequest { provider: provider.to_owned() }).await;
+        let answer = self
+            .rpc
+            .list_credentials(ListCredentialsRequest {
+                provider: provider.to_owned(),
+                page_token: String::new(),
+            })
+            .await;
         Ok(self.answered(answer)?.credentials)
     }
 

@@ -87,7 +87,7 @@ impl From<CredentialRef> for v1::CredentialRef {
 
 impl From<CredentialRef> for GetCredentialRequest {
     fn from(reference: CredentialRef) -> Self {
-        Self { credential: Some(reference.0), caller: String::new() }
+        Self { credential: Some(reference.0), ..Self::default() }
     }
 }
 

@@ -10,7 +10,7 @@ mod reason;
 mod redacted;
 
 pub use globs::{Globs, IDENTITY_VARIABLES};
-pub use reason::{DOMAIN, Reason};
+pub use reason::{DOMAIN, LIMIT, Reason};
 
 /// The environment variable that marks a plugin's process tree, so that a plugin whose own kubeconfig leads back to
 /// the broker fails at once instead of starting itself for ever.

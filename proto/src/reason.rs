@@ -5,6 +5,10 @@ use tonic::Code;
 /// The `domain` of every `google.rpc.ErrorInfo` that credbroker sends.
 pub const DOMAIN: &str = "credbroker.io";
 
+/// The metadata key of an `ErrorInfo` with [`Reason::Overloaded`]: its value is the name of the limit that is reached,
+/// for example `limits.watchesPerConnection`.
+pub const LIMIT: &str = "limit";
+
 /// The stable reasons in `google.rpc.ErrorInfo.reason`. Messages may change, these do not.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -29,6 +33,8 @@ pub enum Reason {
     InteractionRequired,
     /// The request itself is wrong; the same one never succeeds.
     InvalidRequest,
+    /// The issuer asked for fewer runs, so the broker pauses them.
+    IssuerThrottled,
     /// The private key does not belong to the certificate.
     KeyMismatch,
     /// The plugin printed no usable credential.
@@ -39,7 +45,7 @@ pub enum Reason {
     OutputInvalid,
     /// The plugin printed more than the limit.
     OutputTooLarge,
-    /// Too much at once: the limit is in the message.
+    /// A limit of the broker is reached. The message and the metadata key [`LIMIT`] name it.
     Overloaded,
     /// This peer may not do this.
     PeerDenied,
@@ -55,6 +61,8 @@ pub enum Reason {
     PluginTimeout,
     /// The plugin asked the broker for the credential it was to provide.
     Recursion,
+    /// The caller's deadline, or the longest wait of a caller without one, ended before the plugin run did.
+    RunPending,
     /// The plugin could not be started.
     SpawnFailed,
     /// The hub has no such ClusterProfile, or not among those that the broker reads.
@@ -68,9 +76,9 @@ pub enum Reason {
 /// Where a reason stands in the table: name on the wire, gRPC code, exit code of the shim and the CLI.
 type Row = (Reason, &'static str, Code, u8);
 
-/// 1: the broker answered with a failure. 77: it denied this peer. A broker that is going away counts as one that is
-/// not there, 69.
-const TABLE: [Row; 27] = [
+/// 1: the broker answered with a failure. 69: it is going away, which counts as not there. 75: the plugin has not
+/// finished in time; asking again later can help. 77: the broker denied this peer.
+const TABLE: [Row; 29] = [
     (Reason::BadTimestamp, "BAD_TIMESTAMP", Code::Unavailable, 1),
     (Reason::CertExpired, "CERT_EXPIRED", Code::Unavailable, 1),
     (Reason::ClusterMismatch, "CLUSTER_MISMATCH", Code::PermissionDenied, 1),
@@ -81,6 +89,7 @@ const TABLE: [Row; 27] = [
     (Reason::HubUnavailable, "HUB_UNAVAILABLE", Code::Unavailable, 1),
     (Reason::InteractionRequired, "INTERACTION_REQUIRED", Code::FailedPrecondition, 1),
     (Reason::InvalidRequest, "INVALID_REQUEST", Code::InvalidArgument, 1),
+    (Reason::IssuerThrottled, "ISSUER_THROTTLED", Code::Unavailable, 1),
     (Reason::KeyMismatch, "KEY_MISMATCH", Code::Unavailable, 1),
     (Reason::NoCredential, "NO_CREDENTIAL", Code::Unavailable, 1),
     (Reason::NoMatchingProvider, "NO_MATCHING_PROVIDER", Code::NotFound, 1),
@@ -94,6 +103,7 @@ const TABLE: [Row; 27] = [
     (Reason::PluginSignal, "PLUGIN_SIGNAL", Code::Unavailable, 1),
     (Reason::PluginTimeout, "PLUGIN_TIMEOUT", Code::Unavailable, 1),
     (Reason::Recursion, "RECURSION", Code::FailedPrecondition, 1),
+    (Reason::RunPending, "RUN_PENDING", Code::Unavailable, 75),
     (Reason::SpawnFailed, "SPAWN_FAILED", Code::Unavailable, 1),
     (Reason::UnknownClusterProfile, "UNKNOWN_CLUSTER_PROFILE", Code::NotFound, 1),
     (Reason::UnknownProvider, "UNKNOWN_PROVIDER", Code::NotFound, 1),
@@ -147,7 +157,7 @@ mod tests {
         for (index, reason) in Reason::all().enumerate() {
             assert_eq!(reason as usize, index, "{reason:?} stands elsewhere in the table");
             assert_eq!(Reason::from_name(reason.name()), Some(reason));
-            assert!([1, 69, 77].contains(&reason.exit_code()));
+            assert!([1, 69, 75, 77].contains(&reason.exit_code()));
         }
         assert_eq!(Reason::all().map(Reason::name).collect::<HashSet<_>>().len(), TABLE.len());
         assert_eq!(Reason::VersionMismatch as usize + 1, TABLE.len(), "the last variant has a row");

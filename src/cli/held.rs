@@ -209,6 +209,7 @@ mod tests {
                 ..Failure::default()
             }),
             cluster_profile: Some(ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }),
+            rejections: None,
         }
     }
 

@@ -34,5 +34,6 @@ pub(super) fn state(held: &Held) -> CredentialState {
             retry_after: convert::duration(failed.retry_after),
         }),
         cluster_profile: spec.target.as_ref().map(|target| convert::profile(&target.profile)),
+        rejections: None,
     }
 }

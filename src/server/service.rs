@@ -68,7 +68,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::GetCredentialRequest>,
     ) -> Result<Response<pb::GetCredentialResponse>, Status> {
         let span = span(&request, "get_credential")?;
-        let pb::GetCredentialRequest { credential, caller } = request.into_inner();
+        let pb::GetCredentialRequest { credential, caller, without_exec_info: _ } = request.into_inner();
         let get = async move {
             let spec = self.resolve(convert::ask(credential)?).await?;
             let (name, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
@@ -118,7 +118,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         let provider = request.into_inner().provider;
         let wanted = self.named(&provider)?;
         let credentials = self.cache.list(wanted).iter().map(overview::state).collect();
-        Ok(Response::new(pb::ListCredentialsResponse { credentials }))
+        Ok(Response::new(pb::ListCredentialsResponse { credentials, ..Default::default() }))
     }
 
     async fn refresh_credential(
@@ -132,7 +132,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         };
         self.cache.refresh(name).instrument(span).await;
         let credentials = self.cache.list(Some(name)).iter().map(overview::state).collect();
-        Ok(Response::new(pb::RefreshCredentialResponse { credentials }))
+        Ok(Response::new(pb::RefreshCredentialResponse { credentials, ..Default::default() }))
     }
 
     async fn evict_credential(

@@ -158,5 +158,5 @@ pub(crate) fn request(
     let source = Some(pb::credential_ref::Source::Provider(provider.to_owned()));
     let env = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let credential = Some(pb::CredentialRef { source, cluster, env });
-    pb::GetCredentialRequest { credential, caller: String::new() }
+    pb::GetCredentialRequest { credential, ..Default::default() }
 }

@@ -147,7 +147,7 @@ async fn a_fresh_generation_that_is_reported_is_not_asked_for_again_at_once() {
 async fn an_unknown_provider_is_named_by_every_call() {
     let broker = InProcess::idle();
     let mut rpc = rpc(&broker).await;
-    let list = pb::ListCredentialsRequest { provider: "none".into() };
+    let list = pb::ListCredentialsRequest { provider: "none".into(), ..Default::default() };
     let refresh = pb::RefreshCredentialRequest { provider: "none".into() };
     let evict = pb::EvictCredentialRequest { provider: "none".into() };
     for status in [

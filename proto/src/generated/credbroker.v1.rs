@@ -101,9 +101,13 @@ pub struct GetCredentialRequest {
     #[prost(message, optional, tag = "1")]
     pub credential: ::core::option::Option<CredentialRef>,
     /// Opaque identity of the process that the credential is for; empty: unknown. The same caller that asks again for a
-    /// generation it already has is taken to have seen it rejected.
+    /// generation it already has is suspected to have seen it rejected.
     #[prost(string, tag = "2")]
     pub caller: ::prost::alloc::string::String,
+    /// The client set no KUBERNETES_EXEC_INFO (Java, JavaScript), so why it asks again is less certain: a repeat by this
+    /// caller makes the broker ask the API server about the credential, and never runs the plugin without its answer.
+    #[prost(bool, tag = "3")]
+    pub without_exec_info: bool,
 }
 /// The credential, and where it is for.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -159,13 +163,19 @@ pub struct ListCredentialsRequest {
     /// Only this provider's; empty: all.
     #[prost(string, tag = "1")]
     pub provider: ::prost::alloc::string::String,
+    /// `next_page_token` of the page before; empty: the first.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
 }
-/// What the broker holds, sorted by provider and key.
+/// A page of what the broker holds, sorted by provider and key.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListCredentialsResponse {
-    /// One for each plugin invocation that somebody asked for.
+    /// One for each plugin invocation that a caller asked for; about a mebibyte of them at most.
     #[prost(message, repeated, tag = "1")]
     pub credentials: ::prost::alloc::vec::Vec<CredentialState>,
+    /// Ask with it for the next page; empty: this is the last.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
 }
 /// One credential in memory, without the credential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -206,6 +216,9 @@ pub struct CredentialState {
     /// The ClusterProfile that it is for. Absent: it was asked for by the provider's name.
     #[prost(message, optional, tag = "12")]
     pub cluster_profile: ::core::option::Option<ClusterProfileRef>,
+    /// What is known of rejections by the API server. Absent: none was suspected or reported.
+    #[prost(message, optional, tag = "13")]
+    pub rejections: ::core::option::Option<credential_state::Rejections>,
 }
 /// Nested message and enum types in `CredentialState`.
 pub mod credential_state {
@@ -224,6 +237,22 @@ pub mod credential_state {
         /// How long it is still held.
         #[prost(message, optional, tag = "4")]
         pub retry_after: ::core::option::Option<::prost_types::Duration>,
+    }
+    /// Suspected and reported rejections, and what the broker did about them.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Rejections {
+        /// Reports and suspicions so far, of all generations.
+        #[prost(uint64, tag = "1")]
+        pub rejections: u64,
+        /// How often the broker asked the API server whether it accepts the credential.
+        #[prost(uint64, tag = "2")]
+        pub verifications: u64,
+        /// What the API server answered last.
+        #[prost(enumeration = "Verdict", tag = "3")]
+        pub last_verdict: i32,
+        /// Before this time no rejection starts a run. Absent: the next one may.
+        #[prost(message, optional, tag = "4")]
+        pub next_run_time: ::core::option::Option<::prost_types::Timestamp>,
     }
     /// What a credential is good for.
     #[derive(
@@ -280,6 +309,53 @@ pub mod credential_state {
             }
         }
     }
+    /// What an API server says of a credential.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Verdict {
+        /// It was not asked.
+        Unspecified = 0,
+        /// It answered 401.
+        Rejected = 1,
+        /// It accepted the credential.
+        Accepted = 2,
+        /// It gave no answer that says so or so, or there is no API server that the broker may ask.
+        Unverifiable = 3,
+    }
+    impl Verdict {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "VERDICT_UNSPECIFIED",
+                Self::Rejected => "VERDICT_REJECTED",
+                Self::Accepted => "VERDICT_ACCEPTED",
+                Self::Unverifiable => "VERDICT_UNVERIFIABLE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "VERDICT_UNSPECIFIED" => Some(Self::Unspecified),
+                "VERDICT_REJECTED" => Some(Self::Rejected),
+                "VERDICT_ACCEPTED" => Some(Self::Accepted),
+                "VERDICT_UNVERIFIABLE" => Some(Self::Unverifiable),
+                _ => None,
+            }
+        }
+    }
 }
 /// Asks for a run now.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -291,9 +367,12 @@ pub struct RefreshCredentialRequest {
 /// What became of it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RefreshCredentialResponse {
-    /// As ListCredentials would say, after the runs.
+    /// The first page that ListCredentials returns for the provider after the runs.
     #[prost(message, repeated, tag = "1")]
     pub credentials: ::prost::alloc::vec::Vec<CredentialState>,
+    /// Ask ListCredentials with it for the next page; empty: this is the last.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
 }
 /// Forgets.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -150,7 +150,7 @@ impl Demo {
 async fn credential(client: &mut Client) -> anyhow::Result<pb::Credential> {
     let source = Some(pb::credential_ref::Source::Provider(PROVIDER.to_owned()));
     let credential = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
-    let answer = client.credential(pb::GetCredentialRequest { credential, caller: String::new() }).await?;
+    let answer = client.credential(pb::GetCredentialRequest { credential, ..Default::default() }).await?;
     answer.credential.context("the broker answered without a credential")
 }
 

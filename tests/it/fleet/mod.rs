@@ -134,7 +134,7 @@ impl Caller {
         &mut self,
         credential: pb::CredentialRef,
     ) -> Result<pb::GetCredentialResponse, tonic::Status> {
-        let request = pb::GetCredentialRequest { credential: Some(credential), caller: String::new() };
+        let request = pb::GetCredentialRequest { credential: Some(credential), ..Default::default() };
         Ok(timeout(AGES, self.0.get_credential(request)).await.expect("an answer")?.into_inner())
     }
 
