@@ -39,7 +39,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 () = parts.draining.cancelled() => Err(CacheError::Draining),
                 // Also while it waits for a slot: else a profile that moves all the time keeps those of others busy.
                 () = entry.useless() => return turn.abandon(),
-                result = parts.runner.run(spec) => result.map_err(CacheError::Run),
+                result = parts.runner.run(spec) => result.map(|output| output.decoded).map_err(CacheError::Run),
             };
             turn.publish(result);
         };
