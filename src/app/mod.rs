@@ -24,7 +24,7 @@ use crate::{
     config::{Config, Listen},
     exec::{Limits, ProcessRunner},
     hub::{Hub, HubParts},
-    plugin::{Fleet, HubState, Resolver},
+    plugin::{Fleet, HubState, Providers, Resolver},
     server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, publish, routes},
 };
 
@@ -75,6 +75,7 @@ pub struct Bound {
     publication: Option<Publication>,
     acceptor: Acceptor,
     cache: CredentialCache<ProcessRunner>,
+    providers: Arc<Providers>,
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     health: HealthReporter,
@@ -117,7 +118,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let providers = Arc::new(config.providers);
     let section = config.cluster_profiles;
     let fleet = section.as_ref().map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
-    let resolver = Arc::new(Resolver::new(providers, fleet.clone()));
+    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), fleet.clone()));
     let hub = section.zip(fleet).map(|(section, fleet)| {
         let (resolver, cache) = (Arc::clone(&resolver), cache.clone());
         let (tasks, draining) = (tasks.clone(), draining.clone());
@@ -132,7 +133,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         );
     }
     let acceptor = Acceptor::new(routes, policy, bounds, tasks.clone(), draining.clone());
-    Ok(Bound { listener, publication, acceptor, cache, hub, health, tasks, draining })
+    Ok(Bound { listener, publication, acceptor, cache, providers, hub, health, tasks, draining })
 }
 
 impl Bound {
@@ -141,6 +142,8 @@ impl Bound {
         self.health.set_service_status(SERVICE, ServingStatus::Serving).await;
         let cache = self.cache.clone();
         self.tasks.spawn(async move { cache.keep_fresh().await });
+        let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());
+        self.tasks.spawn(async move { providers.keep_looking(&draining).await });
         if let Some(hub) = &self.hub {
             let (hub, health) = (Arc::clone(hub), self.health.clone());
             let read = self.draining.clone().run_until_cancelled_owned(async move {

@@ -2,7 +2,10 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use crate::credential::{DecodeError, ExecInfoError};
+use crate::{
+    credential::{DecodeError, ExecInfoError},
+    plugin::Command,
+};
 
 /// Why one plugin run gave no credential. Never holds stdout: it may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -57,11 +60,11 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
-    /// Its executable went away.
-    #[error("plugin `{command}` is not installed{}", hint(.install_hint.as_deref()))]
+    /// Its executable is not there.
+    #[error("plugin `{command}` is not installed{}{}", .command.place(), hint(.install_hint.as_deref()))]
     NotFound {
-        /// The plugin's executable.
-        command: Arc<str>,
+        /// As configured.
+        command: Command,
         /// `installHint` of the stanza, sanitised.
         install_hint: Option<String>,
     },
@@ -126,6 +129,22 @@ pub enum RunError {
         limit: Duration,
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
+    },
+    /// The file system that holds its executable does not answer.
+    #[error(
+        "plugin `{command}` was not started: the file system that holds it has not answered in time; does a network mount hang?"
+    )]
+    Unanswered {
+        /// The plugin's executable.
+        command: Arc<str>,
+    },
+    /// Its executable cannot be looked up.
+    #[error("plugin `{command}` cannot be looked up")]
+    Unreadable {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// What the kernel said.
+        source: Arc<io::Error>,
     },
 }
 

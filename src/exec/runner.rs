@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     io,
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use credbroker_proto::RECURSION_VARIABLE;
 use zeroize::Zeroizing;
 
 use super::{
-    PluginRunner, RunError,
+    PluginRunner, RunError, RunOutput,
     directory::RunDirectory,
     process::Invocation,
     sanitize::sanitize,
@@ -22,8 +22,8 @@ use super::{
     supervise::{End, Finished, supervise},
 };
 use crate::{
-    credential::{Decoded, decode, exec_info},
-    plugin::PluginSpec,
+    credential::{decode, exec_info},
+    plugin::{FileError, PluginSpec},
 };
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
@@ -76,7 +76,7 @@ impl ProcessRunner {
     }
 
     /// What the plugin printed, if it ended well.
-    pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<Zeroizing<Vec<u8>>, RunError> {
+    pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
         let command = command_of(spec);
         let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
@@ -84,6 +84,8 @@ impl ProcessRunner {
         let Some(_slot) = self.slots.take(&provider.name, provider.timeout).await else {
             return Err(RunError::Overloaded { command, waited: provider.timeout });
         };
+        // Before the start: a file that is replaced from here on is another one than what ran.
+        let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
         // Declared before the run, so that it is removed after the run has ended, however it ends.
         let directory = RunDirectory::new(&self.base).map_err(|source| RunError::Directory {
             command: Arc::clone(&command),
@@ -91,7 +93,7 @@ impl ProcessRunner {
             source: source.into(),
         })?;
         let invocation = Invocation {
-            program: &spec.executable.path,
+            program: &file.executable.path,
             args: &provider.args,
             environment: environment(spec, exec_info, &directory.marker),
             directory: &directory.working,
@@ -100,8 +102,12 @@ impl ProcessRunner {
         };
         let size = size(&invocation);
         let finished = supervise(invocation, &self.limits).await;
-        let finished = finished.map_err(|source| refused(spec, size, source))?;
-        self.judge(finished, command, provider.timeout)
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(source) => return Err(refused(spec, size, source).await),
+        };
+        let stdout = self.judge(finished, command, provider.timeout)?;
+        Ok((stdout, file.version))
     }
 
     fn judge(
@@ -126,10 +132,11 @@ impl ProcessRunner {
 }
 
 impl PluginRunner for ProcessRunner {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
-        let stdout = self.stdout(&spec).await?;
-        decode(&stdout, spec.provider.api_version)
-            .map_err(|source| RunError::Decode { command: command_of(&spec), source })
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+        let (stdout, file_version) = self.stdout(&spec).await?;
+        let decoded = decode(&stdout, spec.provider.api_version)
+            .map_err(|source| RunError::Decode { command: command_of(&spec), source })?;
+        Ok(RunOutput { decoded, file_version })
     }
 
     async fn spare(&self, provider: &Arc<str>) {
@@ -154,18 +161,31 @@ fn size(invocation: &Invocation<'_>) -> usize {
 }
 
 /// Why the kernel did not start it.
-fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError {
+async fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError {
     let command = command_of(spec);
     match source.kind() {
         io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
         // The same error stands for a script whose interpreter is missing.
-        io::ErrorKind::NotFound if !spec.executable.path.exists() => {
-            RunError::NotFound { command, install_hint: spec.provider.install_hint.as_deref().map(sanitize) }
-        }
+        io::ErrorKind::NotFound => match spec.file.look().await {
+            Err(error @ FileError::NotFound) => no_file(spec, error),
+            _ => RunError::Spawn { command, source: source.into() },
+        },
         _ => RunError::Spawn { command, source: source.into() },
     }
 }
 
+fn no_file(spec: &PluginSpec, error: FileError) -> RunError {
+    let command = command_of(spec);
+    match error {
+        FileError::NotFound => RunError::NotFound {
+            command: spec.provider.command.clone(),
+            install_hint: spec.provider.install_hint.as_deref().map(sanitize),
+        },
+        FileError::Unanswered => RunError::Unanswered { command },
+        FileError::Unreadable(source) => RunError::Unreadable { command, source },
+    }
+}
+
 fn command_of(spec: &PluginSpec) -> Arc<str> {
-    sanitize(&OsStr::to_string_lossy(spec.executable.path.as_os_str())).into()
+    sanitize(&spec.command()).into()
 }

@@ -27,7 +27,7 @@ use crate::{
     clock::{Clock, Now},
     config::Prewarm,
     credential::{Decoded, Material, Token},
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{
         ClusterProfile, Command, Globs, PluginSpec, ProfileName, Providers, Rules, Target, test_provider,
     },
@@ -49,7 +49,7 @@ pub(super) struct Runner {
 }
 
 impl PluginRunner for Arc<Runner> {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         let provider = Arc::clone(&spec.provider.name);
         let name = spec.target.as_ref().map_or(&provider, |target| &target.profile.name).to_string();
         let number = {
@@ -73,7 +73,8 @@ impl PluginRunner for Arc<Runner> {
         let token = Token { secret: format!("login-{number}").into(), expires_at: None };
         let expires_at = SystemTime::now() + Duration::from_secs(100_000);
         let material = Material { token: Some(token), pair: None };
-        Ok(Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() })
+        let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
+        Ok(RunOutput { decoded, file_version: spec.file_version() })
     }
 
     async fn spare(&self, _: &Arc<str>) {

@@ -2,23 +2,34 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ffi::OsStr,
     sync::Arc,
+    time::Duration,
 };
 
 use serde::de::IgnoredAny;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    Executable, PluginKey, PluginSpec, Provider, ResolveError, Target, command::Lookup, from_caller,
-    key::RunDigest,
+    Command, FileError, PluginFile, PluginKey, PluginSpec, Provider, ResolveError, Target,
+    environment::reaches, key::RunDigest,
 };
 use crate::credential::Cluster;
 
-/// All configured plugins by name. Immutable; what a request adds goes into a value of its own.
+/// How often the plugins' files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the look at one file may hold up those at the others.
+const LOOK_PATIENCE: Duration = Duration::from_millis(100);
+
+/// All configured plugins by name. What a request adds goes into a value of its own.
 #[derive(Debug, Default)]
 pub struct Providers {
     by_name: HashMap<Arc<str>, Entry>,
     /// In the configuration's order.
     access: Vec<Arc<Provider>>,
+    /// Every file once: users of one plugin share it.
+    files: Vec<Arc<PluginFile>>,
 }
 
 /// One provider, with what is the same for each of its runs.
@@ -26,23 +37,72 @@ pub struct Providers {
 pub(super) struct Entry {
     pub(super) provider: Arc<Provider>,
     digest: RunDigest,
-    lookup: Lookup,
+    file: Arc<PluginFile>,
+}
+
+/// The run that a request leads to, without what only the request has.
+pub(super) struct Lead<'a> {
+    entry: &'a Entry,
+    place: Place<'a>,
+}
+
+/// What of a cluster is in a run.
+enum Place<'a> {
+    /// Nothing.
+    Nowhere,
+    /// The plugin is told the cluster that the caller sent.
+    Sent,
+    /// The plugin is told one that the configuration names.
+    Known(&'a Cluster),
+    /// It is for a ClusterProfile.
+    Profile(Arc<Target>),
 }
 
 impl Providers {
     /// In the configuration's order. Names are distinct, which the configuration has checked; of two the last one stays.
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
-        let mut all = Self::default();
+        Self::with(providers, PluginFile::new)
+    }
+
+    /// The same, with files that are made by `file` of a command and a `PATH`.
+    fn with(
+        providers: impl IntoIterator<Item = Provider>,
+        file: impl Fn(Command, Option<&OsStr>) -> PluginFile,
+    ) -> Self {
+        let (mut all, mut files) = (Self::default(), HashMap::new());
         for provider in providers {
+            let path = provider.inherited.get("PATH");
+            let new = || Arc::new(file(provider.command.clone(), path));
+            let named = (provider.command.clone(), path.map(OsStr::to_owned));
+            let file = Arc::clone(files.entry(named).or_insert_with(new));
             let (digest, provider) = (RunDigest::of(&provider), Arc::new(provider));
             all.access.retain(|earlier| earlier.name != provider.name);
             if provider.profile_sourced.is_some() {
                 all.access.push(Arc::clone(&provider));
             }
             let name = Arc::clone(&provider.name);
-            all.by_name.insert(name, Entry { provider, digest, lookup: Lookup::default() });
+            all.by_name.insert(name, Entry { provider, digest, file });
         }
+        all.files = files.into_values().collect();
         all
+    }
+
+    /// Looks at the plugins' files about once a second, until `draining` is cancelled. A file on a hung mount holds up
+    /// its own plugin only.
+    pub async fn keep_looking(&self, draining: &CancellationToken) {
+        let mut turns = interval(LOOK_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while draining.run_until_cancelled(turns.tick()).await.is_some() {
+            for file in &self.files {
+                file.look_unless_looking(LOOK_PATIENCE).await;
+            }
+        }
+    }
+
+    /// Looks at every file, on this thread.
+    #[cfg(test)]
+    pub(crate) fn look(&self) {
+        self.files.iter().for_each(|file| file.look_now());
     }
 
     /// Those that may serve ClusterProfiles, in the configuration's order.
@@ -66,11 +126,22 @@ impl Providers {
         self.entry(name).map(|entry| &entry.provider)
     }
 
-    /// Whether a request for that provider would start something: its plugin is there and needs no terminal.
+    /// Whether a request for that provider would start something: its plugin needs no terminal, and was there when it
+    /// was looked at last. Reads memory only.
     pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
         let entry = self.entry(name)?;
         entry.can_run_unattended()?;
-        entry.executable().map(drop)
+        let Provider { name, command, install_hint, .. } = &*entry.provider;
+        let (provider, command) = (Arc::clone(name), command.clone());
+        match entry.file.found() {
+            Ok(_) | Err(FileError::Unanswered) => Ok(()),
+            Err(FileError::NotFound) => {
+                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
+            }
+            Err(FileError::Unreadable(source)) => {
+                Err(ResolveError::PluginUnreadable { provider, command, source })
+            }
+        }
     }
 
     pub(super) fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
@@ -80,37 +151,42 @@ impl Providers {
 }
 
 impl Entry {
-    /// One run of the provider as it is configured.
-    pub(super) fn of_provider(
-        &self,
-        sent: Option<Cluster>,
-        env: BTreeMap<String, String>,
-    ) -> Result<PluginSpec, ResolveError> {
-        self.can_run_unattended()?;
-        let provider = &self.provider;
-        let cluster = cluster_for(provider, sent)?.map(Arc::new);
-        let caller_env = caller_env(provider, env)?;
-        let executable = self.executable()?;
-        let key = PluginKey::of(self.digest, &executable, cluster.as_deref(), &caller_env);
-        let provider = Arc::clone(provider);
-        Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: None })
+    /// The provider as it is configured, for a caller that sent this cluster. The plugin is told nothing unless the
+    /// provider wants it; else what the caller sent, which is for this request alone, or the one cluster that the
+    /// kubeconfig uses this user for.
+    pub(super) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+        let known = self.provider.clusters.as_slice();
+        match (sent, known) {
+            _ if !self.provider.provide_cluster_info => self.lead(Place::Nowhere),
+            (Some(sent), _) if sent.server.is_empty() => Err(ResolveError::ClusterServer),
+            (Some(_), _) => self.lead(Place::Sent),
+            (None, [only]) => self.lead(Place::Known(only)),
+            (None, several) => {
+                let provider = Arc::clone(&self.provider.name);
+                Err(ResolveError::NoCluster { provider, known: several.len() })
+            }
+        }
     }
 
-    /// One run for a ClusterProfile that leads to this provider.
-    pub(super) fn of_target(
-        &self,
-        target: Arc<Target>,
-        env: BTreeMap<String, String>,
-    ) -> Result<PluginSpec, ResolveError> {
+    /// The provider for one of the clusters that it is configured with.
+    pub(super) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
+        if !self.provider.provide_cluster_info {
+            return self.lead(Place::Nowhere);
+        }
+        if known.server.is_empty() {
+            return Err(ResolveError::ClusterServer);
+        }
+        self.lead(Place::Known(known))
+    }
+
+    /// What a ClusterProfile leads to, which is this provider.
+    pub(super) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
+        self.lead(Place::Profile(target))
+    }
+
+    fn lead<'a>(&'a self, place: Place<'a>) -> Result<Lead<'a>, ResolveError> {
         self.can_run_unattended()?;
-        let provider = &target.provider;
-        let caller_env = caller_env(provider, env)?;
-        let executable = self.executable()?;
-        // The endpoint is part of the digest, whether the plugin is told it or not.
-        let key = PluginKey::of(target.digest, &executable, None, &caller_env);
-        let cluster = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
-        let provider = Arc::clone(provider);
-        Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: Some(target) })
+        Ok(Lead { entry: self, place })
     }
 
     /// There is no terminal here.
@@ -120,58 +196,69 @@ impl Entry {
         }
         Ok(())
     }
+}
 
-    fn executable(&self) -> Result<Executable, ResolveError> {
-        let provider = &self.provider;
-        match self.lookup.executable(&provider.command, provider.inherited.get("PATH")) {
-            Ok(Some(executable)) => Ok(executable),
-            Ok(None) => Err(ResolveError::PluginNotFound {
-                provider: Arc::clone(&provider.name),
-                command: provider.command.clone(),
-                install_hint: provider.install_hint.clone(),
-            }),
-            Err(source) => Err(ResolveError::PluginUnreadable {
-                provider: Arc::clone(&provider.name),
-                command: provider.command.clone(),
-                source: Arc::new(source),
-            }),
+impl Lead<'_> {
+    /// The key of the run for a caller that sent these.
+    pub(super) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
+        let provider = self.provider();
+        let reaches = |name: &str| reaches(name, &provider.caller_env, &provider.env);
+        let caller_env = env.iter().filter(|(name, _)| reaches(name));
+        let caller_env = caller_env.map(|(name, value)| (name.as_str(), value.as_str()));
+        let digest = self.entry.digest;
+        match &self.place {
+            Place::Nowhere => PluginKey::of(digest, None, caller_env),
+            Place::Sent => PluginKey::of(digest, sent, caller_env),
+            Place::Known(cluster) => PluginKey::of(digest, Some(cluster), caller_env),
+            // The endpoint is part of the digest, whether the plugin is told it or not.
+            Place::Profile(target) => PluginKey::of(target.digest, None, caller_env),
+        }
+    }
+
+    /// The run for a caller that sent these.
+    pub(super) fn spec(
+        self,
+        sent: Option<Cluster>,
+        mut env: BTreeMap<String, String>,
+    ) -> Result<PluginSpec, ResolveError> {
+        if let (Place::Sent, Some(sent)) = (&self.place, &sent) {
+            check_config(sent)?;
+        }
+        let key = self.key(sent.as_ref(), &env);
+        let provider = Arc::clone(self.provider());
+        env.retain(|name, _| reaches(name, &provider.caller_env, &provider.env));
+        if let Some((name, _)) = env.iter().find(|(name, value)| !is_possible(name, value)) {
+            return Err(ResolveError::InvalidVariable { name: name.clone() });
+        }
+        let (cluster, target) = match self.place {
+            Place::Nowhere => (None, None),
+            Place::Sent => (sent.map(Arc::new), None),
+            Place::Known(cluster) => (Some(Arc::new(cluster.clone())), None),
+            Place::Profile(target) => {
+                let told = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
+                (told, Some(target))
+            }
+        };
+        Ok(PluginSpec { key, provider, file: Arc::clone(&self.entry.file), cluster, caller_env: env, target })
+    }
+
+    /// A profile may add to what is configured.
+    fn provider(&self) -> &Arc<Provider> {
+        match &self.place {
+            Place::Profile(target) => &target.provider,
+            _ => &self.entry.provider,
         }
     }
 }
 
-fn caller_env(
-    provider: &Provider,
-    env: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, ResolveError> {
-    let env = from_caller(env, &provider.caller_env, &provider.env);
-    match env.iter().find(|(name, value)| !is_possible(name, value)) {
-        Some((name, _)) => Err(ResolveError::InvalidVariable { name: name.clone() }),
-        None => Ok(env),
+/// The plugin could not read what it is told, if the extension is not JSON.
+fn check_config(cluster: &Cluster) -> Result<(), ResolveError> {
+    if cluster.config.is_empty() {
+        return Ok(());
     }
-}
-
-/// What the plugin is told: nothing unless the provider wants it; else what the caller sent, which is for this request
-/// alone, or the one cluster that the kubeconfig uses this user for.
-fn cluster_for(provider: &Provider, sent: Option<Cluster>) -> Result<Option<Cluster>, ResolveError> {
-    if !provider.provide_cluster_info {
-        return Ok(None);
-    }
-    let Some(cluster) = sent else {
-        return match provider.clusters.as_slice() {
-            [only] => Ok(Some(only.clone())),
-            several => {
-                Err(ResolveError::NoCluster { provider: Arc::clone(&provider.name), known: several.len() })
-            }
-        };
-    };
-    if cluster.server.is_empty() {
-        return Err(ResolveError::ClusterServer);
-    }
-    if !cluster.config.is_empty() {
-        serde_json::from_slice::<IgnoredAny>(&cluster.config)
-            .map_err(|error| ResolveError::ClusterConfig { line: error.line(), column: error.column() })?;
-    }
-    Ok(Some(cluster))
+    serde_json::from_slice::<IgnoredAny>(&cluster.config)
+        .map(drop)
+        .map_err(|error| ResolveError::ClusterConfig { line: error.line(), column: error.column() })
 }
 
 /// Whether the kernel can give a process this variable.

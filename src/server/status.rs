@@ -134,12 +134,13 @@ fn run_reason(error: &RunError) -> Reason {
         | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
         RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
         RunError::Exit { .. } => Reason::PluginExit,
-        RunError::NotFound { .. } => Reason::PluginNotFound,
+        RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
         RunError::Overloaded { .. } => Reason::Overloaded,
-        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => {
-            Reason::SpawnFailed
-        }
+        RunError::Directory { .. }
+        | RunError::Panicked { .. }
+        | RunError::Spawn { .. }
+        | RunError::Unanswered { .. } => Reason::SpawnFailed,
         RunError::Recursion { .. } => Reason::Recursion,
         RunError::Signal { .. } => Reason::PluginSignal,
         RunError::Timeout { .. } => Reason::PluginTimeout,

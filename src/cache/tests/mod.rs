@@ -13,7 +13,6 @@ mod watching;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -28,8 +27,8 @@ use super::{CacheParts, CredentialCache, Failed};
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token},
-    exec::{PluginRunner, RunError},
-    plugin::{Command, Executable, PluginKey, PluginSpec, test_provider},
+    exec::{PluginRunner, RunError, RunOutput},
+    plugin::{Command, PluginFile, PluginKey, PluginSpec, test_provider},
 };
 
 /// How long a fake run takes.
@@ -137,7 +136,8 @@ impl Clock for FakeClock {
 }
 
 impl PluginRunner for Arc<FakeRunner> {
-    async fn run(&self, _: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+        let file_version = spec.file_version();
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         let script = {
             let mut script = self.script.lock().unwrap();
@@ -145,13 +145,16 @@ impl PluginRunner for Arc<FakeRunner> {
         };
         tokio::time::sleep(RUN).await;
         let now = self.clock.now().wall;
-        match script {
-            Script::Token(lifetime) => Ok(token(&format!("token-{number}"), now + lifetime)),
-            Script::Same(until) => Ok(token("the same", base() + until)),
-            Script::Expired(ago) => Ok(token(&format!("token-{number}"), now - ago)),
-            Script::Fail => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),
+        let decoded = match script {
+            Script::Token(lifetime) => token(&format!("token-{number}"), now + lifetime),
+            Script::Same(until) => token("the same", base() + until),
+            Script::Expired(ago) => token(&format!("token-{number}"), now - ago),
+            Script::Fail => {
+                return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() });
+            }
             Script::Panic => panic!("a bug in the runner"),
-        }
+        };
+        Ok(RunOutput { decoded, file_version })
     }
 }
 
@@ -165,11 +168,11 @@ fn token(text: &str, expires_at: SystemTime) -> Decoded {
 fn spec(text: &str) -> PluginSpec {
     let mut key = [0; 32];
     key[..text.len()].copy_from_slice(text.as_bytes());
-    let provider = test_provider("fake", Command::Path("/fake".into()));
+    let command = Command::Path("/fake".into());
     PluginSpec {
         key: PluginKey(key),
-        provider: Arc::new(provider),
-        executable: Executable { path: PathBuf::from("/fake"), inode: 1, modified: base() },
+        provider: Arc::new(test_provider("fake", command.clone())),
+        file: Arc::new(PluginFile::new(command, None)),
         cluster: None,
         caller_env: BTreeMap::new(),
         target: None,

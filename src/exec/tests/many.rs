@@ -16,7 +16,7 @@ async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
     let mut runs = JoinSet::new();
     for _ in 0..10 {
         let (started, spec) = (Arc::clone(&started), Arc::clone(&spec));
-        runs.spawn(async move { started.runner.stdout(&spec).await.map(|stdout| stdout.len()) });
+        runs.spawn(async move { started.runner.stdout(&spec).await.map(|(stdout, _)| stdout.len()) });
     }
     assert!(runs.join_all().await.into_iter().all(|length| length.unwrap() == 6));
     let counts = fs::read_to_string(started.file("counts")).unwrap();
@@ -42,7 +42,7 @@ async fn who_waits_for_a_slot_too_long_is_told_so() {
             assert!(matches!(result, Err(RunError::Overloaded { waited, .. }) if waited == ms(50)), "{result:?}");
         }
     }
-    let free = started.runner.stdout(&impatient).await.unwrap();
+    let (free, _) = started.runner.stdout(&impatient).await.unwrap();
     assert_eq!(*free, b"token\n");
 }
 

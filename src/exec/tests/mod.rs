@@ -8,7 +8,7 @@ mod surroundings;
 use std::{
     collections::BTreeMap,
     fs::{self, Permissions},
-    os::unix::fs::{MetadataExt, PermissionsExt as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::{Limits, ProcessRunner, RunError};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
-    plugin::{ClusterInfo, Command, Environment, Executable, Globs, PluginKey, PluginSpec, Provider},
+    plugin::{ClusterInfo, Command, Environment, Globs, PluginFile, PluginKey, PluginSpec, Provider},
 };
 
 /// Longer than anything here takes, on any machine.
@@ -69,16 +69,11 @@ impl Plugin {
     }
 
     fn spec(self) -> (Started, Arc<PluginSpec>) {
-        let file = fs::metadata(&self.path).ok();
-        let executable = Executable {
-            path: self.path,
-            inode: file.as_ref().map_or(0, MetadataExt::ino),
-            modified: file.map_or(std::time::UNIX_EPOCH, |file| file.modified().unwrap()),
-        };
+        let file = Arc::new(PluginFile::new(self.provider.command.clone(), None));
         let spec = PluginSpec {
             key: PluginKey([0; 32]),
             provider: Arc::new(self.provider),
-            executable,
+            file,
             cluster: None,
             caller_env: BTreeMap::new(),
             target: None,
@@ -91,7 +86,7 @@ impl Plugin {
     async fn run(self) -> (Result<String, RunError>, Started) {
         let (started, spec) = self.spec();
         let stdout = timeout(AGES, started.runner.stdout(&spec)).await.expect("the run ends");
-        let stdout = stdout.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
+        let stdout = stdout.map(|(bytes, _)| String::from_utf8(bytes.to_vec()).unwrap());
         assert_eq!(fs::read_dir(started.file("runs")).unwrap().count(), 0, "its directory is gone");
         (stdout, started)
     }

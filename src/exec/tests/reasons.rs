@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::exec::PluginRunner as _;
+use crate::exec::{PluginRunner as _, RunOutput};
 
 #[tokio::test]
 async fn a_failure_carries_the_code_and_the_end_of_stderr() {
@@ -112,7 +112,8 @@ async fn a_plugin_that_leads_back_to_us_is_ended_however_stubborn() {
 async fn what_a_good_run_printed_is_decoded() {
     let document = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"abc"}}"#;
     let (started, spec) = Plugin::script(&format!("echo '{document}'; echo chatter >&2")).spec();
-    let decoded = started.runner.run(spec).await.unwrap();
+    let RunOutput { decoded, file_version } = started.runner.run(spec).await.unwrap();
+    assert_eq!(file_version, 1);
     assert_eq!(decoded.material.token.unwrap().secret.expose_secret(), "abc");
 }
 

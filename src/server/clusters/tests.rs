@@ -11,8 +11,7 @@ use super::*;
 use crate::{
     cache::CacheParts,
     clock::SystemClock,
-    credential::Decoded,
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{ClusterProfile, Command, PluginSpec, Providers, Rules, test_provider},
 };
 
@@ -21,7 +20,7 @@ use crate::{
 struct NoRuns;
 
 impl PluginRunner for NoRuns {
-    async fn run(&self, _: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, _: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         std::future::pending().await
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     cache::CacheParts,
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{
         ClusterProfile, Command, Fleet, HubState, ProfileName, Providers, Rules, Source, test_provider,
     },
@@ -23,12 +23,13 @@ use crate::{
 struct ServerAsToken;
 
 impl PluginRunner for ServerAsToken {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         let server = spec.target.as_ref().map(|target| target.endpoint.server.clone()).unwrap_or_default();
         let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
         let token = Token { secret: server.into(), expires_at: None };
         let material = Material { token: Some(token), pair: None };
-        Ok(Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() })
+        let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
+        Ok(RunOutput { decoded, file_version: spec.file_version() })
     }
 }
 

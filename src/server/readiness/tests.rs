@@ -8,7 +8,7 @@ use crate::{
     cache::CacheParts,
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{
         Ask, ClusterProfile, Command, Fleet, PluginKey, PluginSpec, Providers, Rules, Source, test_provider,
     },
@@ -19,7 +19,7 @@ use crate::{
 struct AsTheCallerSays;
 
 impl PluginRunner for AsTheCallerSays {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         match spec.caller_env.get("THEN").map(String::as_str) {
             Some("wait") => std::future::pending().await,
             Some("fail") => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),
@@ -27,7 +27,9 @@ impl PluginRunner for AsTheCallerSays {
                 let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
                 let token = Token { secret: "t".into(), expires_at: None };
                 let material = Material { token: Some(token), pair: None };
-                Ok(Decoded { material, expires_at: Some::<SystemTime>(expires_at), warnings: Vec::new() })
+                let expires_at = Some::<SystemTime>(expires_at);
+                let decoded = Decoded { material, expires_at, warnings: Vec::new() };
+                Ok(RunOutput { decoded, file_version: spec.file_version() })
             }
         }
     }
@@ -104,6 +106,8 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
     let _watch = cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap()).unwrap();
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
+    assert_eq!(of(&gone), (State::Idle, ""), "no look has found yet that it is not there");
+    [&there, &gone].map(|resolver| resolver.providers().look());
     assert_eq!((cache.len(), of(&there)), (1, (State::Idle, "")));
     assert_eq!(of(&gone), (State::Unusable, "PLUGIN_NOT_FOUND"));
 }

@@ -28,7 +28,7 @@ fn run_errors() -> Vec<RunError> {
             source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000, limit: 131_072 },
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
-        RunError::NotFound { command: command(), install_hint: Some("Install it.".into()) },
+        RunError::NotFound { command: Command::Name("p".into()), install_hint: Some("Install it.".into()) },
         RunError::OutputTooLarge { command: command(), limit: 1 << 20 },
         RunError::Overloaded { command: command(), waited: Duration::from_secs(30) },
         RunError::Panicked { command: command() },
@@ -36,6 +36,8 @@ fn run_errors() -> Vec<RunError> {
         RunError::Signal { command: command(), signal: 9, stderr: stderr() },
         RunError::Spawn { command: command(), source: source() },
         RunError::Timeout { command: command(), limit: Duration::from_secs(30), stderr: stderr() },
+        RunError::Unanswered { command: command() },
+        RunError::Unreadable { command: command(), source: source() },
     ]
 }
 
