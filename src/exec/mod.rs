@@ -6,7 +6,7 @@ mod output;
 mod process;
 mod runner;
 mod sanitize;
-mod slots;
+mod schedule;
 mod supervise;
 #[cfg(test)]
 mod tests;
@@ -18,6 +18,7 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 pub use error::RunError;
 pub use runner::{Limits, ProcessRunner};
 pub use sanitize::sanitize;
+pub use schedule::{Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// Runs one plugin once. The cache decides when; tests give it one that runs nothing.
 pub trait PluginRunner: Send + Sync + 'static {

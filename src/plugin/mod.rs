@@ -6,6 +6,7 @@ mod environment;
 mod error;
 mod fleet;
 mod hub_state;
+mod issuer;
 mod key;
 mod matching;
 mod nearest;
@@ -26,6 +27,7 @@ pub use environment::{Environment, from_caller, identity_variables, is_denied};
 pub use error::ResolveError;
 pub use fleet::{Change, Fleet};
 pub use hub_state::HubState;
+pub use issuer::Issuer;
 pub use key::PluginKey;
 pub use nearest::nearest;
 #[cfg(test)]
