@@ -15,3 +15,4 @@ pub mod exec;
 pub mod hub;
 pub mod plugin;
 pub mod server;
+mod text;

@@ -100,13 +100,8 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
-    let limits = Limits {
-        runs: config.limits.plugin_runs.get(),
-        runs_per_provider: config.limits.plugin_runs_per_provider.get(),
-        ..Limits::default()
-    };
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(limits, edges.scratch),
+        runner: ProcessRunner::new(Limits::default(), edges.scratch),
         clock: edges.clock,
         jitter,
         epoch: edges.epoch,

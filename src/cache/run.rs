@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     clock::Now,
-    credential::{Decoded, Draft, Generation, Issued, Lifetime, Material, lifetime},
-    exec::{PluginRunner, RunError},
+    credential::{Draft, Generation, Issued, Lifetime, Material, lifetime},
+    exec::{PluginRunner, RunError, RunOutput},
     text::chain,
 };
 
@@ -47,16 +47,10 @@ impl<R: PluginRunner> CredentialCache<R> {
         Generation::new(Arc::clone(&self.inner.parts.epoch), number)
     }
 
-    /// What an arrived credential leaves in the cell of `entry`, where `held` is. `file` is the version of the plugin
-    /// that ran.
-    fn accept(
-        &self,
-        entry: &Entry,
-        held: Option<&Current>,
-        decoded: &Decoded,
-        file: u64,
-    ) -> Result<Current, CacheError> {
-        let now = self.now();
+    /// What an arrived credential leaves in the cell of `entry`, where `held` is.
+    fn accept(&self, entry: &Entry, held: Option<&Current>, output: &RunOutput) -> Result<Current, CacheError> {
+        let RunOutput { decoded, file_version: file } = output;
+        let (now, file) = (self.now(), *file);
         for warning in &decoded.warnings {
             warn!(command = %entry.spec.command(), "{warning}");
         }
@@ -136,18 +130,17 @@ struct Turn<R: PluginRunner> {
 impl<R: PluginRunner> Turn<R> {
     async fn run(mut self) {
         let parts = &self.cache.inner.parts;
-        let file = self.entry.spec.file_version();
         let result = tokio::select! {
             biased;
             () = parts.draining.cancelled() => Err(CacheError::Draining),
             () = self.flight.given_up.cancelled() => return self.give_up(),
             result = self.take() => result,
         };
-        self.end(result, file);
+        self.end(result);
     }
 
     /// Waits for its turn, and runs.
-    async fn take(&self) -> Result<Decoded, CacheError> {
+    async fn take(&self) -> Result<RunOutput, CacheError> {
         let (parts, spec) = (&self.cache.inner.parts, &self.entry.spec);
         let ticket = parts.scheduler.enter(&spec.provider, self.flight.urgency());
         self.flight.queued(ticket.handle());
@@ -173,12 +166,12 @@ impl<R: PluginRunner> Turn<R> {
     }
 
     /// What may panic comes before the outcome is published: a run without one leaves its callers waiting.
-    fn end(&mut self, result: Result<Decoded, CacheError>, file: u64) {
+    fn end(&mut self, result: Result<RunOutput, CacheError>) {
         let (held, last) = {
             let state = self.entry.cell.borrow();
             (state.current.clone(), state.failure.clone())
         };
-        let outcome = result.and_then(|decoded| self.cache.accept(&self.entry, held.as_ref(), &decoded, file));
+        let outcome = result.and_then(|output| self.cache.accept(&self.entry, held.as_ref(), &output));
         let outcome = outcome.map_err(|error| self.cache.reject(held.as_ref(), last.as_ref(), error));
         if let (Some(failure), Ok(_)) = (&last, &outcome) {
             info!(failures = failure.attempts, "the plugin works again");
@@ -207,8 +200,7 @@ impl<R: PluginRunner> Drop for Turn<R> {
     fn drop(&mut self) {
         if !self.over {
             let command = self.entry.spec.command();
-            let file = self.entry.spec.file_version();
-            self.end(Err(CacheError::Run(RunError::Panicked { command })), file);
+            self.end(Err(CacheError::Run(RunError::Panicked { command })));
         }
     }
 }

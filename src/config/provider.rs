@@ -1,15 +1,18 @@
 //! From a section to a `Provider`.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
+    broker::Limits,
     problem::Report,
     reader::{Cursor, Fields},
     stanza::{Rules, Stanza, stanza},
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, ProfileSourced, Provider},
+    plugin::{
+        ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider,
+    },
 };
 
 /// How a provider's environment comes about.
@@ -34,6 +37,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         provide_cluster_info: stanza.provide_cluster_info,
         needs_terminal: stanza.needs_terminal,
         install_hint: stanza.install_hint,
+        issuer: Arc::new(Issuer::new(name, Limits::default().plugin_runs_per_provider)),
         timeout: Duration::from_secs(30),
         interactive_timeout: Duration::from_secs(5 * 60),
         lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },

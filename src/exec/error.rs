@@ -76,16 +76,6 @@ pub enum RunError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// No run slot came free.
-    #[error(
-        "plugin `{command}` did not start within {waited:?}: all run slots are taken (`limits.pluginRuns`, `limits.pluginRunsPerProvider`)"
-    )]
-    Overloaded {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// How long the run waited for a slot.
-        waited: Duration,
-    },
     /// It ended without a result, by a fault of the broker.
     #[error(
         "the run of plugin `{command}` ended without a result; this is a fault of the broker, please report it"
@@ -120,6 +110,21 @@ pub enum RunError {
         /// What the kernel said.
         source: Arc<io::Error>,
     },
+    /// It was not started: its issuer asked for fewer runs.
+    #[error(
+        "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs and is paused for another {}; `credbroker refresh {provider}` runs it now",
+        seconds(*.retry_after)
+    )]
+    Throttled {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// The provider whose run it is.
+        provider: Arc<str>,
+        /// The issuer that is paused.
+        issuer: Arc<str>,
+        /// How long the pause still lasts.
+        retry_after: Duration,
+    },
     /// It ran too long; it and everything in its process group was ended.
     #[error("plugin `{command}` ran longer than {limit:?} (the provider's `timeout`) and was ended{}", tail(.stderr))]
     Timeout {
@@ -150,6 +155,11 @@ pub enum RunError {
 
 fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
+}
+
+/// Whole seconds, never fewer than there are.
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_millis().div_ceil(1000))
 }
 
 fn hint(install_hint: Option<&str>) -> String {

@@ -6,7 +6,7 @@ mod output;
 mod process;
 mod runner;
 mod sanitize;
-mod slots;
+mod schedule;
 mod supervise;
 #[cfg(test)]
 mod tests;
@@ -18,6 +18,7 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 pub use error::RunError;
 pub use runner::{Limits, ProcessRunner};
 pub use sanitize::sanitize;
+pub use schedule::{Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// What a run brought.
 #[derive(Debug)]

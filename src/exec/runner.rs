@@ -18,7 +18,6 @@ use super::{
     directory::RunDirectory,
     process::Invocation,
     sanitize::sanitize,
-    slots::Slots,
     supervise::{End, Finished, supervise},
 };
 use crate::{
@@ -30,13 +29,9 @@ const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 /// Variables of our own: none of them is a plugin's business, but for the recursion marker.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
-/// Bounds on runs.
+/// Bounds on each run.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Runs at a time, of all providers together; at least one.
-    pub runs: usize,
-    /// Runs at a time of one provider; at least one.
-    pub runs_per_provider: usize,
     /// Bytes of stdout. One more ends the run.
     pub stdout: usize,
     /// Bytes of stderr that are kept: its end.
@@ -50,8 +45,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            runs: 8,
-            runs_per_provider: 4,
             stdout: 1 << 20,
             stderr: 64 << 10,
             terminate_grace: Duration::from_secs(2),
@@ -60,11 +53,10 @@ impl Default for Limits {
     }
 }
 
-/// Starts plugins as processes. All runs share its limits.
+/// Starts plugins as processes, at once: the scheduler decides when.
 #[derive(Debug)]
 pub struct ProcessRunner {
     limits: Limits,
-    slots: Slots,
     base: Arc<Path>,
 }
 
@@ -72,7 +64,7 @@ impl ProcessRunner {
     /// Every run gets a directory of its own in `base`, an absolute path to a directory that no other user can write
     /// to; it goes with the run.
     pub fn new(limits: Limits, base: PathBuf) -> Self {
-        Self { slots: Slots::new(limits.runs, limits.runs_per_provider), limits, base: base.into() }
+        Self { limits, base: base.into() }
     }
 
     /// What the plugin printed, if it ended well.
@@ -81,9 +73,6 @@ impl ProcessRunner {
         let command = command_of(spec);
         let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
             .map_err(|source| RunError::ExecInfo { command: Arc::clone(&command), source })?;
-        let Some(_slot) = self.slots.take(&provider.name, provider.timeout).await else {
-            return Err(RunError::Overloaded { command, waited: provider.timeout });
-        };
         // Before the start: a file that is replaced from here on is another one than what ran.
         let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
         // Declared before the run, so that it is removed after the run has ended, however it ends.
@@ -137,10 +126,6 @@ impl PluginRunner for ProcessRunner {
         let decoded = decode(&stdout, spec.provider.api_version)
             .map_err(|source| RunError::Decode { command: command_of(&spec), source })?;
         Ok(RunOutput { decoded, file_version })
-    }
-
-    async fn spare(&self, provider: &Arc<str>) {
-        self.slots.spare(provider).await;
     }
 }
 

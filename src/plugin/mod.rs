@@ -7,6 +7,7 @@ mod error;
 mod file;
 mod fleet;
 mod hub_state;
+mod issuer;
 mod key;
 mod matching;
 mod nearest;
@@ -28,6 +29,7 @@ pub use error::ResolveError;
 pub use file::{Executable, FileError, FoundFile, PluginFile};
 pub use fleet::{Change, Fleet};
 pub use hub_state::HubState;
+pub use issuer::Issuer;
 pub use key::PluginKey;
 pub use nearest::nearest;
 #[cfg(test)]

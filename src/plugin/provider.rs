@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Command, Environment, Globs, ProfileSourced};
+use super::{Command, Environment, Globs, Issuer, ProfileSourced};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
@@ -29,6 +29,8 @@ pub struct Provider {
     pub needs_terminal: bool,
     /// What to tell a person when the plugin is not installed; sanitised.
     pub install_hint: Option<String>,
+    /// Whose budget its runs share.
+    pub issuer: Arc<Issuer>,
     /// A run that takes longer is ended.
     pub timeout: Duration,
     /// The same for a login that a person attends.
@@ -80,6 +82,7 @@ pub(crate) mod tests {
             provide_cluster_info: false,
             needs_terminal: false,
             install_hint: None,
+            issuer: Arc::new(Issuer::new(name, std::num::NonZeroUsize::new(4).unwrap())),
             timeout: Duration::from_secs(30),
             interactive_timeout: Duration::from_secs(5 * 60),
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },

@@ -59,6 +59,7 @@ pub(super) fn no_fleet() -> Status {
 pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     let retry = match &failed.error {
         CacheError::Draining => SUCCESSOR,
+        CacheError::Run(RunError::Throttled { retry_after, .. }) => failed.retry_after.max(*retry_after),
         _ => failed.retry_after,
     };
     let message = format!("provider `{provider}`: {}", chain(&failed.error));
@@ -136,13 +137,13 @@ fn run_reason(error: &RunError) -> Reason {
         RunError::Exit { .. } => Reason::PluginExit,
         RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
-        RunError::Overloaded { .. } => Reason::Overloaded,
         RunError::Directory { .. }
         | RunError::Panicked { .. }
         | RunError::Spawn { .. }
         | RunError::Unanswered { .. } => Reason::SpawnFailed,
         RunError::Recursion { .. } => Reason::Recursion,
         RunError::Signal { .. } => Reason::PluginSignal,
+        RunError::Throttled { .. } => Reason::IssuerThrottled,
         RunError::Timeout { .. } => Reason::PluginTimeout,
     }
 }

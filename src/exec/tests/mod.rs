@@ -8,6 +8,7 @@ mod surroundings;
 use std::{
     collections::BTreeMap,
     fs::{self, Permissions},
+    num::NonZeroUsize,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::{Limits, ProcessRunner, RunError};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
-    plugin::{ClusterInfo, Command, Environment, Globs, PluginFile, PluginKey, PluginSpec, Provider},
+    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider},
 };
 
 /// Longer than anything here takes, on any machine.
@@ -57,6 +58,7 @@ impl Plugin {
             provide_cluster_info: false,
             needs_terminal: false,
             install_hint: None,
+            issuer: Arc::new(Issuer::new("test", NonZeroUsize::new(4).unwrap())),
             timeout: AGES,
             interactive_timeout: AGES,
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },
