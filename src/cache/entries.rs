@@ -62,7 +62,7 @@ impl Entries {
     fn insert(&mut self, entry: Arc<Entry>) -> Option<Interest> {
         let spec = &entry.spec;
         self.by_key.insert(spec.key, Arc::clone(&entry));
-        self.in_order.insert(place(&entry), Arc::clone(&entry));
+        self.in_order.insert(place(&entry.spec), Arc::clone(&entry));
         if let Some(target) = &spec.target {
             self.by_profile.entry(target.profile.clone()).or_default().push(Arc::clone(&entry));
         }
@@ -98,7 +98,7 @@ impl Entries {
             return;
         }
         self.by_key.remove(&spec.key);
-        self.in_order.remove(&place(entry));
+        self.in_order.remove(&place(&entry.spec));
         let profile = spec.target.as_ref().map(|target| &target.profile);
         if let Some(name) = profile
             && let Some(entries) = self.by_profile.get_mut(name)
@@ -108,6 +108,23 @@ impl Entries {
                 self.by_profile.remove(name);
             }
         }
+    }
+
+    /// Every entry of `provider`, or of all. Those that no caller waits for or watches are taken out of the map.
+    pub(crate) fn take_out(&mut self, provider: Option<&str>) -> Vec<Arc<Entry>> {
+        let entries = self.after(provider, None, usize::MAX);
+        // Interest grows under the lock that protects the map, so who is not busy now is not found by anyone later.
+        for entry in &entries {
+            entry.leaves.store(entry.interest.load(Ordering::Relaxed) == 0, Ordering::Relaxed);
+        }
+        let stays = |entry: &Arc<Entry>| !entry.leaves.load(Ordering::Relaxed);
+        self.by_key.retain(|_, entry| stays(entry));
+        self.in_order.retain(|_, entry| stays(entry));
+        self.by_profile.retain(|_, entries| {
+            entries.retain(stays);
+            !entries.is_empty()
+        });
+        entries
     }
 
     /// At most `count` entries that follow `after` in the order, of one provider or of all.
@@ -128,13 +145,13 @@ impl Entries {
         self.by_profile.get(profile).map_or(&[], Vec::as_slice)
     }
 
-    /// Every profile with its entries.
-    pub(crate) fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &[Arc<Entry>])> {
-        self.by_profile.iter().map(|(name, entries)| (name, entries.as_slice()))
+    /// The entries of each profile.
+    pub(crate) fn profiles(&self) -> impl Iterator<Item = &Vec<Arc<Entry>>> {
+        self.by_profile.values()
     }
 }
 
-/// Where `entry` is in the order.
-pub(crate) fn place(entry: &Entry) -> Place {
-    (Arc::clone(&entry.spec.provider.name), entry.spec.key)
+/// Where the entry of `spec` is in the order.
+pub(crate) fn place(spec: &PluginSpec) -> Place {
+    (Arc::clone(&spec.provider.name), spec.key)
 }

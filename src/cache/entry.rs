@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) interest: AtomicUsize,
     /// Runs that were started.
     pub(crate) runs: AtomicU64,
+    /// It is being taken out of the map.
+    pub(crate) leaves: AtomicBool,
 }
 
 /// One look at an entry.
@@ -58,6 +60,7 @@ impl Entry {
             watchers: AtomicUsize::default(),
             interest: AtomicUsize::default(),
             runs: AtomicU64::default(),
+            leaves: AtomicBool::default(),
         };
         entry.touch(now);
         entry

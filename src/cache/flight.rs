@@ -120,6 +120,12 @@ impl Flight {
         self.outcome.send_replace(Some(outcome));
     }
 
+    /// Its outcome, for who is no caller: it stays background work.
+    pub(crate) async fn landed(&self) -> Outcome {
+        let landed = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        landed.ok().flatten().flatten()
+    }
+
     /// What a caller that waits can read about it at `now`.
     pub(crate) fn pending(&self, now: Now) -> Pending {
         let progress = self.lock();

@@ -39,6 +39,13 @@ impl PluginSpec {
         self.file.version()
     }
 
+    /// Where the credential is for, as far as that is known: the ClusterProfile's endpoint, else the cluster that the
+    /// plugin is told about.
+    pub fn endpoint(&self) -> Option<&Cluster> {
+        let endpoint = self.target.as_ref().map(|target| &*target.endpoint);
+        endpoint.or(self.cluster.as_deref())
+    }
+
     /// How messages name the plugin: its executable, without arguments or environment.
     pub fn command(&self) -> Arc<str> {
         self.file.to_string().into()
