@@ -6,6 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use secrecy::ExposeSecret as _;
+
 use super::Material;
 
 /// One reading of both clocks.
@@ -68,6 +70,21 @@ impl Issued {
     /// Both clocks must agree, so that a step back of the wall clock, a step forward and a suspend all fail safe.
     pub fn is_valid_at(&self, now: Now) -> bool {
         now.wall < self.expires_at && now.boot < self.fetched.boot.saturating_add(self.lifetime)
+    }
+
+    /// The bearer token.
+    pub fn token(&self) -> Option<&str> {
+        self.material.token.as_ref().map(|token| token.secret.expose_secret())
+    }
+
+    /// The client certificate chain, as PEM, leaf first.
+    pub fn certificate_pem(&self) -> Option<&[u8]> {
+        self.material.pair.as_ref().map(|pair| pair.chain_pem.expose_secret())
+    }
+
+    /// The private key of the leaf, as PEM.
+    pub fn key_pem(&self) -> Option<&[u8]> {
+        self.material.pair.as_ref().map(|pair| pair.key_pem.expose_secret())
     }
 }
 
