@@ -12,6 +12,7 @@ use crate::{
     credential::LifetimeLimits,
     plugin::{
         ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider,
+        Verify,
     },
 };
 
@@ -43,6 +44,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
         clusters: Vec::new(),
         cluster_info: ClusterInfo::FromCaller,
+        verify: Verify::Auto,
         profile_sourced: None,
     }
 }
@@ -66,7 +68,7 @@ pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> Profi
 /// The keys of [`profile_sourced`].
 pub(super) const POLICIES: [&str; 2] = ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "execConfig",
     "profileSourcedCLIArgsPolicy",
@@ -76,6 +78,7 @@ const KEYS: [&str; 12] = [
     "passEnv",
     "callerEnv",
     "clusterInfo",
+    "verify",
     "maxAge",
     "unknownExpiryMaxAge",
     "acceptV1alpha1",
@@ -93,6 +96,8 @@ pub(super) fn section(
     let profile_sourced = profile_sourced(&fields, report);
     let cluster_info = [("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)];
     let cluster_info = fields.get("clusterInfo").and_then(|value| value.choice(&cluster_info, report));
+    let verify = [("auto", Verify::Auto), ("never", Verify::Never)];
+    let verify = fields.get("verify").and_then(|value| value.choice(&verify, report));
     let accept_v1alpha1 =
         fields.get("acceptV1alpha1").and_then(|value| value.boolean(report)).unwrap_or_default();
     let pass_env = fields.get("passEnv").map(|value| globs(&value, report)).unwrap_or_default();
@@ -119,6 +124,7 @@ pub(super) fn section(
     let mut provider = provider(name?, stanza, &Variables { broker, pass_env, caller_env });
     provider.profile_sourced = Some(profile_sourced);
     provider.cluster_info = cluster_info.unwrap_or_default();
+    provider.verify = verify.unwrap_or_default();
     provider.timeout = timeout.unwrap_or(provider.timeout);
     provider.interactive_timeout = interactive_timeout.unwrap_or(provider.interactive_timeout);
     provider.lifetime.max_age = max_age;

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, ProfileSourced, Provider},
+    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, ProfileSourced, Provider, Verify},
 };
 
 /// A home directory with a config.
@@ -83,6 +83,7 @@ providers:
   passEnv: ["MY_*"]
   callerEnv: [AWS_PROFILE]
   clusterInfo: match
+  verify: never
   maxAge: 12h
   unknownExpiryMaxAge: 5m
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
@@ -101,6 +102,7 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     assert!(provider.caller_env.matches("AWS_PROFILE"));
     let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::AppendIfNotExists };
     assert_eq!((provider.profile_sourced, provider.cluster_info), (Some(sourced), ClusterInfo::Match));
+    assert_eq!(provider.verify, Verify::Never);
     assert_eq!(
         (provider.timeout, provider.interactive_timeout, provider.lifetime.max_age),
         (Duration::from_secs(20), Duration::from_secs(3 * 60), Some(Duration::from_secs(12 * 3600)))
@@ -138,6 +140,7 @@ fn everything_has_a_default_but_the_plugin() {
     assert_eq!(provider.command, Command::Name("plugin".into()));
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "PATH"]);
     assert!(!provider.caller_env.matches("AWS_PROFILE"));
+    assert_eq!(provider.verify, Verify::Auto);
 }
 
 #[test]
@@ -183,6 +186,12 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:16:9: `access` is not supported by this release; remove it
 ~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
 "#);
+}
+
+#[test]
+fn verification_is_automatic_or_never() {
+    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  verify: always\n  {}\n", stanza("x")));
+    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: `always` is none of `auto`, `never`");
 }
 
 #[test]

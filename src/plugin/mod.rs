@@ -17,6 +17,7 @@ mod resolver;
 mod shown;
 mod spec;
 mod target;
+mod verifiable;
 
 pub use cluster_profile::{
     AccessProvider, ArgsPolicy, ClusterProfile, EnvPolicy, ProfileError, ProfileName, ProfileSourced, Rules,
@@ -34,8 +35,9 @@ pub use key::PluginKey;
 pub use nearest::nearest;
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use provider::{ClusterInfo, Provider};
+pub use provider::{ClusterInfo, Provider, Verify};
 pub use providers::Providers;
 pub use resolver::{Ask, Resolver, Source};
 pub use spec::PluginSpec;
 pub use target::{Known, Target};
+pub use verifiable::verifiable_at;

@@ -37,10 +37,13 @@ pub struct Provider {
     pub interactive_timeout: Duration,
     /// Bounds on any lifetime.
     pub lifetime: LifetimeLimits,
-    /// The clusters of the kubeconfig contexts that use this user, for callers that send none.
+    /// The distinct clusters of the kubeconfig contexts that use this user: for callers that send none, and to ask
+    /// whether a credential is accepted.
     pub clusters: Vec<Cluster>,
     /// What a caller may say about the cluster.
     pub cluster_info: ClusterInfo,
+    /// Whether an API server is asked about a credential that seems to be rejected.
+    pub verify: Verify,
     /// What it takes of ClusterProfiles. `None`: it is no access provider, but a user of a kubeconfig.
     pub profile_sourced: Option<ProfileSourced>,
 }
@@ -53,6 +56,16 @@ pub enum ClusterInfo {
     FromCaller,
     /// It must be one that the broker knows for this provider; the plugin is told the broker's own.
     Match,
+}
+
+/// Whether a suspected rejection is verified.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Verify {
+    /// Wherever the broker knows the cluster.
+    #[default]
+    Auto,
+    /// The API server is never asked.
+    Never,
 }
 
 /// Names of variables, never their values; how many arguments: they may be secrets too.
@@ -88,6 +101,7 @@ pub(crate) mod tests {
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
             clusters: Vec::new(),
             cluster_info: ClusterInfo::FromCaller,
+            verify: Verify::Auto,
             profile_sourced: Some(ProfileSourced::default()),
         }
     }

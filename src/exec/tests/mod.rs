@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::{Limits, ProcessRunner, RunError};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
-    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider},
+    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider, Verify},
 };
 
 /// Longer than anything here takes, on any machine.
@@ -64,6 +64,7 @@ impl Plugin {
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },
             clusters: Vec::new(),
             cluster_info: ClusterInfo::default(),
+            verify: Verify::default(),
             profile_sourced: None,
         };
         let limits = Limits { terminate_grace: AGES, stdout_grace: AGES, ..Limits::default() };

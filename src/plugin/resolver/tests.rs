@@ -49,10 +49,18 @@ fn contexts_that_share_a_user_but_differ_in_the_extension_each_get_their_own() {
 #[test]
 fn a_plugin_that_wants_no_cluster_is_one_run_for_all_of_them() {
     let dir = tempfile::tempdir().unwrap();
-    let providers = resolver([provider("p", plugin(dir.path()))]);
+    let provider = provider("p", plugin(dir.path()));
+    let providers = resolver([provider.clone()]);
     let one = providers.resolve(Ask { cluster: Some(cluster("https://one", "")), ..ask("p") }).unwrap();
     let two = providers.resolve(Ask { cluster: Some(cluster("", "no json")), ..ask("p") }).unwrap();
     assert_eq!((one.key, one.cluster), (two.key, two.cluster));
+    let known = Provider { clusters: vec![cluster("https://one", "")], ..provider };
+    let three = resolver([known]).resolve(ask("p")).unwrap();
+    assert_eq!(
+        (three.key, three.cluster),
+        (two.key, None),
+        "what the broker knows is not what the plugin is told"
+    );
 }
 
 #[test]
