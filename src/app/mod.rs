@@ -106,7 +106,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         ..Limits::default()
     };
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(limits, edges.scratch),
+        runner: ProcessRunner::new(limits, edges.scratch, tasks.clone()),
         clock: edges.clock,
         jitter,
         epoch: edges.epoch,

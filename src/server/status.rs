@@ -134,6 +134,7 @@ fn run_reason(error: &RunError) -> Reason {
         | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
         RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
         RunError::Exit { .. } => Reason::PluginExit,
+        RunError::NeedsTerminal { .. } => Reason::InteractionRequired,
         RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
         RunError::Overloaded { .. } => Reason::Overloaded,
