@@ -20,12 +20,13 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
-    cache::{CacheParts, CredentialCache},
+    cache::{CacheParts, CredentialCache, Verify},
     config::{Config, Listen},
-    exec::{Limits, ProcessRunner},
+    exec::{Limits, ProcessRunner, Scheduler},
     hub::{Hub, HubParts},
     plugin::{Fleet, HubState, Providers, Resolver},
-    server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, publish, routes},
+    server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, encode, publish, routes},
+    verify::{ApiVerifier, Verifier as _},
 };
 
 pub use drain::{Drained, GRACE};
@@ -100,8 +101,17 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
+    let verifier = Arc::new(ApiVerifier::new(tasks.clone()));
+    let verify: Verify = Arc::new(move |issued, cluster| {
+        let verifier = Arc::clone(&verifier);
+        Box::pin(async move { verifier.verify(issued, cluster).await })
+    });
+    let runs = config.limits.plugin_runs.get();
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(Limits::default(), edges.scratch),
+        runner: ProcessRunner::new(Limits::default(), edges.scratch, tasks.clone()),
+        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter, tasks.clone()),
+        encode,
+        verify,
         clock: edges.clock,
         jitter,
         epoch: edges.epoch,

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use super::{CredentialCache, Failed, entries::place, entry::Entry, state::State};
@@ -41,8 +41,8 @@ pub struct RejectionState {
     pub verifications: u64,
     /// The last of them.
     pub verdict: Option<Verdict>,
-    /// How long no rejection starts a run; `None`: the next one may.
-    pub paused: Option<Duration>,
+    /// Before this, by the wall clock, no rejection starts a run; `None`: the next one may.
+    pub next_run: Option<SystemTime>,
 }
 
 /// What a key is good for.
@@ -100,7 +100,7 @@ fn overview(entry: &Entry, now: Now) -> Held {
         count: known.count,
         verifications: known.verifications,
         verdict: known.verdict,
-        paused: known.not_before(now).map(|until| until.saturating_sub(now.boot)),
+        next_run: known.not_before(now).map(|until| now.wall + until.saturating_sub(now.boot)),
     });
     Held {
         spec: Arc::clone(&entry.spec),

@@ -60,6 +60,17 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
+    /// It used a terminal that is not its own, and the kernel stopped it.
+    #[error(
+        "plugin `{command}` needs a person: it stopped at the terminal that the broker was started in, which only the broker may use, and was ended{}; run it yourself in a terminal until it asks for nothing, then ask again",
+        tail(.stderr)
+    )]
+    NeedsTerminal {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// The end of its stderr, sanitised.
+        stderr: Arc<str>,
+    },
     /// Its executable is not there.
     #[error("plugin `{command}` is not installed{}{}", .command.place(), hint(.install_hint.as_deref()))]
     NotFound {

@@ -7,6 +7,7 @@ use std::{
     os::fd::OwnedFd,
     path::Path,
     process::{ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,12 +17,15 @@ use rustix::process::{
 use tokio::{
     io::{Interest, unix::AsyncFd},
     process::{Child, ChildStderr, ChildStdout, Command},
+    task::spawn_blocking,
     time::{sleep, timeout},
 };
 
 /// How often a process is looked at whose end the kernel does not tell.
 const GLANCE: Duration = Duration::from_millis(20);
 const REAP: Duration = Duration::from_secs(1);
+/// How long a start may take: the kernel reads the file, which may be on a mount that hangs.
+const START: Duration = Duration::from_secs(5);
 /// A file that is being written cannot be run. Doubled from here, to about a second in all.
 const BUSY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(512));
 
@@ -32,7 +36,7 @@ pub(super) struct Invocation<'a> {
     pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) directory: &'a Path,
     /// A file whose existence means that the process asks for what it is to provide.
-    pub(super) marker: &'a Path,
+    pub(super) marker: &'a Arc<Path>,
     pub(super) timeout: Duration,
 }
 
@@ -57,9 +61,8 @@ impl Group {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let mut child = spawn(&mut command).await?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let group = Self { exit: Exit::of(pid_of(&child)), child };
+        let mut group = spawn(command).await?;
+        let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
         tracing::debug!(pid = group.child.id(), "plugin started");
         match (stdout, stderr) {
             (Some(stdout), Some(stderr)) => Ok((group, stdout, stderr)),
@@ -74,6 +77,15 @@ impl Group {
     /// Returns once the leader has ended. It is not reaped, so that its number stays its own.
     pub(super) async fn exited(&self) {
         self.exit.happened().await;
+    }
+
+    /// Whether the kernel stopped the leader because it read from the terminal, or wrote to it, in the background.
+    pub(super) fn is_stopped_at_terminal(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let status = pid_of(&self.child).map(|pid| waitid(WaitId::Pid(pid), options));
+        let Some(Ok(Some(status))) = status else { return false };
+        let signal = status.stopping_signal();
+        [Signal::TTIN, Signal::TTOU].iter().any(|terminal| signal == Some(terminal.as_raw()))
     }
 
     /// Until the leader is reaped no other process can have its number, nor the group's.
@@ -157,15 +169,22 @@ async fn reap_orphans(group: Pid) {
     }
 }
 
-async fn spawn(command: &mut Command) -> io::Result<Child> {
+async fn spawn(mut command: Command) -> io::Result<Group> {
     let (mut pause, longest) = BUSY;
     loop {
-        match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
+        // As a group from the first moment on: what starts too late is killed when it is dropped.
+        let start = spawn_blocking(move || {
+            let started = command.spawn().map(|child| Group { exit: Exit::of(pid_of(&child)), child });
+            (command, started)
+        });
+        let started = timeout(START, start).await.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut));
+        match started?? {
+            (again, Err(error)) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
+                command = again;
                 sleep(pause).await;
                 pause *= 2;
             }
-            spawned => return spawned,
+            (_, started) => return started,
         }
     }
 }
@@ -183,7 +202,7 @@ mod tests {
                 args: &args,
                 environment: BTreeMap::new(),
                 directory: Path::new("/"),
-                marker: Path::new("/nowhere"),
+                marker: &Path::new("/nowhere").into(),
                 timeout: Duration::MAX,
             };
             let (mut group, _stdout, _stderr) = Group::start(&invocation).await.unwrap();

@@ -11,11 +11,12 @@ use std::{
 };
 
 use credbroker_proto::RECURSION_VARIABLE;
+use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
 use super::{
     PluginRunner, RunError, RunOutput,
-    directory::RunDirectory,
+    directory::Scratch,
     process::Invocation,
     sanitize::sanitize,
     supervise::{End, Finished, supervise},
@@ -57,14 +58,14 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct ProcessRunner {
     limits: Limits,
-    base: Arc<Path>,
+    scratch: Scratch,
 }
 
 impl ProcessRunner {
     /// Every run gets a directory of its own in `base`, an absolute path to a directory that no other user can write
-    /// to; it goes with the run.
-    pub fn new(limits: Limits, base: PathBuf) -> Self {
-        Self { limits, base: base.into() }
+    /// to; it goes after the run. `tasks` owns these removals.
+    pub fn new(limits: Limits, base: PathBuf, tasks: TaskTracker) -> Self {
+        Self { limits, scratch: Scratch::new(base.into(), tasks) }
     }
 
     /// What the plugin printed, if it ended well.
@@ -76,9 +77,9 @@ impl ProcessRunner {
         // Before the start: a file that is replaced from here on is another one than what ran.
         let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
         // Declared before the run, so that it is removed after the run has ended, however it ends.
-        let directory = RunDirectory::new(&self.base).map_err(|source| RunError::Directory {
+        let directory = self.scratch.directory().await.map_err(|source| RunError::Directory {
             command: Arc::clone(&command),
-            base: Arc::clone(&self.base),
+            base: Arc::clone(&self.scratch.base),
             source: source.into(),
         })?;
         let invocation = Invocation {
@@ -114,6 +115,7 @@ impl ProcessRunner {
                 None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
             },
             End::Recursion => RunError::Recursion { command },
+            End::Stopped => RunError::NeedsTerminal { command, stderr },
             End::TimedOut => RunError::Timeout { command, limit, stderr },
             End::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
         })
@@ -155,6 +157,7 @@ async fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError 
             Err(error @ FileError::NotFound) => no_file(spec, error),
             _ => RunError::Spawn { command, source: source.into() },
         },
+        io::ErrorKind::TimedOut => RunError::Unanswered { command },
         _ => RunError::Spawn { command, source: source.into() },
     }
 }

@@ -89,3 +89,32 @@ pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
     duration.try_into().ok()
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_survives_the_way_in_and_out() {
+        let message = pb::Cluster {
+            server: "https://a".into(),
+            tls_server_name: "b".into(),
+            insecure_skip_tls_verify: true,
+            certificate_authority_data: "c".into(),
+            proxy_url: "d".into(),
+            disable_compression: true,
+            config: r#"{"e":1}"#.into(),
+        };
+        assert!(cluster_message(&cluster(message.clone())) == message);
+    }
+
+    #[test]
+    fn a_request_that_names_nothing_is_refused() {
+        for reference in [None, Some(pb::CredentialRef::default())] {
+            assert_eq!(ask(reference).unwrap_err().code(), tonic::Code::InvalidArgument);
+        }
+        let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: String::new() };
+        let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
+        let status = ask(Some(pb::CredentialRef { source, ..pb::CredentialRef::default() })).unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument);
+    }
+}

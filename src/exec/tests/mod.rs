@@ -17,6 +17,7 @@ use std::{
 
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
 
 use super::{Limits, ProcessRunner, RunError};
 use crate::{
@@ -81,8 +82,10 @@ impl Plugin {
             caller_env: BTreeMap::new(),
             target: None,
         };
-        let runner = ProcessRunner::new(self.limits, self.home.path().join("runs"));
-        (Started { home: self.home, runner }, Arc::new(spec))
+        let tasks = TaskTracker::new();
+        tasks.close();
+        let runner = ProcessRunner::new(self.limits, self.home.path().join("runs"), tasks.clone());
+        (Started { home: self.home, runner, tasks }, Arc::new(spec))
     }
 
     /// One run, and afterwards what it left behind.
@@ -90,7 +93,7 @@ impl Plugin {
         let (started, spec) = self.spec();
         let stdout = timeout(AGES, started.runner.stdout(&spec)).await.expect("the run ends");
         let stdout = stdout.map(|(bytes, _)| String::from_utf8(bytes.to_vec()).unwrap());
-        assert_eq!(fs::read_dir(started.file("runs")).unwrap().count(), 0, "its directory is gone");
+        started.leaves_nothing().await;
         (stdout, started)
     }
 }
@@ -99,9 +102,16 @@ impl Plugin {
 struct Started {
     home: TempDir,
     runner: ProcessRunner,
+    tasks: TaskTracker,
 }
 
 impl Started {
+    /// Waits until the directories of its runs are removed.
+    async fn leaves_nothing(&self) {
+        timeout(AGES, self.tasks.wait()).await.expect("the removal ends");
+        assert_eq!(fs::read_dir(self.file("runs")).unwrap().count(), 0, "its directory is gone");
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }

@@ -28,6 +28,7 @@ fn run_errors() -> Vec<RunError> {
             source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000, limit: 131_072 },
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
+        RunError::NeedsTerminal { command: command(), stderr: stderr() },
         RunError::NotFound { command: Command::Name("p".into()), install_hint: Some("Install it.".into()) },
         RunError::OutputTooLarge { command: command(), limit: 1 << 20 },
         RunError::Panicked { command: command() },
