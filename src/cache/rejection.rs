@@ -113,10 +113,10 @@ impl Rejections {
                 return false;
             }
         };
-        match doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
-            Some((_, times)) => *times = times.saturating_add(1),
-            None if doubts.callers.len() < DOUBTERS => doubts.callers.push((caller.name, 1)),
-            None => {}
+        if let Some((_, times)) = doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
+            *times = times.saturating_add(1);
+        } else if doubts.callers.len() < DOUBTERS {
+            doubts.callers.push((caller.name, 1));
         }
         doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)
     }

@@ -102,9 +102,14 @@ impl Issued {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{super::encoded::plain, *};
     use crate::credential::{ClientPair, Token};
+
+    /// A token that lives a minute.
+    pub(crate) fn with_token(token: &str) -> Issued {
+        issued(&material(Some(token), None))
+    }
 
     fn material(token: Option<&str>, fingerprint: Option<u8>) -> Material {
         let token = token.map(|token| Token { secret: token.into(), expires_at: None });

@@ -14,6 +14,8 @@ mod timestamp;
 
 pub use encoded::{Draft, Encode, Encoded};
 pub use exec_credential::{ApiVersion, Cluster, DecodeError, Decoded, ExecInfoError, decode, exec_info};
+#[cfg(test)]
+pub(crate) use issued::tests::with_token;
 pub use issued::{Generation, Issued, Now};
 pub use lifetime::{Lifetime, LifetimeError, LifetimeLimits, lifetime};
 pub use material::{ClientPair, Fingerprint, Material, Token};

@@ -36,10 +36,4 @@ pub trait PluginRunner: Send + Sync + 'static {
     ///
     /// Dropping the future ends the plugin and everything it started.
     fn run(&self, spec: Arc<PluginSpec>) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
-
-    /// Resolves when a run of `provider` would start at once and leave room for another: whoever fetches ahead waits for
-    /// it, so that those who asked go first.
-    fn spare(&self, _provider: &Arc<str>) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
 }

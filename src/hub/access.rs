@@ -157,7 +157,7 @@ mod tests {
             token_file: Some("/elsewhere".into()),
             ..AuthInfo::default()
         };
-        let issued = crate::credential::tests::issued("t");
+        let issued = crate::credential::with_token("t");
         let auth = auth_info(&issued, of_file);
         assert_eq!(auth.impersonate.as_deref(), Some("reader"));
         assert_eq!(auth.impersonate_groups, Some(vec!["fleet".to_owned()]));

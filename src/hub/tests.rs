@@ -76,10 +76,6 @@ impl PluginRunner for Arc<Runner> {
         let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
         Ok(RunOutput { decoded, file_version: spec.file_version() })
     }
-
-    async fn spare(&self, _: &Arc<str>) {
-        drop(self.busy.subscribe().wait_for(|busy| !busy).await);
-    }
 }
 
 impl Runner {
@@ -136,15 +132,7 @@ impl Setup {
         });
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::new(TokioClock(Instant::now(), SystemTime::now(), AtomicU64::default()));
-        let cache = CredentialCache::new(CacheParts {
-            runner: Arc::clone(&runner),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            jitter: || 0.5,
-            epoch: "test".into(),
-            entries: 1000,
-            tasks: tasks.clone(),
-            draining: draining.clone(),
-        });
+        let cache = CredentialCache::new(CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining));
         let providers = ["p", "q"].map(|name| test_provider(name, Command::Path("/bin/sh".into())));
         let providers = Arc::new(Providers::new(providers));
         let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));

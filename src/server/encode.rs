@@ -101,7 +101,7 @@ mod tests {
             assert_eq!((encoded.certificate, encoded.key), (None, None));
         }
         let encoded = encode(&Draft { token: None, ..draft(&generation) });
-        assert_eq!((text(&encoded, encoded.key.as_ref()), encoded.token), (Some("key"), None));
+        assert_eq!((text(&encoded, encoded.key.as_ref()), &encoded.token), (Some("key"), &None));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use credbroker_proto::v1::{CredentialState, credential_state};
 use super::{convert, status};
 use crate::{
     cache::{Held, Holding},
+    text::chain,
     verify::Verdict,
 };
 
@@ -32,7 +33,7 @@ pub(super) fn state(held: &Held) -> CredentialState {
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, attempts)| credential_state::Failure {
             reason: status::cache_reason(&failed.error).name().to_owned(),
-            message: status::chain(&failed.error),
+            message: chain(&failed.error),
             attempts: *attempts,
             retry_after: convert::duration(failed.retry_after),
         }),

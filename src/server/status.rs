@@ -59,12 +59,25 @@ pub(super) fn no_fleet() -> Status {
 /// No credential came of it. `provider` is named, so that the message stands by itself.
 pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     let retry = match &failed.error {
-        CacheError::Draining => SUCCESSOR,
-        CacheError::Run(RunError::Throttled { retry_after, .. }) => failed.retry_after.max(*retry_after),
+        CacheError::Draining | CacheError::Pending(_) | CacheError::TooManyWaiting => SUCCESSOR,
         _ => failed.retry_after,
     };
-    let message = format!("provider `{provider}`: {}", chain(&failed.error));
-    status(cache_reason(&failed.error), message, Some(retry))
+    let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
+    // A throttled issuer's error says it itself.
+    let held = matches!(&failed.error, CacheError::Run(error) if !matches!(error, RunError::Throttled { .. }));
+    if held && !retry.is_zero() {
+        let seconds = retry.as_secs_f64().ceil();
+        let _infallible = write!(
+            message,
+            "; the plugin may run again in {seconds} s, or at once by `credbroker refresh {provider}`"
+        );
+    }
+    let limit = match failed.error {
+        CacheError::Full { .. } => Some("limits.entries"),
+        CacheError::TooManyWaiting => Some("waiting requests"),
+        _ => None,
+    };
+    status(cache_reason(&failed.error), message, Some(retry), limit)
 }
 
 /// A stream ends because the broker does.

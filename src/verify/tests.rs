@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::pause;
 
 use super::*;
-use crate::credential::{ApiVersion, Generation, Now, decode};
+use crate::credential::{ApiVersion, Draft, Generation, Now, decode, encoded::plain};
 use server::{Answer, Authority, Event, Proxy, Server, Speaks};
 
 const TOKEN: &str = "canary-token";
@@ -21,14 +21,12 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
     let decoded = decode(document.to_string().as_bytes(), api_version).unwrap();
     let lifetime = Duration::from_secs(3600);
     let now = Now { wall: SystemTime::UNIX_EPOCH, boot: Duration::ZERO };
-    Arc::new(Issued {
-        generation: Generation::new("e".into(), 1),
-        material: Arc::new(decoded.material),
-        fetched: now,
-        expires_at: now.wall + lifetime,
-        lifetime,
-        within_skew: false,
-    })
+    let (generation, expires_at) = (Generation::new("e".into(), 1), now.wall + lifetime);
+    let (token, pair) = Draft::secrets(&decoded.material);
+    let (fingerprint, cluster) = (None, None);
+    let encoded =
+        plain(&Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster });
+    Arc::new(Issued { generation, encoded, fingerprint, fetched: now, expires_at, lifetime, within_skew: false })
 }
 
 fn token(token: &str) -> Arc<Issued> {

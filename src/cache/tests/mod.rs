@@ -23,11 +23,12 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CacheParts, CredentialCache, Failed};
+use super::{CacheParts, Caller, CredentialCache, Failed, Request};
 use crate::{
     clock::{Clock, Now},
-    credential::{Decoded, Material, Token},
-    exec::{PluginRunner, RunError, RunOutput},
+    credential::{Decoded, Material, Token, encoded::plain},
+    exec::{PluginRunner, Scheduler, RunError, RunOutput},
+    verify::Verdict,
     plugin::{Command, PluginFile, PluginKey, PluginSpec, test_provider},
 };
 
@@ -89,15 +90,8 @@ fn setup_with(entries: usize, script: &[Script]) -> Setup {
         clock: Arc::clone(&clock),
     });
     let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
-    let cache = CredentialCache::new(CacheParts {
-        runner: Arc::clone(&runner),
-        clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        jitter: || 0.5,
-        epoch: "test".into(),
-        entries,
-        tasks: tasks.clone(),
-        draining: draining.clone(),
-    });
+    let parts = CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining);
+    let cache = CredentialCache::new(CacheParts { entries, ..parts });
     let keeper = cache.clone();
     tasks.spawn(async move { keeper.keep_fresh().await });
     Setup { cache, runner, clock, tasks, draining }
@@ -106,7 +100,7 @@ fn setup_with(entries: usize, script: &[Script]) -> Setup {
 impl Setup {
     /// Asks for the one key that most tests use: its generation, as text.
     async fn ask(&self) -> Result<String, Failed> {
-        self.cache.get(spec("a"), "").await.map(|issued| issued.generation.to_string())
+        self.cache.get(spec("a"), &Request::default()).await.map(|issued| issued.generation.to_string())
     }
 
     /// Plugin runs so far.
@@ -162,6 +156,35 @@ fn token(text: &str, expires_at: SystemTime) -> Decoded {
     let token = Token { secret: text.into(), expires_at: None };
     let material = Material { token: Some(token), pair: None };
     Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() }
+}
+
+impl<R> CacheParts<R> {
+    /// Parts that ask no API server, of a start that is called `test`.
+    pub(crate) fn for_tests(
+        runner: R,
+        clock: Arc<dyn Clock>,
+        tasks: &TaskTracker,
+        draining: &CancellationToken,
+    ) -> Self {
+        Self {
+            runner,
+            scheduler: Scheduler::new(8, Arc::clone(&clock), || 0.5, tasks.clone()),
+            encode: plain,
+            verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
+            clock,
+            jitter: || 0.5,
+            epoch: "test".into(),
+            entries: 1000,
+            tasks: tasks.clone(),
+            draining: draining.clone(),
+        }
+    }
+}
+
+/// The caller of that name, in a process of its own.
+fn caller(name: &str) -> Request {
+    let name = name.bytes().fold(7, |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    Request { caller: Caller { name, peer: name, ..Caller::default() }, ..Request::default() }
 }
 
 /// A key of its own for each text.

@@ -65,10 +65,10 @@ async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one(
     let resolved = || setup.resolver.resolve(ask()).unwrap();
     // Asked for between the change of the fleet and what follows from it.
     inventory.apply(&object("fleet/a", "new"));
-    setup.cache.get(resolved(), "").await.unwrap();
+    setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
     inventory.apply(&object("fleet/a", "old"));
     assert!(setup.cache.is_empty());
-    setup.cache.get(resolved(), "").await.unwrap();
+    setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
     let old = setup.fleet.get(&ProfileName::new("fleet", "a")).unwrap();
     let moved = Setup::new(Duration::ZERO, false);
     let early = {
@@ -77,10 +77,10 @@ async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one(
         moved.resolver.resolve(ask()).unwrap()
     };
     let key = early.key;
-    setup.cache.get(early, "").await.unwrap();
+    setup.cache.get(early, &crate::cache::Request::default()).await.unwrap();
     assert_eq!((setup.cache.len(), old.outcome.is_ok()), (2, true));
     inventory.apply(&object("fleet/a", "new"));
-    let held = setup.cache.list(None);
+    let held = setup.cache.list_after(None, None, usize::MAX);
     assert_eq!(held.iter().map(|held| held.spec.key).collect::<Vec<_>>(), [key]);
     inventory.delete(&object("fleet/a", "new"));
     assert!(setup.cache.is_empty());

@@ -36,15 +36,7 @@ impl PluginRunner for AsTheCallerSays {
 }
 
 fn cache() -> CredentialCache<AsTheCallerSays> {
-    CredentialCache::new(CacheParts {
-        runner: AsTheCallerSays,
-        clock: Arc::new(SystemClock),
-        jitter: || 0.5,
-        epoch: "test".into(),
-        entries: 1000,
-        tasks: TaskTracker::new(),
-        draining: CancellationToken::new(),
-    })
+    CredentialCache::new(CacheParts::for_tests(AsTheCallerSays, Arc::new(SystemClock), &TaskTracker::new(), &CancellationToken::new()))
 }
 
 #[tokio::test]
@@ -75,7 +67,8 @@ async fn the_best_of_a_profiles_keys_counts() {
                 key[0] ^= at;
                 spec.key = PluginKey(key);
                 spec.caller_env.insert("THEN".into(), (*then).into());
-                let asked = cache.get(spec, "");
+                let request = Request::default();
+                let asked = cache.get(spec, &request);
                 if *then == "wait" {
                     drop(tokio::time::timeout(Duration::from_millis(1), asked).await);
                 } else {
@@ -103,7 +96,7 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
     fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
     let cache = cache();
     let source = Source::ClusterProfile(name.clone());
-    let _watch = cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap()).unwrap();
+    let _watch = cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap(), Caller::default()).unwrap();
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
     assert_eq!(of(&gone), (State::Idle, ""), "no look has found yet that it is not there");
