@@ -18,7 +18,7 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 pub use error::RunError;
 pub use runner::{Limits, ProcessRunner};
 pub use sanitize::sanitize;
-pub use schedule::{Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
+pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// Runs one plugin once. The cache decides when; tests give it one that runs nothing.
 pub trait PluginRunner: Send + Sync + 'static {
