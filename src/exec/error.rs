@@ -169,7 +169,7 @@ fn tail(stderr: &str) -> String {
 }
 
 /// Whole seconds, never fewer than there are.
-fn seconds(duration: Duration) -> String {
+pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis().div_ceil(1000))
 }
 

@@ -18,7 +18,7 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 pub use error::RunError;
 pub use runner::{Limits, ProcessRunner};
 pub use sanitize::sanitize;
-pub use schedule::{Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
+pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// What a run brought.
 #[derive(Debug)]
