@@ -8,6 +8,7 @@ mod file;
 mod fleet;
 mod hub_state;
 mod key;
+mod lead;
 mod matching;
 mod nearest;
 mod provider;
