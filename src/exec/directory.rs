@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Scratch {
     pub(super) base: Arc<Path>,
     removals: Arc<Mutex<Removals>>,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
 }
 
 /// What has to be removed, one after another: a plugin that leaves a huge tree behind keeps one thread busy, not all.

@@ -17,9 +17,10 @@ use rustix::process::{
 use tokio::{
     io::{Interest, unix::AsyncFd},
     process::{Child, ChildStderr, ChildStdout, Command},
-    task::spawn_blocking,
+    sync::oneshot,
     time::{sleep, timeout},
 };
+use tokio_util::task::TaskTracker;
 
 /// How often a process is looked at whose end the kernel does not tell.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -38,6 +39,8 @@ pub(super) struct Invocation<'a> {
     /// A file whose existence means that the process asks for what it is to provide.
     pub(super) marker: &'a Arc<Path>,
     pub(super) timeout: Duration,
+    /// Owns the start: a drain must not end between a start and its end.
+    pub(super) tasks: &'a TaskTracker,
 }
 
 /// A process that leads its own group. Killed with the whole group when dropped.
@@ -61,7 +64,7 @@ impl Group {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let mut group = spawn(command).await?;
+        let mut group = spawn(command, invocation.tasks).await?;
         let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
         tracing::debug!(pid = group.child.id(), "plugin started");
         match (stdout, stderr) {
@@ -169,22 +172,24 @@ async fn reap_orphans(group: Pid) {
     }
 }
 
-async fn spawn(mut command: Command) -> io::Result<Group> {
+async fn spawn(mut command: Command, tasks: &TaskTracker) -> io::Result<Group> {
     let (mut pause, longest) = BUSY;
     loop {
-        // As a group from the first moment on: what starts too late is killed when it is dropped.
-        let start = spawn_blocking(move || {
+        let (sender, started) = oneshot::channel();
+        tasks.spawn_blocking(move || {
             let started = command.spawn().map(|child| Group { exit: Exit::of(pid_of(&child)), child });
-            (command, started)
+            // What starts after its run is over comes back from here, and is killed.
+            drop(sender.send((command, started)));
         });
-        let started = timeout(START, start).await.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut));
-        match started?? {
-            (again, Err(error)) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
+        let late = |_elapsed| io::Error::from(io::ErrorKind::TimedOut);
+        let (again, started) = timeout(START, started).await.map_err(late)?.map_err(io::Error::other)?;
+        match started {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
                 command = again;
                 sleep(pause).await;
                 pause *= 2;
             }
-            (_, started) => return started,
+            started => return started,
         }
     }
 }
@@ -193,19 +198,38 @@ async fn spawn(mut command: Command) -> io::Result<Group> {
 mod tests {
     use super::*;
 
+    async fn shell(script: &str) -> Group {
+        let args = ["-c", script].map(str::to_owned);
+        let invocation = Invocation {
+            program: Path::new("/bin/sh"),
+            args: &args,
+            environment: BTreeMap::new(),
+            directory: Path::new("/"),
+            marker: &Path::new("/nowhere").into(),
+            timeout: Duration::MAX,
+            tasks: &TaskTracker::new(),
+        };
+        Group::start(&invocation).await.unwrap().0
+    }
+
+    #[tokio::test]
+    async fn only_a_stop_at_the_terminal_is_one() {
+        for (signal, at_terminal) in [("TTIN", true), ("TTOU", true), ("TSTP", false), ("STOP", false)] {
+            let mut group = shell(&format!("kill -{signal} $$; sleep 300")).await;
+            let pid = pid_of(&group.child).unwrap();
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            while !matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            assert_eq!(group.is_stopped_at_terminal(), at_terminal, "{signal}");
+            group.end().await.unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn an_exit_is_seen_without_reaping_with_and_without_a_process_descriptor() {
         for descriptor in [true, false] {
-            let args = ["-c", "sleep 0.1; exit 7"].map(str::to_owned);
-            let invocation = Invocation {
-                program: Path::new("/bin/sh"),
-                args: &args,
-                environment: BTreeMap::new(),
-                directory: Path::new("/"),
-                marker: &Path::new("/nowhere").into(),
-                timeout: Duration::MAX,
-            };
-            let (mut group, _stdout, _stderr) = Group::start(&invocation).await.unwrap();
+            let mut group = shell("sleep 0.1; exit 7").await;
             assert!(matches!(group.exit, Exit::Descriptor(_)), "this kernel has process descriptors");
             let pid = pid_of(&group.child).unwrap();
             if !descriptor {

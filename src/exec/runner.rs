@@ -89,6 +89,7 @@ impl ProcessRunner {
             directory: &directory.working,
             marker: &directory.marker,
             timeout: provider.timeout,
+            tasks: &self.scratch.tasks,
         };
         let size = size(&invocation);
         let finished = supervise(invocation, &self.limits).await;

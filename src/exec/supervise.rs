@@ -1,6 +1,8 @@
 //! One run, from the start of its process to the end of its group.
 
-use std::{convert::Infallible, future::pending, io, path::Path, process::ExitStatus, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, future::pending, io, path::Path, process::ExitStatus, sync::Arc, time::Duration,
+};
 
 use rustix::process::Signal;
 use tokio::{

@@ -96,7 +96,7 @@ impl PluginFile {
         Self::with(command, move |known| look(&searched, &path, known))
     }
 
-    fn with(
+    pub(super) fn with(
         command: Command,
         look: impl Fn(Option<&Path>) -> io::Result<Option<Executable>> + Send + Sync + 'static,
     ) -> Self {
@@ -214,3 +214,6 @@ impl fmt::Debug for PluginFile {
         shown.field("version", &self.version).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

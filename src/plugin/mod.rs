@@ -9,6 +9,7 @@ mod fleet;
 mod hub_state;
 mod issuer;
 mod key;
+mod lead;
 mod matching;
 mod nearest;
 mod provider;

@@ -6,9 +6,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     ClusterInfo, Fleet, HubState, PluginKey, PluginSpec, ProfileName, Providers, ResolveError, Target,
-    matching::difference,
-    providers::{Entry, Lead},
-    shown::shown,
+    lead::Lead, matching::difference, providers::Entry, shown::shown,
 };
 use crate::credential::Cluster;
 

@@ -94,23 +94,6 @@ async fn a_plugin_that_stops_at_a_terminal_is_ended_at_once() {
     }
 }
 
-#[tokio::test]
-async fn a_plugin_that_somebody_stops_for_a_moment_goes_on() {
-    let script = "echo $$ > $STATE/pid; while [ ! -e $STATE/go ]; do sleep 0.01; done; echo token";
-    let (started, spec) = Plugin::script(script).spec();
-    let stopped_for_a_moment = async {
-        let id = started.pid("pid").await;
-        let pid = rustix::process::Pid::from_raw(id.try_into().unwrap()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-        eventually("the stop", || state(id).filter(|(state, _)| *state == 'T')).await;
-        sleep(ms(300)).await; // several looks long: none of them may end it
-        fs::write(started.file("go"), "").unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
-    };
-    let (result, ()) = tokio::join!(started.runner.stdout(&spec), stopped_for_a_moment);
-    assert_eq!(*result.unwrap().0, b"token\n");
-}
-
 /// It is beyond the group's reach; that it stays is known.
 #[tokio::test]
 async fn a_grandchild_in_a_session_of_its_own_cannot_block_the_answer() {

@@ -72,8 +72,17 @@ impl Plugin {
         Self { home, limits, provider, path }
     }
 
+    /// The same by a bare name, which is looked up in the plugin's home.
+    fn of(mut self, name: &str) -> Self {
+        self.provider.command = Command::Name(name.into());
+        let path = self.home.path().into();
+        Arc::make_mut(&mut self.provider.inherited).0.insert("PATH".into(), path);
+        self
+    }
+
     fn spec(self) -> (Started, Arc<PluginSpec>) {
-        let file = Arc::new(PluginFile::new(self.provider.command.clone(), None));
+        let (command, path) = (self.provider.command.clone(), self.provider.inherited.get("PATH"));
+        let file = Arc::new(PluginFile::new(command, path));
         let spec = PluginSpec {
             key: PluginKey([0; 32]),
             provider: Arc::new(self.provider),

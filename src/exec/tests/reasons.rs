@@ -49,6 +49,26 @@ async fn a_missing_plugin_says_how_to_install_it() {
 }
 
 #[tokio::test]
+async fn a_plugin_that_is_installed_meanwhile_runs_without_waiting_for_the_next_look() {
+    let plugin = Plugin::program(tempfile::tempdir().unwrap(), "/nowhere".into());
+    let bin = plugin.home.path().to_owned();
+    let (started, spec) = plugin.of("plugin").spec();
+    let error = started.runner.stdout(&spec).await.unwrap_err();
+    assert!(matches!(error, RunError::NotFound { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "plugin `plugin` is not installed in the broker's PATH");
+    let version = async |text: &str| {
+        write_executable(&bin.join("new"), &format!("#!/bin/sh\necho {text}\n"));
+        fs::rename(bin.join("new"), bin.join("plugin")).unwrap();
+        let (stdout, version) = started.runner.stdout(&spec).await.unwrap();
+        assert_eq!(*stdout, format!("{text}\n").into_bytes());
+        assert_eq!(spec.file_version(), version);
+        version
+    };
+    assert_eq!(version("one").await, 1);
+    assert_eq!(version("two").await, 2, "a run says which file it was");
+}
+
+#[tokio::test]
 async fn a_file_that_cannot_run_is_told_from_a_missing_one() {
     let not_executable = Plugin::script("");
     fs::set_permissions(&not_executable.path, Permissions::from_mode(0o644)).unwrap();
