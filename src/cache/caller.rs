@@ -129,8 +129,7 @@ mod tests {
     #[test]
     fn the_same_caller_with_the_same_generation_repeats_itself() {
         let callers = Callers::default();
-        let table =
-            [(7, 1, false), (8, 1, false), (7, 1, true), (7, 2, false), (7, 2, true), (8, 2, false)];
+        let table = [(7, 1, false), (8, 1, false), (7, 1, true), (7, 2, false), (7, 2, true), (8, 2, false)];
         for (caller, generation, repeats) in table {
             assert_eq!(callers.repeats(caller, generation, at(1)), repeats, "{caller} {generation}");
         }

@@ -128,7 +128,12 @@ impl Entries {
     }
 
     /// At most `count` entries that follow `after` in the order, of one provider or of all.
-    pub(crate) fn after(&self, provider: Option<&str>, after: Option<&Place>, count: usize) -> Vec<Arc<Entry>> {
+    pub(crate) fn after(
+        &self,
+        provider: Option<&str>,
+        after: Option<&Place>,
+        count: usize,
+    ) -> Vec<Arc<Entry>> {
         let first = |name: &str| (Arc::from(name), PluginKey([0; 32]));
         let start = match (after, provider) {
             (Some(after), _) => Bound::Excluded(after.clone()),

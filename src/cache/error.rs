@@ -43,7 +43,7 @@ pub enum CacheError {
 }
 
 /// What a caller waited for when its deadline came.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Pending {
     /// The run waits for its turn; for what, if that is known.
     Queued(Option<WaitsFor>),

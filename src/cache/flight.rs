@@ -64,8 +64,7 @@ impl Progress {
 impl Flight {
     /// A run that is not queued yet. `floor` is how urgent it is when no caller waits.
     pub(crate) fn new(floor: Urgency) -> Self {
-        let progress =
-            Progress { waiting: 0, peer: 0, floor, ticket: None, started: None, detached: false };
+        let progress = Progress { waiting: 0, peer: 0, floor, ticket: None, started: None, detached: false };
         Self {
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),

@@ -1,9 +1,6 @@
 //! One run: it belongs to the cache, never to the caller that started it.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use tracing::{Instrument as _, Span, debug, field, info, info_span, warn};
 
@@ -38,7 +35,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             outcome = field::Empty,
             generation = field::Empty,
         );
-        let turn = Turn { entry: Arc::clone(entry), flight: Arc::clone(flight), cache: self.clone(), over: false };
+        let turn =
+            Turn { entry: Arc::clone(entry), flight: Arc::clone(flight), cache: self.clone(), over: false };
         self.inner.parts.tasks.spawn(turn.run().instrument(span.or_current()));
     }
 
@@ -48,7 +46,12 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// What an arrived credential leaves in the cell of `entry`, where `held` is.
-    fn accept(&self, entry: &Entry, held: Option<&Current>, output: &RunOutput) -> Result<Current, CacheError> {
+    fn accept(
+        &self,
+        entry: &Entry,
+        held: Option<&Current>,
+        output: &RunOutput,
+    ) -> Result<Current, CacheError> {
         let RunOutput { decoded, file_version: file } = output;
         let (now, file) = (self.now(), *file);
         for warning in &decoded.warnings {
@@ -204,4 +207,3 @@ impl<R: PluginRunner> Drop for Turn<R> {
         }
     }
 }
-

@@ -58,13 +58,13 @@ impl<R: PluginRunner> CredentialCache<R> {
         let accepted = entry.callers.accepted(issued.generation.number(), now.boot);
         let mut run = false;
         entry.cell.send_if_modified(|state| {
-            let same = state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
+            let same =
+                state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
             let Some(current) = same.map(|current| Arc::clone(&current.issued)) else { return false };
             let rejections = state.rejections.get_or_insert_default();
             rejections.note(&current, now);
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, now);
-            run = evidence
-                .is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
+            run = evidence.is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
             run |= evidence.is_some() && state.flight.is_some();
             false
         });
@@ -126,7 +126,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let interest = self.enter(spec)?;
         let entry = &interest.0;
         let now = self.now();
-        let mut answer = None;
+        let (mut answer, mut anew) = (None, false);
         entry.cell.send_if_modified(|state| {
             let reported = state.valid(now).map(|current| Arc::clone(&current.issued));
             let Some(issued) = reported.filter(|issued| issued.generation.to_string() == generation) else {
@@ -135,7 +135,9 @@ impl<R: PluginRunner> CredentialCache<R> {
             let rejections = state.rejections.get_or_insert_default();
             rejections.note(&issued, now);
             let run = rejections.admit(&issued, &request.caller, Evidence::Reported, now);
-            let failure = state.failure.as_ref().filter(|failure| failure.is_held(now, request.caller.at_terminal));
+            let failure =
+                state.failure.as_ref().filter(|failure| failure.is_held(now, request.caller.at_terminal));
+            anew = true;
             answer = match failure {
                 _ if state.flight.is_some() => None,
                 Some(failure) => Some(Err(failure.at(now, request.caller.at_terminal))),
@@ -144,10 +146,11 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             false
         });
-        debug!(provider = %entry.spec.provider.name, generation, run = answer.is_none(), "reported as rejected");
+        debug!(provider = %entry.spec.provider.name, generation, run = anew && answer.is_none(), "reported as rejected");
         match answer {
             Some(answer) => answer,
-            None => self.settle(entry, request, Some(|| Decision::Wait)).await,
+            None if anew => self.settle(entry, request, Some(|| Decision::Wait)).await,
+            None => self.settle(entry, request, None).await,
         }
     }
 }

@@ -1,13 +1,18 @@
 //! A credential in the form in which it is sent: encoded once, and the only copy that is held.
 
-use std::{fmt, ops::Range, time::{Duration, SystemTime}};
+use std::{
+    fmt,
+    ops::Range,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 
 use super::{Cluster, Fingerprint, Generation, Material};
 use secrecy::ExposeSecret as _;
 
-/// What an answer says of a credential.
+/// What an answer says of a credential. It has no `Debug`: it borrows secrets.
+#[expect(missing_debug_implementations, reason = "its fields are secrets")]
 pub struct Draft<'a> {
     /// Which credential it is.
     pub generation: &'a Generation,

@@ -129,7 +129,8 @@ pub(crate) mod tests {
         let (expires_at, lifetime) = (wall + Duration::from_secs(60), Duration::from_secs(60));
         let (token, pair) = Draft::secrets(material);
         let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
-        let draft = Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster: None };
+        let draft =
+            Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster: None };
         let encoded = plain(&draft);
         let fetched = Now { wall, boot: Duration::from_secs(500) };
         Issued { generation, encoded, fingerprint, fetched, expires_at, lifetime, within_skew: false }
@@ -158,7 +159,10 @@ pub(crate) mod tests {
     #[test]
     fn the_secrets_are_found_in_what_is_sent() {
         let both = issued(&material(Some("t"), Some(1)));
-        assert_eq!((both.token(), both.certificate_pem(), both.key_pem()), (Some("t"), Some(&b"chain"[..]), Some(&b"key"[..])));
+        assert_eq!(
+            (both.token(), both.certificate_pem(), both.key_pem()),
+            (Some("t"), Some(&b"chain"[..]), Some(&b"key"[..]))
+        );
         let neither = issued(&Material::default());
         assert_eq!((neither.token(), neither.certificate_pem(), neither.key_pem()), (None, None, None));
         assert_eq!(format!("{:?}", both.encoded), "Encoded(9 bytes)");

@@ -44,8 +44,6 @@ pub(super) struct Runner {
     fails: bool,
     /// The same token again, which lives longer each time.
     pub(super) same: AtomicBool,
-    /// Somebody who asked waits.
-    pub(super) busy: watch::Sender<bool>,
 }
 
 impl PluginRunner for Arc<Runner> {
@@ -128,11 +126,15 @@ impl Setup {
             takes,
             fails,
             same: AtomicBool::default(),
-            busy: watch::Sender::new(false),
         });
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::new(TokioClock(Instant::now(), SystemTime::now(), AtomicU64::default()));
-        let cache = CredentialCache::new(CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining));
+        let cache = CredentialCache::new(CacheParts::for_tests(
+            Arc::clone(&runner),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            &tasks,
+            &draining,
+        ));
         let providers = ["p", "q"].map(|name| test_provider(name, Command::Path("/bin/sh".into())));
         let providers = Arc::new(Providers::new(providers));
         let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));

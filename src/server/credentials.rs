@@ -155,7 +155,10 @@ impl<R: PluginRunner> BrokerService<R> {
         get.instrument(debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid)).await
     }
 
-    async fn watch(&self, request: Request<pb::WatchCredentialRequest>) -> Result<Response<Messages>, Status> {
+    async fn watch(
+        &self,
+        request: Request<pb::WatchCredentialRequest>,
+    ) -> Result<Response<Messages>, Status> {
         let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
         let ask = convert::ask(request.into_inner().credential)?;
         self.resolver.settled(&ask).await;
@@ -177,7 +180,9 @@ impl<R: PluginRunner> BrokerService<R> {
             let issued = self.cache.report(spec, &generation, &request).await;
             issued.map(|issued| answer(&issued)).map_err(|failed| refused(&provider, &failed))
         };
-        report.instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid)).await
+        report
+            .instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid))
+            .await
     }
 
     async fn resolve(

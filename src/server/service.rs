@@ -66,7 +66,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         span(&request, "list_credentials")?;
         let provider = request.into_inner().provider;
         let wanted = self.named(&provider)?;
-        let credentials = self.cache.list_after(wanted, None, usize::MAX).iter().map(overview::state).collect();
+        let credentials =
+            self.cache.list_after(wanted, None, usize::MAX).iter().map(overview::state).collect();
         Ok(Response::new(pb::ListCredentialsResponse { credentials, ..Default::default() }))
     }
 
@@ -80,7 +81,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
             return Err(status::invalid("`provider` is empty: say whose credentials to refresh"));
         };
         self.cache.refresh(name).instrument(span).await;
-        let credentials = self.cache.list_after(Some(name), None, usize::MAX).iter().map(overview::state).collect();
+        let credentials =
+            self.cache.list_after(Some(name), None, usize::MAX).iter().map(overview::state).collect();
         Ok(Response::new(pb::RefreshCredentialResponse { credentials, ..Default::default() }))
     }
 

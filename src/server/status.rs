@@ -63,13 +63,14 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
         _ => failed.retry_after,
     };
     let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
+    let reason = cache_reason(&failed.error);
     // A throttled issuer's error says it itself.
-    let held = matches!(&failed.error, CacheError::Run(error) if !matches!(error, RunError::Throttled { .. }));
-    if held && !retry.is_zero() {
+    let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
+    if held && reason.code() == Code::Unavailable && !retry.is_zero() {
         let seconds = retry.as_secs_f64().ceil();
         let _infallible = write!(
             message,
-            "; the plugin may run again in {seconds} s, or at once by `credbroker refresh {provider}`"
+            "; the failure is held for {seconds} s, `credbroker refresh {provider}` runs the plugin now"
         );
     }
     let limit = match failed.error {
@@ -77,7 +78,7 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
         CacheError::TooManyWaiting => Some("waiting requests"),
         _ => None,
     };
-    status(cache_reason(&failed.error), message, Some(retry), limit)
+    status(reason, message, Some(retry), limit)
 }
 
 /// A stream ends because the broker does.

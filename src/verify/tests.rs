@@ -26,7 +26,15 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
     let (fingerprint, cluster) = (None, None);
     let encoded =
         plain(&Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster });
-    Arc::new(Issued { generation, encoded, fingerprint, fetched: now, expires_at, lifetime, within_skew: false })
+    Arc::new(Issued {
+        generation,
+        encoded,
+        fingerprint,
+        fetched: now,
+        expires_at,
+        lifetime,
+        within_skew: false,
+    })
 }
 
 fn token(token: &str) -> Arc<Issued> {

@@ -49,7 +49,15 @@ fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
         cluster: None,
     };
     let (encoded, fetched) = (plain(&draft), after(fetched));
-    Arc::new(Issued { generation, encoded, fingerprint: None, fetched, expires_at, lifetime: left, within_skew: false })
+    Arc::new(Issued {
+        generation,
+        encoded,
+        fingerprint: None,
+        fetched,
+        expires_at,
+        lifetime: left,
+        within_skew: false,
+    })
 }
 
 /// Version of the plugin's file.
@@ -136,7 +144,8 @@ fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
 fn a_refresh_is_urgent_when_little_is_left_for_two_runs() {
     let state = state(Some(current()), None, false);
     let urgent = |timeout: u64, at: u64| {
-        care(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at)) == Care::Refresh { urgent: true }
+        care(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at))
+            == Care::Refresh { urgent: true }
     };
     assert!(!urgent(12, 76) && urgent(12, 77), "less than 24 s");
     assert!(!urgent(1, 90) && urgent(1, 91), "less than a tenth of the lifetime");
@@ -179,7 +188,10 @@ fn what_replaces_what() {
     };
     assert_eq!((&kept.generation, due_in), (&old.issued.generation, secs(93)));
     assert!(matches!(replaced("new", 100, 76), Replacement::Rotated { .. }));
-    assert!(matches!(replaced("old", 100, 100), Replacement::Extended { .. }), "the old one is not valid any more");
+    assert!(
+        matches!(replaced("old", 100, 100), Replacement::Extended { .. }),
+        "the old one is not valid any more"
+    );
 }
 
 #[test]

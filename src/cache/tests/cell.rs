@@ -10,7 +10,9 @@ async fn a_thousand_concurrent_misses_are_one_run() {
     let setup = setup(&[Token(mins(10))]);
     let asks = (0..1000).map(|_| {
         let cache = setup.cache.clone();
-        setup.tasks.spawn(async move { cache.get(spec("a"), &Request::default()).await.unwrap().generation.to_string() })
+        setup.tasks.spawn(async move {
+            cache.get(spec("a"), &Request::default()).await.unwrap().generation.to_string()
+        })
     });
     let asks: Vec<_> = asks.collect();
     for ask in asks {

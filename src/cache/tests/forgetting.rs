@@ -29,7 +29,11 @@ fn spec_at(profile: &str, server: &str) -> PluginSpec {
 }
 
 async fn ask(setup: &Setup, profile: &str, server: &str) -> Result<String, Failed> {
-    setup.cache.get(spec_at(profile, server), &Request::default()).await.map(|issued| issued.generation.to_string())
+    setup
+        .cache
+        .get(spec_at(profile, server), &Request::default())
+        .await
+        .map(|issued| issued.generation.to_string())
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,13 +6,16 @@
 mod abandoning;
 mod cell;
 mod forgetting;
+mod promises;
 mod rejection;
 mod schedule;
+mod suspicion;
 mod time;
 mod watching;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    num::NonZeroUsize,
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -27,9 +30,9 @@ use super::{CacheParts, Caller, CredentialCache, Failed, Request};
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},
-    exec::{PluginRunner, Scheduler, RunError, RunOutput},
+    exec::{PluginRunner, RunError, RunOutput, Scheduler},
+    plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
     verify::Verdict,
-    plugin::{Command, PluginFile, PluginKey, PluginSpec, test_provider},
 };
 
 /// How long a fake run takes.
@@ -72,6 +75,8 @@ struct Setup {
     cache: CredentialCache<Arc<FakeRunner>>,
     runner: Arc<FakeRunner>,
     clock: Arc<FakeClock>,
+    /// Of the plugins of some tests.
+    file: Arc<PluginFile>,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -90,11 +95,13 @@ fn setup_with(entries: usize, script: &[Script]) -> Setup {
         clock: Arc::clone(&clock),
     });
     let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
-    let parts = CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining);
+    let parts =
+        CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining);
     let cache = CredentialCache::new(CacheParts { entries, ..parts });
     let keeper = cache.clone();
     tasks.spawn(async move { keeper.keep_fresh().await });
-    Setup { cache, runner, clock, tasks, draining }
+    let file = Arc::new(PluginFile::new(Command::Path("/fake".into()), None));
+    Setup { cache, runner, clock, file, tasks, draining }
 }
 
 impl Setup {
@@ -168,7 +175,7 @@ impl<R> CacheParts<R> {
     ) -> Self {
         Self {
             runner,
-            scheduler: Scheduler::new(8, Arc::clone(&clock), || 0.5, tasks.clone()),
+            scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5, tasks.clone()),
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
             clock,
@@ -192,9 +199,11 @@ fn spec(text: &str) -> PluginSpec {
     let mut key = [0; 32];
     key[..text.len()].copy_from_slice(text.as_bytes());
     let command = Command::Path("/fake".into());
+    let many = NonZeroUsize::new(10_000).unwrap();
+    let issuer = Arc::new(Issuer { name: "fake".into(), runs_per_second: many, concurrency: many });
     PluginSpec {
         key: PluginKey(key),
-        provider: Arc::new(test_provider("fake", command.clone())),
+        provider: Arc::new(Provider { issuer, ..test_provider("fake", command.clone()) }),
         file: Arc::new(PluginFile::new(command, None)),
         cluster: None,
         caller_env: BTreeMap::new(),

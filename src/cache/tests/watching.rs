@@ -45,8 +45,10 @@ async fn a_later_end_of_the_same_credential_is_news() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_latest_and_delays_nobody() {
     let setup = setup(&[Token(mins(10))]);
-    let (mut slow, mut quick) =
-        (setup.cache.watch(spec("a"), Caller::default()).unwrap(), setup.cache.watch(spec("a"), Caller::default()).unwrap());
+    let (mut slow, mut quick) = (
+        setup.cache.watch(spec("a"), Caller::default()).unwrap(),
+        setup.cache.watch(spec("a"), Caller::default()).unwrap(),
+    );
     assert_eq!(next(&mut slow).await.unwrap(), "test-1");
     for generation in 1..5 {
         assert_eq!(next(&mut quick).await.unwrap(), format!("test-{generation}"));
@@ -92,14 +94,33 @@ async fn an_evicted_credential_is_wiped_and_a_watch_gets_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_old_run_brings_after_an_eviction_is_renewed_at_once() {
+async fn what_a_run_brings_that_began_before_an_eviction_is_for_those_who_waited_alone() {
     let setup = setup(&[Token(mins(60))]);
-    let (asked, ()) = tokio::join!(setup.ask(), async {
-        sleep(secs(1)).await; // the run is in flight, perhaps for the account that is left
-        setup.cache.evict(None);
+    let (waited, asked) = tokio::join!(setup.ask(), async {
+        sleep(secs(1)).await; // the run is in flight, perhaps for the account that was left
+        assert_eq!(setup.cache.evict(None), 1);
+        setup.ask().await
     });
-    assert_eq!(asked.unwrap(), "test-1");
-    sleep(secs(4)).await;
+    assert_eq!((waited.unwrap().as_str(), asked.unwrap().as_str()), ("test-1", "test-2"));
+    for _ in 0..60 {
+        assert_eq!(setup.ask().await.unwrap(), "test-2");
+        sleep(secs(1)).await;
+    }
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_began_before_an_eviction_ends_and_brings_nothing() {
+    let setup = setup(&[Token(mins(60))]);
+    setup.ask().await.unwrap();
+    let refresh = setup.cache.refresh("fake");
+    let evict = async {
+        sleep(secs(1)).await;
+        setup.cache.evict(Some("fake"));
+    };
+    tokio::join!(refresh, evict);
+    sleep(RUN).await;
+    assert!(setup.cache.list_after(None, None, 1).is_empty());
     assert_eq!(setup.ask().await.unwrap(), "test-2");
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Shared, pace::Outcome, words::throttling};
-use crate::{credential::Decoded, exec::RunError};
+use crate::exec::RunError;
 
 /// The right to one run. Dropping it gives the slot back and says nothing about the issuer.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Permit {
     }
 
     /// Gives the slot back, and learns from the run's end whether its issuer asks for fewer runs.
-    pub fn finish(mut self, result: &Result<Decoded, RunError>) {
+    pub fn finish<T>(mut self, result: &Result<T, RunError>) {
         self.outcome = outcome(result);
     }
 }
@@ -32,7 +32,7 @@ impl Drop for Permit {
 }
 
 /// What the end of a run says about its issuer.
-fn outcome(result: &Result<Decoded, RunError>) -> Outcome {
+fn outcome<T>(result: &Result<T, RunError>) -> Outcome {
     match result {
         Ok(_) => Outcome::Success,
         Err(
@@ -46,11 +46,14 @@ fn outcome(result: &Result<Decoded, RunError>) -> Outcome {
             RunError::ArgumentsTooLong { .. }
             | RunError::Directory { .. }
             | RunError::ExecInfo { .. }
+            | RunError::NeedsTerminal { .. }
             | RunError::NotFound { .. }
             | RunError::Panicked { .. }
             | RunError::Recursion { .. }
             | RunError::Spawn { .. }
-            | RunError::Throttled { .. },
+            | RunError::Throttled { .. }
+            | RunError::Unanswered { .. }
+            | RunError::Unreadable { .. },
         ) => Outcome::Unknown,
     }
 }

@@ -22,7 +22,9 @@ use tokio_util::task::TaskTracker;
 use super::{Limits, ProcessRunner, RunError};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
-    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider, Verify},
+    plugin::{
+        ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider, Verify,
+    },
 };
 
 /// Longer than anything here takes, on any machine.

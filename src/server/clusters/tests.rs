@@ -39,7 +39,12 @@ impl Setup {
     }
 
     fn watch(&self, namespace: &str) -> Messages {
-        let cache = CredentialCache::new(CacheParts::for_tests(NoRuns, Arc::new(SystemClock), &TaskTracker::new(), &self.draining));
+        let cache = CredentialCache::new(CacheParts::for_tests(
+            NoRuns,
+            Arc::new(SystemClock),
+            &TaskTracker::new(),
+            &self.draining,
+        ));
         let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
         let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&self.fleet))));
         let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
+use credbroker_proto::v1 as pb;
 use futures_util::StreamExt as _;
+use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use credbroker_proto::v1 as pb;
-use prost::Message as _;
-
 use super::*;
-use crate::cache::Request;
 use crate::{
-    cache::CacheParts,
+    cache::{CacheParts, Request},
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
     exec::{RunError, RunOutput},
@@ -53,14 +51,24 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
     let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));
     let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&fleet))));
-    let cache = CredentialCache::new(CacheParts { encode: crate::server::encode, ..CacheParts::for_tests(ServerAsToken, Arc::new(SystemClock), &TaskTracker::new(), &CancellationToken::new()) });
+    let cache = CredentialCache::new(CacheParts {
+        encode: crate::server::encode,
+        ..CacheParts::for_tests(
+            ServerAsToken,
+            Arc::new(SystemClock),
+            &TaskTracker::new(),
+            &CancellationToken::new(),
+        )
+    });
     fleet.set_hub(HubState { synced: true, problem: None });
     apply(&fleet, "a");
     let name = ProfileName::new("fleet", "paris");
     let ask = Ask { source: Source::ClusterProfile(name.clone()), ..Ask::default() };
     let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let (held, draining) = (cache.clone(), CancellationToken::new());
-    let following = Following::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), draining, slot).unwrap();
+    let following =
+        Following::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), draining, slot)
+            .unwrap();
     let mut messages = following.messages();
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {

@@ -5,7 +5,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
-    cache::CacheParts,
+    cache::{CacheParts, Caller, Request},
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
     exec::{RunError, RunOutput},
@@ -36,7 +36,12 @@ impl PluginRunner for AsTheCallerSays {
 }
 
 fn cache() -> CredentialCache<AsTheCallerSays> {
-    CredentialCache::new(CacheParts::for_tests(AsTheCallerSays, Arc::new(SystemClock), &TaskTracker::new(), &CancellationToken::new()))
+    CredentialCache::new(CacheParts::for_tests(
+        AsTheCallerSays,
+        Arc::new(SystemClock),
+        &TaskTracker::new(),
+        &CancellationToken::new(),
+    ))
 }
 
 #[tokio::test]
@@ -96,7 +101,8 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
     fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
     let cache = cache();
     let source = Source::ClusterProfile(name.clone());
-    let _watch = cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap(), Caller::default()).unwrap();
+    let _watch =
+        cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap(), Caller::default()).unwrap();
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
     assert_eq!(of(&gone), (State::Idle, ""), "no look has found yet that it is not there");
