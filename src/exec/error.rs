@@ -62,7 +62,7 @@ pub enum RunError {
     },
     /// It used a terminal that is not its own, and the kernel stopped it.
     #[error(
-        "plugin `{command}` needs a person: it stopped at the terminal that the broker was started in, which only the broker may use, and was ended{}; run it yourself in a terminal until it asks for nothing, then ask again",
+        "plugin `{command}` needs a person: it tried to use the terminal in which the broker runs, and was ended; log in with it in another terminal, then ask again{}",
         tail(.stderr)
     )]
     NeedsTerminal {
