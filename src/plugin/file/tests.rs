@@ -106,7 +106,7 @@ fn a_version_is_a_file_that_is_found_and_is_another_than_the_last() {
         assert_eq!(file.version(), version, "step {index}");
         match (state, file.found()) {
             (Ok(Some(there)), Ok(found)) => {
-                assert_eq!((&*found.executable, found.version), (&there, version))
+                assert_eq!((&*found.executable, found.version), (&there, version));
             }
             (Ok(None), Err(FileError::NotFound)) => {}
             (Err(kind), Err(FileError::Unreadable(error))) => assert_eq!(error.kind(), kind),

@@ -95,7 +95,7 @@ fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
             inherited: Environment::from_iter([("PATH", dir.path())]).into(),
             ..provider("p", command)
         }]);
-        assert!(providers.runnable("p").is_ok(), "nobody looked yet");
+        assert!(providers.runnable("p").is_ok(), "it was not looked at yet");
         providers.look();
         providers
     };
