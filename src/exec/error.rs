@@ -2,10 +2,7 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use crate::{
-    credential::{DecodeError, ExecInfoError},
-    plugin::Command,
-};
+use crate::credential::{DecodeError, ExecInfoError};
 
 /// Why one plugin run gave no credential. Never holds stdout: it may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -72,10 +69,12 @@ pub enum RunError {
         stderr: Arc<str>,
     },
     /// Its executable is not there.
-    #[error("plugin `{command}` is not installed{}{}", .command.place(), hint(.install_hint.as_deref()))]
+    #[error("plugin `{command}` is not installed{place}{}", hint(.install_hint.as_deref()))]
     NotFound {
         /// As configured.
-        command: Command,
+        command: Arc<str>,
+        /// Where it was looked up, or empty.
+        place: &'static str,
         /// `installHint` of the stanza, sanitised.
         install_hint: Option<String>,
     },
