@@ -105,3 +105,55 @@ fn remove_all(removals: &Mutex<Removals>) {
 fn lock(removals: &Mutex<Removals>) -> std::sync::MutexGuard<'_, Removals> {
     removals.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use tokio::{runtime::Builder, time::advance};
+
+    use super::*;
+
+    /// On a runtime whose only blocking thread is busy from the time that `occupy` is called until it is dropped.
+    fn with_one_thread<F: Future<Output = ()>>(test: impl FnOnce(TempDir, Scratch) -> F) {
+        let runtime =
+            Builder::new_current_thread().max_blocking_threads(1).enable_time().start_paused(true).build();
+        let base = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(base.path().into(), TaskTracker::new());
+        runtime.unwrap().block_on(test(base, scratch));
+    }
+
+    fn occupy() -> Sender<()> {
+        let (release, released) = channel();
+        drop(spawn_blocking(move || released.recv()));
+        release
+    }
+
+    #[test]
+    fn a_removal_waits_for_its_turn_and_no_run_waits_for_a_removal() {
+        with_one_thread(async |base, scratch| {
+            let directories = [scratch.directory().await.unwrap(), scratch.directory().await.unwrap()];
+            fs::write(directories[0].working.join("left"), "behind").unwrap();
+            let left = || fs::read_dir(base.path()).unwrap().count();
+            let busy = occupy();
+            drop(directories);
+            assert_eq!((left(), scratch.tasks.len()), (2, 1), "one thread for all");
+            drop(busy);
+            scratch.tasks.close();
+            scratch.tasks.wait().await;
+            assert_eq!(left(), 0);
+        });
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_in_time_is_an_error_and_leaves_nothing() {
+        with_one_thread(async |base, scratch| {
+            let busy = occupy();
+            let (made, ()) = tokio::join!(scratch.directory(), advance(PATIENCE));
+            assert_eq!(made.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            drop(busy);
+            spawn_blocking(|| ()).await.unwrap(); // after what was too late
+            assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+        });
+    }
+}

@@ -2,10 +2,7 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use crate::{
-    credential::{DecodeError, ExecInfoError},
-    plugin::Command,
-};
+use crate::credential::{DecodeError, ExecInfoError};
 
 /// Why one plugin run gave no credential. Never holds stdout: it may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -62,7 +59,7 @@ pub enum RunError {
     },
     /// It used a terminal that is not its own, and the kernel stopped it.
     #[error(
-        "plugin `{command}` needs a person: it stopped at the terminal that the broker was started in, which only the broker may use, and was ended{}; run it yourself in a terminal until it asks for nothing, then ask again",
+        "plugin `{command}` needs a person: it tried to use the terminal in which the broker runs, and was ended; log in with it in another terminal, then ask again{}",
         tail(.stderr)
     )]
     NeedsTerminal {
@@ -72,10 +69,12 @@ pub enum RunError {
         stderr: Arc<str>,
     },
     /// Its executable is not there.
-    #[error("plugin `{command}` is not installed{}{}", .command.place(), hint(.install_hint.as_deref()))]
+    #[error("plugin `{command}` is not installed{place}{}", hint(.install_hint.as_deref()))]
     NotFound {
         /// As configured.
-        command: Command,
+        command: Arc<str>,
+        /// Where it was looked up, or empty.
+        place: &'static str,
         /// `installHint` of the stanza, sanitised.
         install_hint: Option<String>,
     },

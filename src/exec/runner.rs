@@ -76,6 +76,7 @@ impl ProcessRunner {
             .map_err(|source| RunError::ExecInfo { command: Arc::clone(&command), source })?;
         // Before the start: a file that is replaced from here on is another one than what ran.
         let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
+        let command = command_of(spec); // by its path, now that it is found
         // Declared before the run, so that it is removed after the run has ended, however it ends.
         let directory = self.scratch.directory().await.map_err(|source| RunError::Directory {
             command: Arc::clone(&command),
@@ -167,7 +168,8 @@ fn no_file(spec: &PluginSpec, error: FileError) -> RunError {
     let command = command_of(spec);
     match error {
         FileError::NotFound => RunError::NotFound {
-            command: spec.provider.command.clone(),
+            command: sanitize(&spec.provider.command.to_string()).into(),
+            place: spec.provider.command.place(),
             install_hint: spec.provider.install_hint.as_deref().map(sanitize),
         },
         FileError::Unanswered => RunError::Unanswered { command },

@@ -49,7 +49,7 @@ pub enum FileError {
     /// No such file.
     #[error("there is no such file")]
     NotFound,
-    /// Nobody knows: the file system has not answered.
+    /// The file system has not answered.
     #[error("its file system has not answered")]
     Unanswered,
     /// It cannot be looked at.

@@ -17,17 +17,17 @@ pub(super) struct Lead<'a> {
 enum Place<'a> {
     /// Nothing.
     Nowhere,
-    /// The plugin is told the cluster that the caller sent.
+    /// The cluster that the caller sent; the plugin receives it.
     Sent,
-    /// The plugin is told one that the configuration names.
+    /// One that the configuration names; the plugin receives it.
     Known(&'a Cluster),
     /// It is for a ClusterProfile.
     Profile(Arc<Target>),
 }
 
 impl Entry {
-    /// The provider as it is configured, for a caller that sent this cluster. The plugin is told nothing unless the
-    /// provider wants it; else what the caller sent, which is for this request alone, or the one cluster that the
+    /// The provider as it is configured, for a caller that sent this cluster. The plugin receives none unless the
+    /// provider wants one; else what the caller sent, which is for this request alone, or the one cluster that the
     /// kubeconfig uses this user for.
     pub(super) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         let known = self.provider.clusters.as_slice();
@@ -85,7 +85,7 @@ impl Lead<'_> {
             Place::Nowhere => PluginKey::of(digest, None, caller_env),
             Place::Sent => PluginKey::of(digest, sent, caller_env),
             Place::Known(cluster) => PluginKey::of(digest, Some(cluster), caller_env),
-            // The endpoint is part of the digest, whether the plugin is told it or not.
+            // The endpoint is part of the digest, whether the plugin receives it or not.
             Place::Profile(target) => PluginKey::of(target.digest, None, caller_env),
         }
     }
@@ -110,8 +110,8 @@ impl Lead<'_> {
             Place::Sent => (sent.map(Arc::new), None),
             Place::Known(cluster) => (Some(Arc::new(cluster.clone())), None),
             Place::Profile(target) => {
-                let told = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
-                (told, Some(target))
+                let cluster = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
+                (cluster, Some(target))
             }
         };
         Ok(PluginSpec { key, provider, file: Arc::clone(&self.entry.file), cluster, caller_env: env, target })
@@ -126,7 +126,7 @@ impl Lead<'_> {
     }
 }
 
-/// The plugin could not read what it is told, if the extension is not JSON.
+/// The plugin could not read an extension that is not JSON.
 fn check_config(cluster: &Cluster) -> Result<(), ResolveError> {
     if cluster.config.is_empty() {
         return Ok(());

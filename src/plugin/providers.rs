@@ -71,11 +71,15 @@ impl Providers {
     pub async fn keep_looking(&self, draining: &CancellationToken) {
         let mut turns = interval(LOOK_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while draining.run_until_cancelled(turns.tick()).await.is_some() {
-            for file in &self.files {
-                file.look_unless_looking(LOOK_PATIENCE).await;
+        let looking = async {
+            loop {
+                turns.tick().await;
+                for file in &self.files {
+                    file.look_unless_looking(LOOK_PATIENCE).await;
+                }
             }
-        }
+        };
+        draining.run_until_cancelled(looking).await;
     }
 
     /// Looks at every file, on this thread.

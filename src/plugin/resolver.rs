@@ -72,7 +72,7 @@ impl Resolver {
     }
 
     /// The key of the run that `ask` leads to: enough to find what is held. Reads memory only, copies nothing of the
-    /// request, and hashes only what the plugin would be told of it.
+    /// request, and hashes only what the plugin would receive of it.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// The request leads to no run, and does not until somebody changes something.
+    /// The request leads to no run, and does not until the configuration or the fleet changes.
     pub fn resolve(&self, ask: Ask) -> Result<PluginSpec, ResolveError> {
         let Ask { source, cluster, env } = ask;
         self.lead(&source, cluster.as_ref())?.spec(cluster, env)

@@ -9,8 +9,8 @@ use tokio::{
 
 use super::*;
 
-/// Longer than anything here takes, on any machine.
-const AGES: Duration = Duration::from_secs(60);
+/// Longer than anything here takes, on any machine, also where time passes a hundred times as fast.
+const AGES: Duration = Duration::from_secs(60 * 100);
 
 /// A file system with one file, which may hang.
 #[derive(Clone)]
@@ -24,14 +24,24 @@ struct State {
     hangs: bool,
 }
 
-/// Each look that begins.
-pub(in crate::plugin) struct Looks(mpsc::UnboundedReceiver<()>);
+/// Each look that begins. When it is dropped the disk hangs no more: a runtime waits for threads that block.
+pub(in crate::plugin) struct Looks {
+    begun: mpsc::UnboundedReceiver<()>,
+    disk: Disk,
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.disk.set_hanging(false);
+    }
+}
 
 impl Disk {
     pub(in crate::plugin) fn new() -> (Self, Looks) {
-        let (begun, looks) = mpsc::unbounded_channel();
+        let (sender, begun) = mpsc::unbounded_channel();
         let state = State { file: Ok(Some(executable("/plugin", 1, 1))), hangs: false };
-        (Self { state: Arc::new((StdMutex::new(state), Condvar::new())), begun }, Looks(looks))
+        let disk = Self { state: Arc::new((StdMutex::new(state), Condvar::new())), begun: sender };
+        (disk.clone(), Looks { begun, disk })
     }
 
     pub(in crate::plugin) fn set_hanging(&self, hangs: bool) {
@@ -55,12 +65,12 @@ impl Disk {
 
 impl Looks {
     pub(in crate::plugin) async fn next(&mut self) {
-        timeout(AGES, self.0.recv()).await.expect("a look begins").unwrap();
+        timeout(AGES, self.begun.recv()).await.expect("a look begins").unwrap();
     }
 
     /// How many began and were not waited for.
     pub(in crate::plugin) fn more(&self) -> usize {
-        self.0.len()
+        self.begun.len()
     }
 }
 
@@ -96,7 +106,7 @@ fn a_version_is_a_file_that_is_found_and_is_another_than_the_last() {
         assert_eq!(file.version(), version, "step {index}");
         match (state, file.found()) {
             (Ok(Some(there)), Ok(found)) => {
-                assert_eq!((&*found.executable, found.version), (&there, version))
+                assert_eq!((&*found.executable, found.version), (&there, version));
             }
             (Ok(None), Err(FileError::NotFound)) => {}
             (Err(kind), Err(FileError::Unreadable(error))) => assert_eq!(error.kind(), kind),

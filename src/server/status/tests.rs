@@ -29,7 +29,11 @@ fn run_errors() -> Vec<RunError> {
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
         RunError::NeedsTerminal { command: command(), stderr: stderr() },
-        RunError::NotFound { command: Command::Name("p".into()), install_hint: Some("Install it.".into()) },
+        RunError::NotFound {
+            command: "p".into(),
+            place: " in the broker's PATH",
+            install_hint: Some("Install it.".into()),
+        },
         RunError::OutputTooLarge { command: command(), limit: 1 << 20 },
         RunError::Panicked { command: command() },
         RunError::Recursion { command: command() },
