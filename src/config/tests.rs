@@ -359,3 +359,13 @@ fn no_secret_of_a_config_is_in_a_message() {
     let home = Home::new("a: b\na: canary\n- canary: [");
     assert!(!home.problems().contains("canary"));
 }
+
+#[test]
+fn a_timeout_that_outlasts_the_shim_is_suspicious() {
+    let config = |timeout| {
+        Home::new(&format!("{HEAD}providers:\n- name: p\n  timeout: {timeout}\n  {}\n", stanza("plugin")))
+    };
+    assert_eq!(config("39s").warnings(), "");
+    assert_eq!(config("40s").warnings().lines().count(), 1);
+    insta::assert_snapshot!(config("2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec gives up after 45 s by itself, so a run may outlast those who wait for it; give it a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or choose less than 40 s here");
+}
