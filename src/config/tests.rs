@@ -78,6 +78,7 @@ providers:
     installHint: "…"
   profileSourcedCLIArgsPolicy: Append
   profileSourcedEnvVarsPolicy: AppendIfNotExists
+  issuer: google
   timeout: 20s
   interactiveTimeout: 3m
   passEnv: ["MY_*"]
@@ -85,6 +86,7 @@ providers:
   clusterInfo: match
   maxAge: 12h
   unknownExpiryMaxAge: 5m
+issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
 limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
 "#
@@ -106,6 +108,8 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
         (Duration::from_secs(20), Duration::from_secs(3 * 60), Some(Duration::from_secs(12 * 3600)))
     );
     assert_eq!(provider.lifetime.unknown_expiry_max_age, Duration::from_secs(5 * 60));
+    let issuer = &provider.issuer;
+    assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
     insta::assert_debug_snapshot!((&loaded.config.listen, &loaded.config.limits), @r#"
 (
     Listen {

@@ -65,12 +65,11 @@ impl World {
         }
     }
 
-    /// Holds `count` credentials whose remaining lives are evenly spread over `left`.
-    fn hold(&mut self, count: u32, left: Range<Duration>) {
-        let width = left.end - left.start;
+    /// Holds `count` credentials, of which the first ends in `first`, and the others evenly spread until `width` later.
+    fn hold(&mut self, count: u32, first: Duration, width: Duration) {
         for number in 0..count {
             self.held.push(Held { expires: Duration::ZERO, waits: None });
-            self.renewed(self.held.len() - 1, left.start + width * number / count);
+            self.renewed(self.held.len() - 1, first + width * number / count);
         }
     }
 
@@ -165,21 +164,21 @@ impl PopIfDue for BinaryHeap<Reverse<(Duration, Event)>> {
 
 #[test]
 fn one_peer_that_asks_for_ten_thousand_keys_starves_nothing_that_is_held() {
-    for (provider, left) in [
-        ("held", Duration::ZERO..LIFETIME),
-        ("other", Duration::ZERO..LIFETIME),
+    for (provider, first, width) in [
+        ("held", secs(60), secs(840)),
+        ("other", secs(60), secs(840)),
         // All of them end within a second.
-        ("held", LIFETIME - secs(1)..LIFETIME),
-        ("other", LIFETIME - secs(1)..LIFETIME),
+        ("held", secs(899), secs(1)),
+        ("other", secs(899), secs(1)),
     ] {
         let mut world = World::new(4, issuer("idp", 10, 4), ms(500));
         for _ in 0..10_000 {
             world.queue.enter(&provider.into(), &world.issuer, waited(1), Duration::ZERO);
         }
         world.run_until(secs(1)); // so that all slots are taken
-        world.hold(200, left.start.max(secs(60))..left.end);
+        world.hold(200, first, width);
         world.run_until(secs(3600));
-        assert!(world.lapses.is_empty(), "{provider} {left:?}: {:?}", world.lapses);
+        assert!(world.lapses.is_empty(), "{provider} {first:?}: {:?}", world.lapses);
         assert!(world.queue.waiting.is_empty(), "everything has had its turn");
         let since = world.starts.len() - 10_000;
         assert!((200..=200 * 9).contains(&since), "{since} renewals");
@@ -189,7 +188,7 @@ fn one_peer_that_asks_for_ten_thousand_keys_starves_nothing_that_is_held() {
 #[test]
 fn an_hour_of_three_thousand_tokens_costs_what_the_schedule_demands() {
     let mut world = World::new(8, issuer("idp", 10, 4), ms(500));
-    world.hold(3000, Duration::ZERO..LIFETIME);
+    world.hold(3000, Duration::ZERO, LIFETIME);
     world.run_until(secs(3600));
     let (runs, busiest) = (world.starts.len(), world.busiest());
     assert!(runs <= 21_800 * 11 / 10, "{runs} runs");
@@ -202,7 +201,7 @@ fn an_issuer_that_throttles_for_ten_minutes_is_asked_once_per_pause_and_caught_u
     let mut world = World::new(8, issuer("idp", 10, 4), ms(300));
     let (down, up) = (secs(1800), secs(2400));
     world.throttles = down..up;
-    world.hold(3000, LIFETIME / 2..LIFETIME);
+    world.hold(3000, LIFETIME / 2, LIFETIME / 2);
     world.run_until(up);
     let pauses = &world.per_pause[1..];
     assert!((8..=13).contains(&pauses.len()), "{pauses:?}");
