@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    task::JoinSet,
+    task::{JoinSet, yield_now},
     time::{Instant, timeout},
 };
 
@@ -175,6 +175,7 @@ async fn the_timer_ends_when_the_last_who_waits_leaves() {
     let ticket = setup.scheduler.enter(&provider, Urgency::Background);
     assert_eq!(setup.tasks.len(), 1);
     let before = setup.elapsed();
+    yield_now().await; // the timer waits
     drop(ticket);
     setup.tasks.close();
     setup.tasks.wait().await;
@@ -221,6 +222,7 @@ async fn a_pause_goes_on_during_a_suspend() {
     let (setup, provider) = (setup(1), provider("p"));
     setup.throttle(&provider).await;
     let ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    yield_now().await; // the timer waits
     setup.clock.asleep.store(3600, Ordering::SeqCst);
     drop(ticket.turn().await.unwrap());
     assert!(setup.elapsed() <= secs(1), "it is noticed within a second");
