@@ -16,6 +16,11 @@ use crate::{
     },
 };
 
+/// How long credbroker-exec waits for an answer by itself.
+const SHIM: Duration = Duration::from_secs(45);
+/// What a run needs of that besides its timeout: its turn, the time to end it, and the way back.
+const MARGIN: Duration = Duration::from_secs(5);
+
 /// How a provider's environment comes about.
 #[derive(Clone, Debug)]
 pub(super) struct Variables<'a> {
@@ -25,7 +30,7 @@ pub(super) struct Variables<'a> {
     pub(super) caller_env: Globs,
 }
 
-/// A provider with the default limits.
+/// A provider with the default limits, which is its own issuer.
 pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
     Provider {
         name: name.into(),
@@ -71,6 +76,7 @@ pub(super) const POLICIES: [&str; 2] = ["profileSourcedCLIArgsPolicy", "profileS
 const KEYS: [&str; 13] = [
     "name",
     "execConfig",
+    "issuer",
     "profileSourcedCLIArgsPolicy",
     "profileSourcedEnvVarsPolicy",
     "timeout",
@@ -102,7 +108,11 @@ pub(super) fn section(
         fields.get("acceptV1alpha1").and_then(|value| value.boolean(report)).unwrap_or_default();
     let pass_env = fields.get("passEnv").map(|value| globs(&value, report)).unwrap_or_default();
     let caller_env = fields.get("callerEnv").map(|value| globs(&value, report)).unwrap_or_default();
+    let issuer = issuer(&fields, report);
     let timeout = fields.duration("timeout", report);
+    if let (Some(value), Some(timeout)) = (fields.get("timeout"), timeout) {
+        warn_of_impatience(&value, timeout, report);
+    }
     let interactive_timeout = fields.duration("interactiveTimeout", report);
     if let Some(value) = fields.get("interactiveTimeout") {
         value.warning(report, "has no effect: in this release nobody can attend a run");
@@ -122,6 +132,9 @@ pub(super) fn section(
     }
     warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
     let mut provider = provider(name?, stanza, &Variables { broker, pass_env, caller_env });
+    if let Some(name) = issuer {
+        provider.issuer = Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() });
+    }
     provider.profile_sourced = Some(profile_sourced);
     provider.cluster_info = cluster_info.unwrap_or_default();
     provider.verify = verify.unwrap_or_default();
@@ -140,12 +153,34 @@ pub(super) fn name<'a>(at: &Cursor<'_>, name: Option<&Cursor<'a>>, report: &mut 
         return None;
     };
     let name = value.text(report)?;
-    if name.is_empty() || name.chars().any(char::is_control) {
-        value.problem(report, "a name is not empty and has no control characters");
+    if !is_name(value, name, report) {
         return None;
     }
     report.provider(at.place(), name);
     Some(name)
+}
+
+/// The name of whose budget the provider's runs share.
+fn issuer<'a>(fields: &Fields<'a>, report: &mut Report) -> Option<&'a str> {
+    let value = fields.get("issuer")?;
+    let name = value.text(report)?;
+    is_name(&value, name, report).then_some(name)
+}
+
+/// Whether `name` can stand in a message; if not, that is reported.
+pub(super) fn is_name(at: &Cursor<'_>, name: &str, report: &mut Report) -> bool {
+    let is_name = !name.is_empty() && !name.chars().any(char::is_control);
+    if !is_name {
+        at.problem(report, "a name is not empty and has no control characters");
+    }
+    is_name
+}
+
+/// Where a timeout is so long that a caller by way of the shim does not see how the run ends.
+fn warn_of_impatience(at: &Cursor<'_>, timeout: Duration, report: &mut Report) {
+    if timeout >= SHIM.saturating_sub(MARGIN) {
+        at.warning(report, format!("credbroker-exec gives up after {} s by itself, so a run may outlast those who wait for it; give it a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or choose less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
+    }
 }
 
 fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {

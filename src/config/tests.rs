@@ -78,6 +78,7 @@ providers:
     installHint: "…"
   profileSourcedCLIArgsPolicy: Append
   profileSourcedEnvVarsPolicy: AppendIfNotExists
+  issuer: google
   timeout: 20s
   interactiveTimeout: 3m
   passEnv: ["MY_*"]
@@ -86,6 +87,7 @@ providers:
   verify: never
   maxAge: 12h
   unknownExpiryMaxAge: 5m
+issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
 limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
 "#
@@ -108,6 +110,8 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
         (Duration::from_secs(20), Duration::from_secs(3 * 60), Some(Duration::from_secs(12 * 3600)))
     );
     assert_eq!(provider.lifetime.unknown_expiry_max_age, Duration::from_secs(5 * 60));
+    let issuer = &provider.issuer;
+    assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
     insta::assert_debug_snapshot!((&loaded.config.listen, &loaded.config.limits), @r#"
 (
     Listen {
@@ -367,4 +371,14 @@ fn no_secret_of_a_config_is_in_a_message() {
     assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
     let home = Home::new("a: b\na: canary\n- canary: [");
     assert!(!home.problems().contains("canary"));
+}
+
+#[test]
+fn a_timeout_that_outlasts_the_shim_is_suspicious() {
+    let config = |timeout| {
+        Home::new(&format!("{HEAD}providers:\n- name: p\n  timeout: {timeout}\n  {}\n", stanza("plugin")))
+    };
+    assert_eq!(config("39s").warnings(), "");
+    assert_eq!(config("40s").warnings().lines().count(), 1);
+    insta::assert_snapshot!(config("2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec gives up after 45 s by itself, so a run may outlast those who wait for it; give it a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or choose less than 40 s here");
 }

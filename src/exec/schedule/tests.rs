@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    task::JoinSet,
+    task::{JoinSet, yield_now},
     time::{Instant, timeout},
 };
 
@@ -83,8 +83,8 @@ fn failed(stderr: &str) -> Result<Decoded, RunError> {
     Err(RunError::Exit { command: "p".into(), code: 1, stderr: stderr.into() })
 }
 
-fn succeeded() -> Result<Decoded, RunError> {
-    Ok(Decoded { material: Material { token: None, pair: None }, expires_at: None, warnings: Vec::new() })
+fn decoded() -> Decoded {
+    Decoded { material: Material { token: None, pair: None }, expires_at: None, warnings: Vec::new() }
 }
 
 /// Whether the turn has not come.
@@ -99,12 +99,12 @@ async fn a_slot_goes_to_the_next_when_its_permit_is_dropped_or_finished() {
     let mut second = Box::pin(setup.scheduler.enter(&provider, WAITED).turn());
     assert!(waits(&mut second).await);
     drop(first);
-    second.await.unwrap().finish(&succeeded());
+    second.await.unwrap().finish(&Ok(decoded()));
     setup.permit(&provider, Urgency::Background).await.finish(&failed("no"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_gives_up_leaves_no_trace() {
+async fn a_waiter_that_gives_up_leaves_no_trace() {
     let (setup, provider) = (setup(1), provider("p"));
     let held = setup.permit(&provider, WAITED).await;
     drop(setup.scheduler.enter(&provider, WAITED));
@@ -156,7 +156,7 @@ async fn the_timer_starts_runs_when_their_second_comes_and_ends_with_them() {
         let turn = setup.scheduler.enter(&provider, WAITED).turn();
         let clock = Arc::clone(&setup.clock);
         runs.spawn(async move {
-            turn.await.unwrap().finish(&succeeded());
+            turn.await.unwrap().finish(&Ok(decoded()));
             clock.start.elapsed().as_secs()
         });
     }
@@ -175,6 +175,7 @@ async fn the_timer_ends_when_the_last_who_waits_leaves() {
     let ticket = setup.scheduler.enter(&provider, Urgency::Background);
     assert_eq!(setup.tasks.len(), 1);
     let before = setup.elapsed();
+    yield_now().await; // the timer waits
     drop(ticket);
     setup.tasks.close();
     setup.tasks.wait().await;
@@ -193,7 +194,7 @@ async fn a_paused_issuer_answers_callers_at_once_and_everybody_else_in_time() {
     insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");
     let permit = ticket.turn().await.unwrap();
     assert_eq!(setup.elapsed(), secs(60));
-    permit.finish(&succeeded());
+    permit.finish(&Ok(decoded()));
     assert_eq!(setup.scheduler.paused(&provider), None);
 }
 
@@ -212,8 +213,8 @@ async fn callers_that_wait_when_a_pause_begins_hear_of_it() {
     assert!(waits(&mut refresh).await);
     handle.set_urgency(WAITED);
     assert_eq!(refresh.await.unwrap_err().retry_after, secs(7), "somebody came for it");
-    setup.permit(&provider, Urgency::Forced).await.finish(&succeeded());
-    setup.permit(&provider, WAITED).await.finish(&succeeded());
+    setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()));
+    setup.permit(&provider, WAITED).await.finish(&Ok(decoded()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,6 +222,7 @@ async fn a_pause_goes_on_during_a_suspend() {
     let (setup, provider) = (setup(1), provider("p"));
     setup.throttle(&provider).await;
     let ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    yield_now().await; // the timer waits
     setup.clock.asleep.store(3600, Ordering::SeqCst);
     drop(ticket.turn().await.unwrap());
     assert!(setup.elapsed() <= secs(1), "it is noticed within a second");
@@ -241,14 +243,14 @@ async fn what_a_waiting_run_waits_for_can_be_read() {
     show(&[wait(), wait()]);
     drop(held);
     let issuer = Arc::new(Issuer::new("slow", NonZeroUsize::MIN));
-    let slow = Arc::new(Provider { issuer, ..(*provider).clone() });
-    let held = setup.permit(&slow, WAITED).await;
-    show(&[setup.scheduler.enter(&slow, WAITED)]);
+    let other = Arc::new(Provider { issuer, ..(*provider).clone() });
+    let held = setup.permit(&other, WAITED).await;
+    show(&[setup.scheduler.enter(&other, WAITED)]);
     drop(held);
     setup.throttle(&provider).await;
     let probe = setup.permit(&provider, Urgency::Background).await;
     show(&[wait()]);
-    probe.finish(&succeeded());
+    probe.finish(&Ok(decoded()));
     show(&[wait()]);
     insta::assert_snapshot!(shown.join("\n"), @r"
 issuer `idp` is at its limit of runs in a second (2); 2 other runs of the provider wait

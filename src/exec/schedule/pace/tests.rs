@@ -188,6 +188,16 @@ fn a_slow_start_begins_with_one_run_at_a_time() {
 }
 
 #[test]
+fn a_step_of_the_slow_start_opens_the_gate_ahead_of_the_second() {
+    let mut pace = pace(10, 4);
+    pace.run(Class::First, THROTTLED, secs(0));
+    pace.run(Class::First, Outcome::Success, secs(60));
+    pace.run(Class::First, Outcome::Success, ms(64_500));
+    assert_eq!(pace.gate(Class::First, ms(64_500)), Gate::At(secs(65), Cause::SlowStart));
+    assert_eq!(pace.gate(Class::First, secs(65)), Gate::Open);
+}
+
+#[test]
 fn what_runs_of_before_a_pause_say_neither_ends_nor_lengthens_it() {
     let mut pace = pace(10, 4);
     let [first, second, third, fourth] = [0; 4].map(|_| pace.start(Class::First, secs(0)));
