@@ -4,12 +4,11 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, net::ToSocketAddrs as _, sync::Arc, time::Duration};
 
 use http::StatusCode;
-use kube::Client;
-use tokio::{sync::Semaphore, time::timeout};
-use tokio_util::task::TaskTracker;
+use kube::{Client, Config};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use tracing::debug;
 
 use crate::credential::{Cluster, Issued};
@@ -60,7 +59,6 @@ pub trait Verifier: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct ApiVerifier {
     slots: Arc<Semaphore>,
-    tasks: TaskTracker,
 }
 
 /// Why there is no answer.
@@ -70,6 +68,8 @@ enum Silence {
     Refused(#[from] Refusal),
     #[error("the request could not be made")]
     Broken,
+    #[error("the name of the server, or of its proxy, cannot be resolved")]
+    Unresolved,
     #[error("{}", root_cause(.0))]
     Failed(kube::Error),
     #[error("no answer within {PATIENCE:?}")]
@@ -77,23 +77,28 @@ enum Silence {
 }
 
 impl ApiVerifier {
-    /// One for the whole broker. What it does on other threads is on `tasks`.
-    pub fn new(tasks: TaskTracker) -> Self {
-        Self { slots: Arc::new(Semaphore::new(AT_ONCE)), tasks }
-    }
-
     async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, Silence> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_never_closed| Silence::Broken)?;
-        // Reads the system's certificate authorities, and may hang there: then it keeps its slot.
-        let prepared = self.tasks.spawn_blocking(move || {
+        // A resolver or a file system that hangs keeps the slot, so it takes so many threads and no more. On no tracker:
+        // no drain is to wait for that.
+        let prepared = spawn_blocking(move || {
             let config = request::config(&issued, &cluster)?;
+            resolve(&config)?;
+            // Reads the system's certificate authorities if the cluster names none.
             let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Tls)?;
-            Ok::<_, Refusal>((client, request::review(&issued)?, slot))
+            Ok::<_, Silence>((client, request::review(&issued)?, slot))
         });
         let (client, request, _slot) = prepared.await.map_err(|_panicked| Silence::Broken)??;
         let response = client.send(request).await.map_err(Silence::Failed)?;
         // The body goes unread, and the connection with it.
         Ok(response.status())
+    }
+}
+
+/// One for the whole broker.
+impl Default for ApiVerifier {
+    fn default() -> Self {
+        Self { slots: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }
 
@@ -120,6 +125,14 @@ impl Verifier for ApiVerifier {
             }
         }
     }
+}
+
+/// Looks up the name that is connected to. The HTTP client does so again: on a thread that it leaves behind when the
+/// time is over.
+fn resolve(config: &Config) -> Result<(), Silence> {
+    let to = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
+    let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
+    (host, 0).to_socket_addrs().map(drop).map_err(|_no_address| Silence::Unresolved)
 }
 
 /// What lies below the layers of the HTTP client. None of them knows the credential.

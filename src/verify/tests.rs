@@ -36,7 +36,7 @@ fn token(token: &str) -> Arc<Issued> {
 }
 
 async fn verify(issued: &Arc<Issued>, cluster: &Cluster) -> Verdict {
-    ApiVerifier::new(TaskTracker::new()).verify(Arc::clone(issued), Arc::new(cluster.clone())).await
+    ApiVerifier::default().verify(Arc::clone(issued), Arc::new(cluster.clone())).await
 }
 
 /// The verdict over a server that answers this.
@@ -272,7 +272,7 @@ async fn a_server_that_never_answers_costs_three_seconds() {
 #[tokio::test]
 async fn a_question_beyond_the_limit_waits_for_its_turn_within_its_time() {
     let server = Server::start(Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned())).await;
-    let verifier = ApiVerifier::new(TaskTracker::new());
+    let verifier = ApiVerifier::default();
     let ask = || verifier.verify(token(TOKEN), Arc::new(server.cluster.clone()));
     let taken = verifier.slots.acquire_many(16).await.unwrap();
     pause();
