@@ -31,7 +31,7 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
     })
 }
 
-fn token(token: &str) -> Arc<Issued> {
+pub(super) fn token(token: &str) -> Arc<Issued> {
     issued(&json!({"token": token}))
 }
 
@@ -44,8 +44,8 @@ async fn answered(text: &str) -> Verdict {
     let mut server = Server::start(Answer::Says(text.to_owned())).await;
     let verdict = verify(&token(TOKEN), &server.cluster).await;
     assert!(matches!(server.next().await, Event::Request(_)));
-    assert_eq!(server.next().await, Event::Closed, "the connection goes with the answer");
-    assert_eq!(server.connections(), 1, "it is asked once: {text}");
+    assert_eq!(server.next().await, Event::Closed, "it is asked once, and the connection goes: {text}");
+    assert_eq!(server.connections(), 1);
     verdict
 }
 
