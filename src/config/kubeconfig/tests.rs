@@ -234,10 +234,10 @@ fn a_cluster_that_cannot_be_read_is_one_warning_and_no_other_passes_for_the_only
         files.shown(&report.warnings)
     });
     insta::assert_snapshot!(warnings.join("\n"), @r"
-0/config:14:3: cluster `one`: certificate-authority `0/ca.pem` cannot be read: No such file or directory (os error 2)
-0/config:14:3: cluster `one`: certificate-authority `0` cannot be read: it is not a regular file
-0/config:14:3: cluster `one`: certificate-authority-data is not base64
-0/config:14:3: cluster `one` has no `server`
+0/config:15:3: cluster `one`: certificate-authority `0/ca.pem` cannot be read: No such file or directory (os error 2)
+0/config:15:3: cluster `one`: certificate-authority `0` cannot be read: it is not a regular file
+0/config:15:3: cluster `one`: certificate-authority-data is not base64
+0/config:15:3: cluster `one` has no `server`
 ");
 }
 
