@@ -113,6 +113,9 @@ mod tests {
     use super::*;
     use crate::verify::tests::token;
 
+    /// A change of a good cluster, and what comes of it.
+    type Row = (fn(&mut Cluster), Option<Refusal>);
+
     #[test]
     fn a_cluster_that_cannot_be_checked_is_refused_for_what_is_wrong_with_it() {
         let refusal = |change: fn(&mut Cluster)| {
@@ -120,7 +123,7 @@ mod tests {
             change(&mut cluster);
             config(&token("t"), &cluster).err()
         };
-        let table: [(fn(&mut Cluster), Option<Refusal>); 9] = [
+        let table: [Row; 9] = [
             (|_| {}, None),
             (|cluster| cluster.server = "HTTPS://paris:443/a/".into(), None),
             (|cluster| cluster.server = "http://paris".into(), Some(Refusal::Server)),
