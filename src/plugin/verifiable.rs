@@ -43,6 +43,9 @@ mod tests {
     use super::*;
     use crate::plugin::{Command, ProfileName, key::RunDigest, provider::tests::provider as bare};
 
+    /// What it is about, the known clusters, the one that is sent, and the one to ask.
+    type Row<'a> = (&'a str, &'a [Cluster], Option<&'a Cluster>, Option<&'a Cluster>);
+
     fn cluster(server: &str) -> Cluster {
         Cluster {
             server: server.into(),
@@ -87,7 +90,7 @@ mod tests {
         let nothing = Cluster::default();
         let (one, two) = (std::slice::from_ref(&paris), &[tokyo.clone(), paris.clone()][..]);
 
-        let table: [(&str, &[Cluster], Option<&Cluster>, Option<&Cluster>); 18] = [
+        let table: [Row<'_>; 18] = [
             ("none is known", &[], None, None),
             ("none is known, and one is named", &[], Some(&paris), None),
             ("the only one", one, None, Some(&paris)),

@@ -4,12 +4,11 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, net::ToSocketAddrs as _, sync::Arc, time::Duration};
 
-use http::StatusCode;
-use kube::Client;
-use tokio::{sync::Semaphore, time::timeout};
-use tokio_util::task::TaskTracker;
+use http::{Request, StatusCode};
+use kube::{Client, Config, client::Body};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use tracing::debug;
 
 use crate::credential::{Cluster, Issued};
@@ -60,7 +59,7 @@ pub trait Verifier: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct ApiVerifier {
     slots: Arc<Semaphore>,
-    tasks: TaskTracker,
+    patience: Duration,
 }
 
 /// Why there is no answer.
@@ -70,37 +69,39 @@ enum Silence {
     Refused(#[from] Refusal),
     #[error("the request could not be made")]
     Broken,
+    #[error("the name of the server, or of its proxy, cannot be resolved")]
+    Unresolved,
     #[error("{}", root_cause(.0))]
     Failed(kube::Error),
-    #[error("no answer within {PATIENCE:?}")]
+    #[error("no answer in time")]
     Late,
 }
 
 impl ApiVerifier {
-    /// One for the whole broker. What it does on other threads is on `tasks`.
-    pub fn new(tasks: TaskTracker) -> Self {
-        Self { slots: Arc::new(Semaphore::new(AT_ONCE)), tasks }
-    }
-
     async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, Silence> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_never_closed| Silence::Broken)?;
-        // Reads the system's certificate authorities, and may hang there: then it keeps its slot.
-        let prepared = self.tasks.spawn_blocking(move || {
-            let config = request::config(&issued, &cluster)?;
-            let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Tls)?;
-            Ok::<_, Refusal>((client, request::review(&issued)?, slot))
-        });
-        let (client, request, _slot) = prepared.await.map_err(|_panicked| Silence::Broken)??;
+        // A resolver or a file system that hangs keeps the slot, so it takes so many threads and no more. On no tracker:
+        // no drain is to wait for that.
+        let prepared = spawn_blocking(move || (prepare(&issued, &cluster), slot));
+        let (prepared, _slot) = prepared.await.map_err(|_panicked| Silence::Broken)?;
+        let (client, request) = prepared?;
         let response = client.send(request).await.map_err(Silence::Failed)?;
         // The body goes unread, and the connection with it.
         Ok(response.status())
     }
 }
 
+/// One for the whole broker.
+impl Default for ApiVerifier {
+    fn default() -> Self {
+        Self { slots: Arc::new(Semaphore::new(AT_ONCE)), patience: PATIENCE }
+    }
+}
+
 impl Verifier for ApiVerifier {
     async fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Verdict {
         let host = request::host(&cluster);
-        let asked = timeout(PATIENCE, self.ask(issued, cluster)).await;
+        let asked = timeout(self.patience, self.ask(issued, cluster)).await;
         match asked.unwrap_or(Err(Silence::Late)) {
             Ok(status) => {
                 let verdict = Verdict::of(status);
@@ -120,6 +121,23 @@ impl Verifier for ApiVerifier {
             }
         }
     }
+}
+
+/// What blocks. Must be called within a tokio runtime.
+fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>), Silence> {
+    let config = request::config(issued, cluster)?;
+    resolve(&config)?;
+    // Reads the system's certificate authorities if the cluster names none.
+    let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Tls)?;
+    Ok((client, request::review(issued)?))
+}
+
+/// Looks up the name that is connected to. The HTTP client does so again: on a thread that it leaves behind when the
+/// time is over.
+fn resolve(config: &Config) -> Result<(), Silence> {
+    let to = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
+    let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
+    (host, 0).to_socket_addrs().map(drop).map_err(|_no_address| Silence::Unresolved)
 }
 
 /// What lies below the layers of the HTTP client. None of them knows the credential.

@@ -102,10 +102,57 @@ fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
 fn certificate(issued: &Issued) -> AuthInfo {
     let mut auth = AuthInfo::default();
     if let (Some(chain), Some(key)) = (issued.certificate_pem(), issued.key_pem()) {
-        // kube puts the chain directly behind the key.
-        let key = [key, b"\n"].concat();
         auth.client_certificate_data = Some(STANDARD.encode(chain));
         auth.client_key_data = Some(STANDARD.encode(key).into());
     }
     auth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::tests::token;
+
+    /// A change of a good cluster, and what comes of it.
+    type Row = (fn(&mut Cluster), Option<Refusal>);
+
+    #[test]
+    fn a_cluster_that_cannot_be_checked_is_refused_for_what_is_wrong_with_it() {
+        let refusal = |change: fn(&mut Cluster)| {
+            let mut cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
+            change(&mut cluster);
+            config(&token("t"), &cluster).err()
+        };
+        let table: [Row; 9] = [
+            (|_| {}, None),
+            (|cluster| cluster.server = "HTTPS://paris:443/a/".into(), None),
+            (|cluster| cluster.server = "http://paris".into(), Some(Refusal::Server)),
+            (|cluster| cluster.server = "https://user@paris".into(), Some(Refusal::Server)),
+            (|cluster| cluster.server = "paris:443".into(), Some(Refusal::Server)),
+            (|cluster| cluster.insecure_skip_tls_verify = true, Some(Refusal::Insecure)),
+            (|cluster| cluster.certificate_authority_data = "text".into(), Some(Refusal::Authorities)),
+            (|cluster| cluster.certificate_authority_data = BROKEN.into(), Some(Refusal::Authorities)),
+            (|cluster| cluster.proxy_url = "not a url".into(), Some(Refusal::Proxy)),
+        ];
+        for (index, (change, expected)) in table.into_iter().enumerate() {
+            assert_eq!(refusal(change), expected, "row {index}");
+        }
+    }
+
+    /// Not a certificate, though it is called one.
+    const BROKEN: &str = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn only_a_cluster_without_a_bundle_is_checked_against_the_systems_authorities() {
+        assert_eq!(authorities(b""), Ok(None));
+        assert_eq!(authorities(b" \n"), Err(Refusal::Authorities));
+    }
+
+    #[test]
+    fn a_token_is_marked_as_a_secret_and_a_question_about_nobody_is_not_asked() {
+        let request = review(&token("canary")).unwrap();
+        assert!(!format!("{request:?}").contains("canary"), "{request:?}");
+        let nobody = Issued { material: std::sync::Arc::default(), ..(*token("t")).clone() };
+        assert_eq!(review(&nobody).err(), Some(Refusal::Credential));
+    }
 }

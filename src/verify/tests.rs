@@ -2,15 +2,18 @@
 
 mod server;
 
-use std::time::SystemTime;
+use std::{io, sync::Mutex, time::SystemTime};
 
 use credbroker_test_support::{Accepts, ApiServer};
 use serde_json::json;
-use tokio::time::pause;
+use tokio::time::{pause, resume};
 
 use super::*;
 use crate::credential::{ApiVersion, Draft, Generation, Now, decode, encoded::plain};
 use server::{Answer, Authority, Event, Proxy, Server, Speaks};
+
+/// Longer than anything here takes, on any machine.
+const AMPLE: Duration = Duration::from_secs(120);
 
 const TOKEN: &str = "canary-token";
 
@@ -37,12 +40,14 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
     })
 }
 
-fn token(token: &str) -> Arc<Issued> {
+pub(super) fn token(token: &str) -> Arc<Issued> {
     issued(&json!({"token": token}))
 }
 
+/// With time enough on any machine.
 async fn verify(issued: &Arc<Issued>, cluster: &Cluster) -> Verdict {
-    ApiVerifier::new(TaskTracker::new()).verify(Arc::clone(issued), Arc::new(cluster.clone())).await
+    let verifier = ApiVerifier { patience: AMPLE, ..ApiVerifier::default() };
+    verifier.verify(Arc::clone(issued), Arc::new(cluster.clone())).await
 }
 
 /// The verdict over a server that answers this.
@@ -50,8 +55,8 @@ async fn answered(text: &str) -> Verdict {
     let mut server = Server::start(Answer::Says(text.to_owned())).await;
     let verdict = verify(&token(TOKEN), &server.cluster).await;
     assert!(matches!(server.next().await, Event::Request(_)));
-    assert_eq!(server.next().await, Event::Closed, "the connection goes with the answer");
-    assert_eq!(server.connections(), 1, "it is asked once: {text}");
+    assert_eq!(server.next().await, Event::Closed, "it is asked once, and the connection goes: {text}");
+    assert_eq!(server.connections(), 1);
     verdict
 }
 
@@ -261,7 +266,7 @@ async fn there_is_no_way_around_a_proxy() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_costs_three_seconds() {
+async fn a_server_that_never_answers_costs_a_bounded_time() {
     let gate = Arc::new(Semaphore::new(0));
     let mut server = Server::start(Answer::Waits(Arc::clone(&gate), "")).await;
     let cluster = server.cluster.clone();
@@ -269,7 +274,7 @@ async fn a_server_that_never_answers_costs_three_seconds() {
     asking.spawn(async move { verify(&token(TOKEN), &cluster).await });
     assert!(matches!(server.next().await, Event::Request(_)));
     pause();
-    let verdict = timeout(PATIENCE, asking.join_next()).await.expect("an end in time");
+    let verdict = timeout(AMPLE, asking.join_next()).await.expect("an end in time");
     assert_eq!(verdict.unwrap().unwrap(), Verdict::Unverifiable);
     gate.add_permits(1);
     assert_eq!(server.next().await, Event::Closed, "the connection goes too");
@@ -278,14 +283,69 @@ async fn a_server_that_never_answers_costs_three_seconds() {
 #[tokio::test]
 async fn a_question_beyond_the_limit_waits_for_its_turn_within_its_time() {
     let server = Server::start(Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned())).await;
-    let verifier = ApiVerifier::new(TaskTracker::new());
-    let ask = || verifier.verify(token(TOKEN), Arc::new(server.cluster.clone()));
-    let taken = verifier.slots.acquire_many(16).await.unwrap();
+    let mut verifier = ApiVerifier::default();
+    let cluster = Arc::new(server.cluster.clone());
+    let slots = Arc::clone(&verifier.slots);
+    let taken = slots.acquire_many(16).await.unwrap();
     pause();
-    assert_eq!(timeout(PATIENCE, ask()).await.expect("an end in time"), Verdict::Unverifiable);
+    let late = timeout(PATIENCE, verifier.verify(token(TOKEN), Arc::clone(&cluster))).await;
+    assert_eq!(late.expect("an end in time"), Verdict::Unverifiable);
     assert_eq!(server.connections(), 0);
-    tokio::time::resume();
+    resume();
     drop(taken);
-    assert_eq!(ask().await, Verdict::Rejected);
-    assert_eq!(verifier.slots.available_permits(), 16, "it is given back");
+    verifier.patience = AMPLE;
+    assert_eq!(verifier.verify(token(TOKEN), cluster).await, Verdict::Rejected);
+    assert_eq!(slots.available_permits(), 16, "it is given back");
+}
+
+/// Everything that is logged on this thread until it is dropped.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_log_has_server_and_outcome_and_no_secret() {
+    let (log, authority) = (Log::default(), Authority::new());
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .without_time()
+        .with_writer(move || writer.clone());
+    let _logged = tracing::subscriber::set_default(subscriber.finish());
+    let says = Answer::Says("HTTP/1.1 403 X\r\ncontent-length: 0\r\n\r\n".to_owned());
+    let server = Server::called(&authority, "api.invalid", says).await;
+    let proxy = Proxy::start(Speaks::Http, &authority, server.address).await;
+    let cluster = Cluster {
+        server: "https://api.invalid:6443".into(),
+        proxy_url: proxy.url.clone(),
+        ..server.cluster.clone()
+    };
+    assert_eq!(verify(&token(TOKEN), &cluster).await, Verdict::Accepted);
+    let stranger = Cluster { certificate_authority_data: Authority::new().pem().into(), ..cluster.clone() };
+    assert_eq!(verify(&token(TOKEN), &stranger).await, Verdict::Unverifiable);
+    let elsewhere = Cluster { proxy_url: proxy.url.replace("http", "ftp"), ..cluster };
+    assert_eq!(verify(&token(TOKEN), &elsewhere).await, Verdict::Unverifiable);
+    assert!(prepare(&token(TOKEN), &elsewhere).is_err(), "once more on this thread, whose log is looked at");
+
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let ours: Vec<_> = log.lines().filter(|line| line.contains("credbroker::verify: ")).collect();
+    insta::assert_snapshot!(ours.join("\n"), @r#"
+DEBUG credbroker::verify: asked whether a credential is accepted server="api.invalid:6443" status=403 verdict=Accepted
+DEBUG credbroker::verify: cannot find out whether a credential is accepted server="api.invalid:6443" cause="invalid peer certificate: BadSignature"
+DEBUG credbroker::verify: cannot find out whether a credential is accepted server="api.invalid:6443" cause="TLS cannot be set up: the proxy's scheme, the certificate authorities, or the credential's certificate and key cannot be used here"
+"#);
+    assert!(log.contains("kube_client"), "what the HTTP client logs is looked at too: {log}");
+    for secret in [TOKEN, "se%40cret", "se@cret", "c29tZWJvZHk6c2VAY3JldA"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
 }

@@ -35,6 +35,10 @@ pub(super) struct Clusters<'a> {
     files: HashMap<PathBuf, Bytes>,
 }
 
+/// Why is in the report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unreadable;
+
 impl<'a> Clusters<'a> {
     pub(super) fn of(kubeconfig: &'a Kubeconfig) -> Self {
         let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
@@ -56,24 +60,24 @@ impl<'a> Clusters<'a> {
         let mut clusters = Vec::new();
         for name in names {
             match self.named(name, report) {
-                Some(Some(cluster)) if !clusters.contains(&cluster) => clusters.push(cluster),
-                Some(Some(_)) | None => {}
-                Some(None) => return Vec::new(),
+                Ok(Some(cluster)) if !clusters.contains(&cluster) => clusters.push(cluster),
+                Ok(_) => {}
+                Err(Unreadable) => return Vec::new(),
             }
         }
         clusters
     }
 
-    /// `None`: there is no such cluster; `Some(None)`: it cannot be read.
-    pub(super) fn named(&mut self, name: &str, report: &mut Report) -> Option<Option<Cluster>> {
-        let named = *self.named.get(name)?;
+    /// The cluster of that name; `None`: there is none.
+    pub(super) fn named(&mut self, name: &str, report: &mut Report) -> Result<Option<Cluster>, Unreadable> {
+        let Some(named) = self.named.get(name).copied() else { return Ok(None) };
         if !self.read.contains_key(name) {
             let mut found = Report::default();
             let read = cluster(&named, &mut self.files, &mut found).filter(|_| found.problems.is_empty());
             report.append_as_warnings(found);
             self.read.insert(named.name, read);
         }
-        self.read.get(name).cloned()
+        self.read.get(name).cloned().flatten().map(Some).ok_or(Unreadable)
     }
 }
 

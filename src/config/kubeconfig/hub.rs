@@ -69,7 +69,7 @@ impl Kubeconfig {
         let stanza = stanza(&cursor(&user, exec), rules(&user), report)?;
         let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
         let mut provider = provider(name, stanza, &variables);
-        provider.clusters.extend(Clusters::of(self).named(text("cluster"), report).flatten());
+        provider.clusters.extend(Clusters::of(self).named(text("cluster"), report).ok().flatten());
         Some(provider)
     }
 }

@@ -169,6 +169,7 @@ contexts:
 - {name: e, context: {user: v, cluster: one}}
 - {name: f, context: {user: v, cluster: two}}
 - {name: g, context: {user: v, cluster: three}}
+- {name: h, context: {user: v, cluster: four}}
 clusters:
 - name: one
   cluster:
@@ -183,6 +184,7 @@ clusters:
     - {name: client.authentication.k8s.io/exec, extension: {audience: a, level: 2}}
 - {name: two, cluster: {server: https://two, certificate-authority-data: Y2E=}}
 - {name: three, cluster: {certificate-authority-data: Y2E=, server: https://two}}
+- {name: four, cluster: {server: https://four, certificate-authority: ./ca.pem}}
 ";
 
 #[test]
@@ -206,9 +208,14 @@ fn the_clusters_of_a_users_contexts_are_known_whether_its_plugin_is_told_them_or
         ..Cluster::default()
     };
     assert_eq!(u.clusters, std::slice::from_ref(&one), "one for several contexts");
-    assert_eq!(v.clusters, [one, two], "one for several names");
-    let shared = |provider: &Provider| provider.clusters.first().unwrap().certificate_authority_data.as_ptr();
-    assert_eq!(shared(&u), shared(&v), "a file is in memory once");
+    let four = Cluster {
+        server: "https://four".into(),
+        certificate_authority_data: "pem".into(),
+        ..Cluster::default()
+    };
+    assert_eq!(v.clusters, [one, two, four], "one for several names");
+    let file = |provider: &Provider| provider.clusters.last().unwrap().certificate_authority_data.as_ptr();
+    assert_eq!(file(&u), file(&v), "a file is in memory once");
 }
 
 #[test]
@@ -227,10 +234,10 @@ fn a_cluster_that_cannot_be_read_is_one_warning_and_no_other_passes_for_the_only
         files.shown(&report.warnings)
     });
     insta::assert_snapshot!(warnings.join("\n"), @r"
-0/config:14:3: cluster `one`: certificate-authority `0/ca.pem` cannot be read: No such file or directory (os error 2)
-0/config:14:3: cluster `one`: certificate-authority `0` cannot be read: it is not a regular file
-0/config:14:3: cluster `one`: certificate-authority-data is not base64
-0/config:14:3: cluster `one` has no `server`
+0/config:15:3: cluster `one`: certificate-authority `0/ca.pem` cannot be read: No such file or directory (os error 2)
+0/config:15:3: cluster `one`: certificate-authority `0` cannot be read: it is not a regular file
+0/config:15:3: cluster `one`: certificate-authority-data is not base64
+0/config:15:3: cluster `one` has no `server`
 ");
 }
 

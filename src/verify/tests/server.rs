@@ -53,7 +53,7 @@ impl Authority {
 /// What a server does with a request.
 #[derive(Clone)]
 pub(super) enum Answer {
-    /// Says this, and waits for the client to close.
+    /// Says this to each request.
     Says(String),
     /// Says this, and after it the same letter until it cannot any more.
     Floods(&'static str),
@@ -130,41 +130,41 @@ impl Server {
     }
 }
 
+/// Answers until the client ends the connection.
 async fn converse(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: Answer,
     seen: &mpsc::UnboundedSender<Event>,
 ) {
-    let mut request = head(&mut stream).await;
-    let length =
-        request.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    stream.read_exact(&mut body).await.unwrap();
-    request.push_str(std::str::from_utf8(&body).unwrap());
-    seen.send(Event::Request(request)).unwrap();
-    let text = match &answer {
-        Answer::Says(text) => text,
-        Answer::Floods(head) => *head,
-        Answer::Waits(gate, text) => {
-            gate.acquire().await.unwrap().forget();
-            *text
+    while let Some(mut request) = head(&mut stream).await {
+        let length = |line: &str| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok();
+        let mut body = vec![0; request.lines().find_map(length).unwrap_or(0)];
+        stream.read_exact(&mut body).await.unwrap();
+        request.push_str(std::str::from_utf8(&body).unwrap());
+        seen.send(Event::Request(request)).unwrap();
+        let text = match &answer {
+            Answer::Says(text) => text,
+            Answer::Floods(head) => *head,
+            Answer::Waits(gate, text) => {
+                gate.acquire().await.unwrap().forget();
+                *text
+            }
+        };
+        // The client may go at any moment.
+        let mut open = stream.write_all(text.as_bytes()).await.is_ok() && stream.flush().await.is_ok();
+        while open && matches!(answer, Answer::Floods(_)) {
+            open = stream.write_all(&[b'x'; 1 << 14]).await.is_ok();
         }
-    };
-    // The client may go at any moment.
-    let mut open = stream.write_all(text.as_bytes()).await.is_ok() && stream.flush().await.is_ok();
-    while open && matches!(answer, Answer::Floods(_)) {
-        open = stream.write_all(&[b'x'; 1 << 14]).await.is_ok();
     }
-    while open && stream.read(&mut [0; 64]).await.is_ok_and(|size| size > 0) {}
 }
 
-/// Bytes up to an empty line.
-async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
+/// Bytes up to an empty line; `None`: they end before.
+async fn head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
+        head.push(stream.read_u8().await.ok()?);
     }
-    String::from_utf8(head).unwrap()
+    String::from_utf8(head).ok()
 }
 
 /// How a proxy is spoken to.
@@ -218,7 +218,7 @@ async fn connect(
     to: SocketAddr,
     seen: &mpsc::UnboundedSender<String>,
 ) {
-    seen.send(head(&mut stream).await).unwrap();
+    seen.send(head(&mut stream).await.unwrap()).unwrap();
     stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
     relay(stream, to).await;
 }
