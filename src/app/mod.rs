@@ -101,7 +101,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
-    let verifier = Arc::new(ApiVerifier::new(tasks.clone()));
+    let verifier = Arc::new(ApiVerifier::default());
     let verify: Verify = Arc::new(move |issued, cluster| {
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })

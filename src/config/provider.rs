@@ -73,7 +73,7 @@ pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> Profi
 /// The keys of [`profile_sourced`].
 pub(super) const POLICIES: [&str; 2] = ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "name",
     "execConfig",
     "issuer",

@@ -165,12 +165,6 @@ impl PluginFile {
         })
     }
 
-    /// As if a look had found another file.
-    #[cfg(test)]
-    pub(crate) fn replaced(&self) {
-        self.version.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Looks on this thread, for as long as that takes.
     pub(super) fn look_now(&self) {
         let known = self.last().map(|executable| executable.path.clone());

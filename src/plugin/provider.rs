@@ -82,6 +82,9 @@ impl fmt::Debug for Provider {
 pub(crate) mod tests {
     use super::*;
 
+    /// More runs than any test has.
+    const MANY: std::num::NonZeroUsize = std::num::NonZeroUsize::new(10_000).unwrap();
+
     /// The least there is to a provider.
     pub(crate) fn provider(name: &str, command: Command) -> Provider {
         Provider {
@@ -95,7 +98,7 @@ pub(crate) mod tests {
             provide_cluster_info: false,
             needs_terminal: false,
             install_hint: None,
-            issuer: Arc::new(Issuer::new(name, std::num::NonZeroUsize::new(4).unwrap())),
+            issuer: Arc::new(Issuer { name: name.into(), runs_per_second: MANY, concurrency: MANY }),
             timeout: Duration::from_secs(30),
             interactive_timeout: Duration::from_secs(5 * 60),
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },

@@ -152,7 +152,7 @@ mod tests {
     fn a_token_is_marked_as_a_secret_and_a_question_about_nobody_is_not_asked() {
         let request = review(&token("canary")).unwrap();
         assert!(!format!("{request:?}").contains("canary"), "{request:?}");
-        let nobody = Issued { material: std::sync::Arc::default(), ..(*token("t")).clone() };
+        let nobody = Issued { encoded: crate::credential::Encoded::default(), ..(*token("t")).clone() };
         assert_eq!(review(&nobody).err(), Some(Refusal::Credential));
     }
 }

@@ -31,7 +31,7 @@ async fn two_thousand_due_keys_delay_no_caller_and_lose_nothing() {
     let setup = setup_with(10_000, &[Token(mins(60))]);
     // 2,000 runs of 2 s, four at a time, take a thousand seconds.
     hold(&setup, "busy", 2000, 4).await;
-    setup.file.replaced();
+    setup.file.replace();
     sleep(secs(5)).await; // all are due now, and four of them run
     let asked = Instant::now();
     setup.cache.get(spec_of(&setup, "other", "cold", 4), &Request::default()).await.unwrap();
@@ -53,7 +53,7 @@ async fn replacing_the_plugin_under_held_credentials_fails_no_request() {
     *setup.runner.script.lock().unwrap() = [Token(mins(60))].into();
     hold(&setup, "p", 500, 100).await;
     *setup.runner.script.lock().unwrap() = [Fail].into();
-    setup.file.replaced();
+    setup.file.replace();
     for second in 0..60 {
         for key in (second..500).step_by(60) {
             let spec = spec_of(&setup, "p", &key.to_string(), 100);

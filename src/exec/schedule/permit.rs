@@ -63,10 +63,7 @@ mod tests {
     use std::{io, time::Duration};
 
     use super::*;
-    use crate::{
-        credential::{DecodeError, Material},
-        exec::schedule::words::Throttling,
-    };
+    use crate::{credential::DecodeError, exec::schedule::words::Throttling};
 
     #[test]
     fn only_the_stderr_of_failed_runs_says_that_the_issuer_throttles() {
@@ -84,16 +81,17 @@ mod tests {
             (RunError::Exit { command: command(), code: 429, stderr: "no".into() }, Outcome::Reached),
             (RunError::Decode { command: command(), source: DecodeError::Empty }, Outcome::Reached),
             (RunError::OutputTooLarge { command: command(), limit: 429 }, Outcome::Reached),
-            (RunError::NotFound { command: command(), install_hint: Some("429".into()) }, Outcome::Unknown),
+            (
+                RunError::NotFound { command: command(), install_hint: Some("429".into()), place: "" },
+                Outcome::Unknown,
+            ),
             (
                 RunError::Spawn { command: command(), source: Arc::new(io::ErrorKind::NotFound.into()) },
                 Outcome::Unknown,
             ),
         ] {
-            assert_eq!(outcome(&Err(error.clone())), expected, "{error}");
+            assert_eq!(outcome::<()>(&Err(error.clone())), expected, "{error}");
         }
-        let material = Material { token: None, pair: None };
-        let decoded = Decoded { material, expires_at: None, warnings: Vec::new() };
-        assert_eq!(outcome(&Ok(decoded)), Outcome::Success);
+        assert_eq!(outcome(&Ok(())), Outcome::Success);
     }
 }

@@ -20,8 +20,8 @@ fn list<R: PluginRunner>(inventory: &Inventory<R>, namespace: Option<&str>, obje
     inventory.end(namespace);
 }
 
-#[test]
-fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_own_namespace() {
+#[tokio::test]
+async fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_own_namespace() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
     list(&inventory, Some("edge"), &["edge/a"]);
@@ -34,8 +34,8 @@ fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_own_name
     assert_eq!(names(&setup), ["edge/a", "fleet/b"]);
 }
 
-#[test]
-fn an_end_without_a_beginning_takes_nothing_away() {
+#[tokio::test]
+async fn an_end_without_a_beginning_takes_nothing_away() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
     list(&inventory, None, &["fleet/a"]);
@@ -43,8 +43,8 @@ fn an_end_without_a_beginning_takes_nothing_away() {
     assert_eq!(names(&setup), ["fleet/a"]);
 }
 
-#[test]
-fn what_goes_and_comes_back_while_a_list_runs_stays() {
+#[tokio::test]
+async fn what_goes_and_comes_back_while_a_list_runs_stays() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
     inventory.begin(None);
