@@ -128,7 +128,7 @@ fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>)
     let config = request::config(issued, cluster)?;
     resolve(&config)?;
     // Reads the system's certificate authorities if the cluster names none.
-    let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Tls)?;
+    let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Connection)?;
     Ok((client, request::review(issued)?))
 }
 

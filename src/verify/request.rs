@@ -30,9 +30,9 @@ pub(super) enum Refusal {
     #[error("the credential has no token that fits a header, and no certificate")]
     Credential,
     #[error(
-        "TLS cannot be set up: the proxy's scheme, the certificate authorities, or the credential's certificate and key cannot be used here"
+        "the connection cannot be set up: the proxy's scheme, the TLS server name, the certificate authorities, or the credential's certificate and key cannot be used"
     )]
-    Tls,
+    Connection,
 }
 
 /// How `cluster` is reached with the certificate of `issued`, if it has one. Everything is set here: nothing comes from
