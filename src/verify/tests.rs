@@ -195,7 +195,7 @@ async fn only_a_server_that_the_clusters_authority_vouches_for_is_asked() {
     }
     assert!(matches!(server.next().await, Event::Request(_)));
     assert_eq!(server.next().await, Event::Closed);
-    assert!(server.saw_no_more(), "only one of them was told the token");
+    assert!(server.saw_no_more(), "only one of them reached the server with the token");
 }
 
 #[tokio::test]
