@@ -95,7 +95,11 @@ fn follows_two_rotations(name: &str, client: impl FnOnce(&Path) -> Client) {
     let error = running.line().to_uppercase().replace('_', "");
     assert_eq!(error, "ERROR CODE=NOTFOUND REASON=UNKNOWNPROVIDER DOMAIN=CREDBROKER.IO");
     let reported = running.generation("report");
-    assert_eq!(generations.last(), Some(&reported), "what was reported is the first, which is replaced already");
+    assert_eq!(
+        generations.last(),
+        Some(&reported),
+        "what was reported is the first, which is replaced already"
+    );
     running.ends_well();
 
     assert_eq!(plugin.runs(), 3);

@@ -111,3 +111,25 @@ pub(super) fn encode(value: &[u8]) -> Vec<u8> {
     }
     data
 }
+
+#[cfg(test)]
+mod tests {
+    use fluke_hpack::huffman::HuffmanDecoder;
+
+    use super::*;
+
+    #[test]
+    fn every_byte_has_the_code_of_the_specification() {
+        for first in 0..=u8::MAX {
+            for value in [vec![first], vec![first, b'a'], vec![b'%', first, first]] {
+                let data = encode(&value);
+                assert_eq!(HuffmanDecoder::new().decode(&data).unwrap(), value);
+                assert_eq!(decode(&data).unwrap(), value);
+            }
+        }
+        assert_eq!(decode(&[]), Some(vec![]));
+        // From the specification, appendix C.4.1.
+        let example = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
+        assert_eq!(encode(b"www.example.com"), example);
+    }
+}

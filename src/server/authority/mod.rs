@@ -1,7 +1,7 @@
 //! Accepts every `:authority` that a gRPC client sends over a Unix socket.
 //!
 //! HTTP/2 wants the name of a host there. A socket has none, so clients send what they have: gRPC's C core the
-//! percent-encoded path (`%2Frun%2Fbroker.sock`), grpc-java and Swift the path as it is. [`h2`] resets each such
+//! percent-encoded path (`run%2Fbroker.sock`), grpc-java and Swift the path as it is. [`h2`] resets each such
 //! request with `PROTOCOL_ERROR` before any service sees it. The authority means nothing on a Unix socket, so the bytes
 //! that h2 refuses are replaced on their way in.
 //!
@@ -16,6 +16,8 @@ mod block;
 mod filter;
 mod hpack;
 mod huffman;
+#[cfg(test)]
+mod property;
 #[cfg(test)]
 mod tests;
 
