@@ -16,6 +16,8 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
+/// The newest entry of HPACK's dynamic table.
+const FIRST: u8 = 62;
 
 /// `/run/cb-rec/broker.sock` in HPACK's Huffman code.
 const CODED: &[u8] =
@@ -38,7 +40,7 @@ async fn a_request_may_have_any_authority() {
         for piece in [1, 1000] {
             let mut peer = Peer::connect(&broker).await;
             // The first literal goes into the dynamic table, the second request takes it from there.
-            for (stream, authority) in [(1, [&[0x41][..], &value].concat()), (3, vec![0x80 | 62])] {
+            for (stream, authority) in [(1, [&[0x41][..], &value].concat()), (3, vec![0x80 | FIRST])] {
                 let requested = check(&authority);
                 let (first, rest) = requested.split_at(requested.len() / 2);
                 let bytes = [

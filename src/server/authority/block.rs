@@ -61,12 +61,11 @@ pub(super) fn rewrite(frames: &mut [u8]) -> usize {
     for edit in edits.into_iter().rev() {
         block.to_mut().splice(edit.place, edit.bytes);
     }
-    let block = block.into_owned();
-    let framed = framed(frames, &block);
-    if let Some(place) = frames.get_mut(..framed.len()) {
-        place.copy_from_slice(&framed);
+    let edited = reframed(frames, &block);
+    if let Some(place) = frames.get_mut(..edited.len()) {
+        place.copy_from_slice(&edited);
     }
-    framed.len()
+    edited.len()
 }
 
 /// The fields of all `frames`: without a copy if there is one frame only. `None`: malformed.
@@ -84,8 +83,8 @@ fn fields(frames: &[u8]) -> Option<Cow<'_, [u8]>> {
 }
 
 /// `block` in the same frames: each has as many fields as before until the block ends.
-fn framed(frames: &[u8], mut block: &[u8]) -> Vec<u8> {
-    let mut framed = Vec::with_capacity(frames.len());
+fn reframed(frames: &[u8], mut block: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(frames.len());
     for (head, payload) in split(frames) {
         let range = head.fields(payload).unwrap_or_default();
         let (before, after) = (payload.get(..range.start), payload.get(range.end..));
@@ -93,13 +92,13 @@ fn framed(frames: &[u8], mut block: &[u8]) -> Vec<u8> {
         block = rest;
         let length = head.length - (range.len() - fields.len());
         let [_, high, middle, low] = u32::try_from(length).unwrap_or_default().to_be_bytes();
-        framed.extend([high, middle, low, head.kind, head.flags]);
-        framed.extend(head.stream);
+        bytes.extend([high, middle, low, head.kind, head.flags]);
+        bytes.extend(head.stream);
         for part in [before.unwrap_or_default(), fields, after.unwrap_or_default()] {
-            framed.extend_from_slice(part);
+            bytes.extend_from_slice(part);
         }
     }
-    framed
+    bytes
 }
 
 /// Heads and payloads of whole frames.

@@ -145,8 +145,7 @@ fn length(coded: bool, length: usize) -> Vec<u8> {
 /// where there is one, else with a shorter code.
 fn harmless(byte: u8) -> u8 {
     match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => byte,
-        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => byte,
+        _ if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte) => byte,
         b':' => b'x',
         b'"' | b'?' => b'!',
         b'|' => b'+',

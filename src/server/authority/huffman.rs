@@ -114,7 +114,7 @@ pub(super) fn encode(value: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use fluke_hpack::huffman::HuffmanDecoder;
+    use loona_hpack::huffman::HuffmanDecoder;
 
     use super::*;
 

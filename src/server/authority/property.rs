@@ -1,7 +1,7 @@
 //! What holds for any bytes in any chunks: shared by the tests and the fuzz target.
 
-use fluke_hpack::Decoder;
 use http::uri::Authority;
+use loona_hpack::Decoder;
 
 use super::filter::{Filter, HELD};
 

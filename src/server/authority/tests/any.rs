@@ -1,6 +1,6 @@
 //! Any bytes, and any connection that is well-formed.
 
-use fluke_hpack::Decoder;
+use loona_hpack::Decoder;
 use proptest::{collection::vec, prelude::*};
 
 use super::{

@@ -4,13 +4,16 @@ mod any;
 mod stream;
 mod wire;
 
-use fluke_hpack::Decoder;
+use loona_hpack::Decoder;
 
 use super::{
     filter::HELD,
     property::{accepted, check, filtered},
 };
 use wire::{Field, HELLO, authority, frame, framed, headers, text};
+
+/// The newest entry of the dynamic table.
+const FIRST: u8 = 62;
 
 /// Filters a connection of these frames, checks it, and returns the frames.
 fn through(frames: &[u8]) -> Vec<u8> {
@@ -108,7 +111,7 @@ fn every_way_to_write_the_field_is_found() {
 #[test]
 fn a_name_from_the_dynamic_table_stays() {
     let first = headers(&Field::literal(0x40, b":authority", b"host").bytes());
-    let second = headers(&[vec![0x40 | 62], text(b"/run/x", false)].concat()); // the first dynamic entry's name
+    let second = headers(&[vec![0x40 | FIRST], text(b"/run/x", false)].concat());
     let both = [first, second].concat();
     assert_eq!(through(&both), both);
 }
@@ -117,7 +120,7 @@ fn a_name_from_the_dynamic_table_stays() {
 fn both_tables_stay_in_step() {
     let first = headers(&authority(b"/run/broker.sock", true));
     let second = headers(&Field::literal(0x40, b"x-more", b"1").bytes());
-    let third = headers(&[0x80 | 63, 0x80 | 62]);
+    let third = headers(&[0x80 | (FIRST + 1), 0x80 | FIRST]);
     let after = through(&[first.clone(), second.clone(), third.clone()].concat());
     assert_eq!(after[first.len()..], [second.clone(), third].concat());
     let mut decoder = Decoder::new();
@@ -125,7 +128,7 @@ fn both_tables_stay_in_step() {
     decoder.decode(&second[9..]).unwrap();
     let entry = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
     let expected = [entry(b":authority", b"-run-broker.sock"), entry(b"x-more", b"1")];
-    assert_eq!(decoder.decode(&[0x80 | 63, 0x80 | 62]).unwrap(), expected);
+    assert_eq!(decoder.decode(&[0x80 | (FIRST + 1), 0x80 | FIRST]).unwrap(), expected);
 }
 
 /// Its code is longer than any that is accepted: the frame is shorter afterwards, and what follows moves up.

@@ -13,11 +13,11 @@ fn connection() -> Vec<u8> {
     let mut bytes = [
         HELLO,
         &headers(&path),
-        &frame(0, 0, &[0xff; 20_000]),
+        &frame(0, 0, &vec![0xff; 20_000]),
         &framed(&[path.clone(), authority(b"\x01\xff", true)].concat(), &[3, 5], Some(30), true),
         &frame(0, 1, b"x"),
         &headers(&authority(&[b'/'; 9000], false)),
-        &headers(&authority(&[b'/'; 20_000], false)),
+        &headers(&authority(&vec![b'/'; 20_000], false)),
         &headers(&path),
     ]
     .concat();

@@ -53,7 +53,7 @@ func ask(socket, provider string) error {
 		say("watch", answer.Credential)
 	}
 
-	_, err = broker.GetCredential(ctx, &pb.GetCredentialRequest{Credential: named("nobody-has-it")})
+	_, err = broker.GetCredential(ctx, &pb.GetCredentialRequest{Credential: named("not-configured")})
 	failed := status.Convert(err)
 	for _, detail := range failed.Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

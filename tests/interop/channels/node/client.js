@@ -45,7 +45,7 @@ async function main() {
   }
   watch.cancel();
 
-  await call('getCredential', { credential: { provider: 'nobody-has-it' } }).catch(explain);
+  await call('getCredential', { credential: { provider: 'not-configured' } }).catch(explain);
   say('report', await call('reportRejected', { credential: ref, generation: first.credential.generation }));
   broker.close();
 }

@@ -32,7 +32,7 @@ def main(socket, provider):
             say("watch", next(watch).credential)
         watch.cancel()
 
-        unknown = pb.CredentialRef(provider="nobody-has-it")
+        unknown = pb.CredentialRef(provider="not-configured")
         try:
             broker.GetCredential(pb.GetCredentialRequest(credential=unknown), timeout=TIMEOUT)
         except grpc.RpcError as error:

@@ -32,7 +32,7 @@ end
 watch.cancel
 
 begin
-  unknown = CredentialRef.new(provider: 'nobody-has-it')
+  unknown = CredentialRef.new(provider: 'not-configured')
   broker.get_credential(GetCredentialRequest.new(credential: unknown), deadline: deadline.call)
 rescue GRPC::BadStatus => error
   info = error.to_rpc_status.details.first.unpack(Google::Rpc::ErrorInfo)

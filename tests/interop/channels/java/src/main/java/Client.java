@@ -59,7 +59,7 @@ public final class Client {
       say("watch", watch.next().getCredential());
     }
 
-    CredentialRef unknown = CredentialRef.newBuilder().setProvider("nobody-has-it").build();
+    CredentialRef unknown = CredentialRef.newBuilder().setProvider("not-configured").build();
     try {
       broker(channel).getCredential(get.toBuilder().setCredential(unknown).build());
     } catch (StatusRuntimeException error) {
