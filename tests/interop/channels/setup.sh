@@ -10,9 +10,10 @@ proto=$root/proto
 mkdir -p "$out"
 failed=0
 
-# One client: `prepare NAME COMMANDS... -- FUNCTION`. The commands are what it cannot be prepared without.
+# One client: `prepare NAME COMMANDS... -- FUNCTION`. The commands are what it cannot be prepared without; the function
+# returns 77 where something else is missing, after it has said what.
 prepare() {
-    local name=$1 missing=()
+    local name=$1 missing=() status=0
     shift
     rm -f "$out/$name.skipped" "$out/$name.ready"
     while [[ $1 != -- ]]; do
@@ -21,17 +22,21 @@ prepare() {
     done
     if ((${#missing[@]})); then
         echo "SKIPPED $name: this machine has no ${missing[*]}" | tee "$out/$name.skipped"
-    elif (set -euo pipefail; "$2") >"$out/$name.log" 2>&1; then
-        touch "$out/$name.ready"
-        echo "ready: $name"
-    else
+        return
+    fi
+    "$2" >"$out/$name.log" 2>&1 || status=$?
+    case $status in
+    0) touch "$out/$name.ready" && echo "ready: $name" ;;
+    77) echo "SKIPPED $name: $(tail -n 1 "$out/$name.log")" | tee "$out/$name.skipped" ;;
+    *)
         tail -n 30 "$out/$name.log"
         echo "FAILED $name: see $out/$name.log" >&2
         failed=1
-    fi
+        ;;
+    esac
 }
 
-# `set -e` does not hold in a function that is a condition: each step says so itself.
+# In a function whose status is looked at, `set -e` has no effect: each step returns by itself.
 python() { # VERSION DIRECTORY
     local bin=$out/$2/venv/bin
     [[ -x $bin/python ]] || python3 -m venv "$out/$2/venv" || return
@@ -42,7 +47,12 @@ python() { # VERSION DIRECTORY
         --grpc_python_out="$out/$2/generated" credbroker/v1/credbroker.proto
 }
 python_newest() { python "$(sed -n 's/^grpcio==//p' "$root/examples/python/requirements.txt")" python; }
-python_1_60() { python 1.60.1 python-1.60; }
+python_1_60() {
+    # There are no wheels of it for later versions, and no test builds it from source.
+    python3 -c 'import sys; sys.exit(sys.version_info >= (3, 13))' ||
+        { echo "grpcio 1.60 has no wheel for $(python3 --version)"; return 77; }
+    python 1.60.1 python-1.60
+}
 
 java_client() {
     mvn --batch-mode --quiet --file "$here/java/pom.xml" compile
@@ -68,6 +78,7 @@ node_client() {
 }
 
 ruby_client() {
+    ruby -e 'require "grpc"' || { echo "Ruby has no grpc (Debian: ruby-grpc)"; return 77; }
     mkdir -p "$out/ruby" || return
     # Debian's protoc, which fits Debian's Ruby, with the imports that grpcio-tools brings along.
     protoc -I "$proto" -I "$(echo "$out"/python/venv/lib/python3*/site-packages/grpc_tools/_proto)" --ruby_out="$out/ruby" --grpc_out="$out/ruby" \
