@@ -79,8 +79,8 @@ fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, Strin
         clock: SystemTime::now,
         stdout: Box::new(stdout.clone()),
         stderr: Box::new(stderr.clone()),
-        terminal: true,
-        is_root: false,
+        terminal: || true,
+        is_root: || false,
     };
     let code = run(args.iter().map(Into::into), edges);
     (code, stdout.text(), stderr.text())
