@@ -17,8 +17,8 @@ pub(super) const SILENCE: Duration = Duration::from_secs(5);
 /// and wake the broker while it works on the answer. It goes out when there is none after this long.
 const HELD_BACK: Duration = Duration::from_millis(20);
 const ACKNOWLEDGEMENT: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
-/// Read at a time: most answers as a whole.
-const READ: usize = 16 * 1024;
+/// Read at a time: a token as a whole, and no more pages than that takes.
+const READ: usize = 4 * 1024;
 
 /// A connected, non-blocking socket.
 pub(super) struct Link<'a> {
