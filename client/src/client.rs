@@ -1,7 +1,5 @@
 //! Questions to the broker.
 
-use std::{sync::Arc, time::Duration};
-
 use credbroker_proto::v1::{
     Cluster, CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
     ListClustersRequest, ListClustersResponse, ListCredentialsRequest, RefreshCredentialRequest,
@@ -10,22 +8,16 @@ use credbroker_proto::v1::{
 };
 use futures_util::{Stream, StreamExt};
 use http::Uri;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    net::UnixStream,
+    time::{sleep, timeout},
+};
 use tonic::{Response, Status};
 
 use crate::{
-    Credential, CredentialRef, Error, Socket, clock, connect::connect, patience::Patience,
-    transport::Transport,
+    Credential, CredentialRef, Error, Socket, Waits, clock, connect::connect, lost::ConnectionLost,
+    patience::Patience, transport::Transport,
 };
-
-/// How long to wait for what.
-#[derive(Clone, Copy, Debug)]
-pub struct Waits {
-    /// For a broker that is not there yet.
-    pub for_broker: Duration,
-    /// For the answer, everything included. Longer than a plugin may run, or its error never arrives.
-    pub in_all: Duration,
-}
 
 /// Asks once, from finding the socket to the answer. A broker that is not there yet, or that leaves before it answers
 /// (a restart), is waited for as `waits` says.
@@ -80,10 +72,10 @@ impl Client {
     /// - [`Error::Unreachable`]: nothing listens there.
     /// - [`Error::Untrusted`]: something does, but it may be an impostor.
     pub async fn connect(socket: &Socket) -> Result<Self, Error> {
-        let stream = connect(socket).await?;
-        let transport = Transport::over(stream)
-            .await
-            .map_err(|lost| Error::Unreachable { socket: socket.clone(), source: Arc::new(lost) })?;
+        let (stream, _) = connect(socket)?;
+        let stream = UnixStream::from_std(stream)
+            .map_err(|error| Error::lost(socket, ConnectionLost::new(error.to_string())))?;
+        let transport = Transport::over(stream).await.map_err(|lost| Error::lost(socket, lost))?;
         let rpc = CredentialBrokerClient::with_origin(transport, Uri::from_static("http://localhost"));
         Ok(Self { rpc, socket: socket.clone() })
     }

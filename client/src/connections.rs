@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
+use credbroker_proto::Code;
 use credbroker_proto::v1::WatchClustersResponse;
 use futures_util::{
     FutureExt, Stream, StreamExt,
     future::{BoxFuture, Shared},
 };
 use tokio::time::timeout;
-use tonic::Code;
 
 use crate::{Client, Clusters, Credential, CredentialRef, CredentialSource, Error, Socket};
 
