@@ -77,7 +77,10 @@ impl Entries {
         loop {
             while let Some(idle) = self.idle.pop() {
                 let idle = idle.upgrade().filter(&gives_way);
-                if let Some(entry) = idle.filter(|entry| self.by_key.contains_key(&entry.spec.key)) {
+                let is_found = |entry: &Arc<Entry>| {
+                    self.by_key.get(&entry.spec.key).is_some_and(|found| Arc::ptr_eq(found, entry))
+                };
+                if let Some(entry) = idle.filter(is_found) {
                     return Some(entry);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -113,14 +113,13 @@ impl Entry {
     /// Forgets what is held. A run in flight goes on only for the callers that wait for it, and its outcome is not kept:
     /// it may have begun as another account.
     pub(crate) fn forget(&self) {
-        let flight = {
-            let mut flight = None;
-            self.cell.send_modify(|state| {
-                (state.current, state.failure, state.rejections) = (None, None, None);
-                flight = state.flight.take();
-            });
-            flight
-        };
+        let mut flight = None;
+        self.cell.send_modify(|state| {
+            (state.current, state.failure, state.rejections) = (None, None, None);
+            flight = state.flight.take();
+        });
+        // A question that was not answered holds the credential.
+        *self.verification.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(flight) = flight {
             flight.detach();
         }
