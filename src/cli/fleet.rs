@@ -139,9 +139,10 @@ pub(super) fn trouble(cluster: &ClusterState) -> String {
 
 fn of_an_older_broker(error: Error) -> Error {
     match error {
-        Error::Failed { code: Code::Unimplemented, reason, retry_after, .. } => Error::Failed {
+        Error::Failed { code: Code::Unimplemented, reason, limit, retry_after, .. } => Error::Failed {
             code: Code::Unimplemented,
             reason,
+            limit,
             message: "this broker is of a release that knows no ClusterProfiles; update and restart it"
                 .to_owned(),
             retry_after,

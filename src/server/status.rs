@@ -4,9 +4,9 @@ mod fitted;
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error, fmt::Write as _, time::Duration};
+use std::{collections::HashMap, error::Error, fmt::Write as _, time::Duration};
 
-use credbroker_proto::{DOMAIN, Reason};
+use credbroker_proto::{DOMAIN, LIMIT, Reason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -75,12 +75,18 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     let message = format!(
         "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
     );
-    status(Reason::Overloaded, message, None)
+    with_limit(Reason::Overloaded, message, None, Some("limits.watchesPerConnection"))
 }
 
 fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
+    with_limit(reason, message, retry, None)
+}
+
+/// `limit` names the limit that is reached, so that a client can tell one from another.
+fn with_limit(reason: Reason, message: String, retry: Option<Duration>, limit: Option<&str>) -> Status {
     let mut details = ErrorDetails::new();
-    details.set_error_info(reason.name(), DOMAIN, std::collections::HashMap::new());
+    let limit = limit.map(|limit| (LIMIT.to_owned(), limit.to_owned()));
+    details.set_error_info(reason.name(), DOMAIN, limit.into_iter().collect::<HashMap<_, _>>());
     let code = reason.code();
     if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
         details.set_retry_info(retry);

@@ -136,6 +136,7 @@ mod tests {
         let failure = Failure::from(ClientError::Failed {
             code: Reason::PluginExit.code(),
             reason: Some(Reason::PluginExit),
+            limit: None,
             message: "plugin `gke` failed (exit code 3):\n  \x1b[31mno session\x1b[0m\r\n".into(),
             retry_after: Some(Duration::from_secs(4)),
         });
@@ -152,6 +153,7 @@ mod tests {
             let failure = ClientError::Failed {
                 code: Reason::PluginExit.code(),
                 reason: None,
+                limit: None,
                 message: message.into(),
                 retry_after: None,
             };
@@ -166,6 +168,7 @@ mod tests {
         let failure = Failure::from(ClientError::Failed {
             code: Code::OutOfRange,
             reason: None,
+            limit: None,
             message: "too large".into(),
             retry_after: None,
         });
