@@ -83,8 +83,8 @@ impl Error {
     pub(crate) fn may_be_starting(&self) -> bool {
         match self {
             Self::Failed { reason, .. } => *reason == Some(Reason::Draining),
-            Self::Unreachable { source, .. } => source.downcast_ref::<std::io::Error>().is_none_or(|error| {
-                use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
+            Self::Unreachable { source, .. } => source.downcast_ref::<io::Error>().is_none_or(|error| {
+                use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
                 matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | WouldBlock)
             }),
             Self::Timeout { .. } | Self::Untrusted { .. } | Self::Unusable { .. } => false,
