@@ -12,10 +12,12 @@
 mod answers;
 mod binary;
 mod consumers;
+mod deadlines;
 mod fleet;
 mod harness;
 mod hub_log;
 mod limits;
+mod pages;
 mod protocol;
 mod rotation;
 mod secrets;
