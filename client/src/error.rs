@@ -1,6 +1,6 @@
 //! Why there is no credential, by what the caller can do about it.
 
-use std::{error::Error as StdError, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 
 use credbroker_proto::{DOMAIN, LIMIT, Reason};
 use tonic::{Code, Status};
@@ -83,8 +83,8 @@ impl Error {
     pub(crate) fn may_be_starting(&self) -> bool {
         match self {
             Self::Failed { reason, .. } => *reason == Some(Reason::Draining),
-            Self::Unreachable { source, .. } => source.downcast_ref::<io::Error>().is_none_or(|error| {
-                use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
+            Self::Unreachable { source, .. } => source.downcast_ref::<std::io::Error>().is_none_or(|error| {
+                use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
                 matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | WouldBlock)
             }),
             Self::Timeout { .. } | Self::Untrusted { .. } | Self::Unusable { .. } => false,
@@ -105,14 +105,16 @@ impl Error {
     /// Something accepted the connection and then sent nothing.
     pub(crate) fn silent(socket: &Socket, limit: Duration) -> Self {
         let silence = format!("it accepted the connection and sent nothing for {limit:?}");
-        let source = Arc::new(io::Error::new(io::ErrorKind::TimedOut, silence));
+        let source = Arc::new(std::io::Error::new(std::io::ErrorKind::TimedOut, silence));
         Self::Unreachable { socket: socket.clone(), source }
     }
 
     /// Whether it is [`Self::silent`]: to ask again at once costs as long again.
     pub(crate) fn is_silence(&self) -> bool {
         let Self::Unreachable { source, .. } = self else { return false };
-        source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        source
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut)
     }
 
     /// Whether the connection that it came over has all the watches that the broker allows it.

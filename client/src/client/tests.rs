@@ -1,8 +1,9 @@
+#![expect(clippy::disallowed_methods, reason = "tests read the paused clock and start the other end")]
+
 use tokio::io::duplex;
 
 use super::*;
 
-#[expect(clippy::disallowed_methods, reason = "the paused clock is what a test reads")]
 fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }

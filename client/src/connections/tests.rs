@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "tests start the other end")]
+
 use std::{
     collections::HashMap,
     convert::Infallible,
