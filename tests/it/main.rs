@@ -17,6 +17,7 @@ mod fleet;
 mod harness;
 mod hub_log;
 mod limits;
+mod many;
 mod pages;
 mod protocol;
 mod rotation;
