@@ -161,13 +161,12 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
         })
         .collect();
     let mut text = table::text(head, &rows);
-    let rejected = states.iter().filter_map(|held| Some((held, held.rejections.as_ref()?)));
-    let below: String = rejected
-        .map(|(held, rejections)| format!("{} {}: {}\n", provider(held), held.key, summary(rejections, now)))
-        .collect();
-    if !below.is_empty() {
+    let mut rejected = states.iter().filter_map(|held| Some((held, held.rejections.as_ref()?))).peekable();
+    if rejected.peek().is_some() {
         text.push('\n');
-        text.push_str(&below);
+    }
+    for (held, rejections) in rejected {
+        let _infallible = writeln!(text, "{} {}: {}", provider(held), held.key, summary(rejections, now));
     }
     text
 }
