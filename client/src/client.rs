@@ -1,6 +1,6 @@
 //! Questions to the broker.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
 use credbroker_proto::v1::{
     Cluster, CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
@@ -12,13 +12,14 @@ use futures_util::{Stream, StreamExt};
 use http::Uri;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
+    net::UnixStream,
     time::{sleep, timeout},
 };
 use tonic::{Code, Request, Response, Status};
 
 use crate::{
-    Credential, CredentialRef, Error, Socket, clock, connect::connect, patience::Patience,
-    transport::Transport,
+    Credential, CredentialRef, Error, Socket, Waits, clock, connect::connect, lost::ConnectionLost,
+    patience::Patience, transport::Transport,
 };
 
 /// From connecting to the first bytes of the other end, which a broker sends at once.
@@ -27,15 +28,6 @@ const BEGINNING: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(45);
 /// Hundreds of slow runs, a few at a time.
 const REFRESH: Duration = Duration::from_secs(3600);
-
-/// How long to wait for what.
-#[derive(Clone, Copy, Debug)]
-pub struct Waits {
-    /// For a broker that is not there yet.
-    pub for_broker: Duration,
-    /// For the answer, everything included. Longer than a plugin may run, or its error never arrives.
-    pub in_all: Duration,
-}
 
 /// Asks once, from finding the socket to the answer. A broker that is not there yet, or that leaves before it answers
 /// (a restart), is waited for as `waits` says. One that accepts the connection and then sends nothing is given five
@@ -101,7 +93,12 @@ impl Client {
     /// - [`Error::Unreachable`]: nothing listens there, or it sent nothing within five seconds.
     /// - [`Error::Untrusted`]: something does, but it may be an impostor.
     pub async fn connect(socket: &Socket) -> Result<Self, Error> {
-        let connected = async { Self::over(connect(socket).await?, socket).await };
+        let connected = async {
+            let (stream, _) = connect(socket)?;
+            let stream = UnixStream::from_std(stream)
+                .map_err(|error| Error::lost(socket, ConnectionLost::new(error.to_string())))?;
+            Self::over(stream, socket).await
+        };
         timeout(BEGINNING, connected).await.unwrap_or_else(|_| Err(Error::silent(socket, BEGINNING)))
     }
 
@@ -110,9 +107,7 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let transport = Transport::over(stream)
-            .await
-            .map_err(|lost| Error::Unreachable { socket: socket.clone(), source: Arc::new(lost) })?;
+        let transport = Transport::over(stream).await.map_err(|lost| Error::lost(socket, lost))?;
         let rpc = CredentialBrokerClient::with_origin(transport, Uri::from_static("http://localhost"));
         Ok(Self { rpc, socket: socket.clone(), limit: None })
     }

@@ -2,11 +2,9 @@
 
 use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 
-use credbroker_proto::{DOMAIN, LIMIT, Reason};
-use tonic::{Code, Status};
-use tonic_types::StatusExt;
+use credbroker_proto::{Code, Reason};
 
-use crate::{Distrust, Socket, transport::ConnectionLost};
+use crate::{Distrust, Socket, details::Details, lost::ConnectionLost};
 
 /// The name of the broker's limit that concerns one connection; all others concern the broker.
 const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
@@ -91,10 +89,26 @@ impl Error {
         }
     }
 
+    /// The broker's no: status code, message and `grpc-status-details-bin`. UNAVAILABLE that our `ErrorInfo` does not
+    /// explain comes from no broker of ours: it counts as none.
+    pub(crate) fn refused(socket: &Socket, code: Code, message: &str, details: &[u8]) -> Self {
+        let Details { ours, reason, limit, retry_after } = Details::decode(details);
+        if !ours && code == Code::Unavailable {
+            return Self::lost(socket, ConnectionLost::new(message));
+        }
+        Self::Failed { code, reason, limit, message: message.to_owned(), retry_after }
+    }
+
+    pub(crate) fn lost(socket: &Socket, lost: ConnectionLost) -> Self {
+        Self::Unreachable { socket: socket.clone(), source: Arc::new(lost) }
+    }
+}
+
+#[cfg(feature = "async")]
+impl Error {
     /// A stream that should not have ended did.
     pub(crate) fn ended(socket: &Socket) -> Self {
-        let source = Arc::new(ConnectionLost::new("the watch ended"));
-        Self::Unreachable { socket: socket.clone(), source }
+        Self::lost(socket, ConnectionLost::new("the watch ended"))
     }
 
     /// Whether the connection that it came over is of no further use.
@@ -122,31 +136,21 @@ impl Error {
         matches!(self, Self::Failed { limit: Some(limit), .. } if limit == WATCHES_PER_CONNECTION)
     }
 
-    /// UNAVAILABLE that our `ErrorInfo` does not explain comes from no broker of ours: it counts as none.
-    pub(crate) fn from_status(socket: &Socket, status: &Status) -> Self {
-        let unreachable = |source| Self::Unreachable { socket: socket.clone(), source };
-        if let Some(lost) = status.source().and_then(|source| source.downcast_ref::<ConnectionLost>()) {
-            return unreachable(Arc::new(lost.clone()));
-        }
-        let mut info = status.get_details_error_info().filter(|info| info.domain == DOMAIN);
-        if info.is_none() && status.code() == Code::Unavailable {
-            return unreachable(Arc::new(ConnectionLost::new(status.message())));
-        }
-        Self::Failed {
-            code: status.code(),
-            limit: info.as_mut().and_then(|info| info.metadata.remove(LIMIT)),
-            reason: info.and_then(|info| Reason::from_name(&info.reason)),
-            message: status.message().to_owned(),
-            retry_after: status.get_details_retry_info().and_then(|info| info.retry_delay),
+    pub(crate) fn from_status(socket: &Socket, status: &tonic::Status) -> Self {
+        match status.source().and_then(|source| source.downcast_ref::<ConnectionLost>()) {
+            Some(lost) => Self::lost(socket, lost.clone()),
+            None => Self::refused(socket, status.code().into(), status.message(), status.details()),
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "async"))]
 mod tests {
     use std::collections::HashMap;
 
-    use tonic_types::ErrorDetails;
+    use credbroker_proto::{DOMAIN, LIMIT};
+    use tonic::{Code, Status};
+    use tonic_types::{ErrorDetails, StatusExt};
 
     use super::*;
 

@@ -24,39 +24,60 @@
 //! # }
 //! ```
 
+#[cfg(feature = "async")]
 mod authenticate;
+#[cfg(feature = "blocking")]
+pub mod blocking;
+#[cfg(feature = "async")]
 mod client;
+#[cfg(feature = "async")]
 mod clock;
 mod connect;
+#[cfg(feature = "async")]
 mod connections;
+#[cfg(feature = "async")]
 mod credential;
+mod details;
 mod error;
+#[cfg(feature = "async")]
 mod fleet;
 #[cfg(feature = "kube")]
 pub mod kube;
+mod lost;
 mod patience;
+#[cfg(feature = "async")]
 mod reference;
 mod socket;
+#[cfg(feature = "async")]
 mod source;
 #[cfg(feature = "rustls")]
 pub mod tls;
+#[cfg(feature = "async")]
 mod transport;
 mod trust;
 
+#[cfg(feature = "async")]
 pub use authenticate::{
     Authenticate, AuthenticateError, Authenticated, Destination, Never, Repeat, WithoutBody,
 };
-pub use client::{Client, Waits, ask};
+#[cfg(feature = "async")]
+pub use client::{Client, ask};
+#[cfg(feature = "async")]
 pub use connections::Connections;
+/// The code in [`Error::Failed`].
+pub use credbroker_proto::Code;
+#[cfg(feature = "async")]
 pub use credential::{Credential, TlsIdentity};
 pub use error::Error;
+#[cfg(feature = "async")]
 pub use fleet::{
     ClusterEvent, ClusterProfileRef, ClusterState, Clusters, HubState, ListClustersResponse,
     WatchClustersResponse,
 };
+pub use patience::Waits;
+#[cfg(feature = "async")]
 pub use reference::{Cluster, CredentialRef};
 pub use socket::{Locations, Socket, SocketError};
+#[cfg(feature = "async")]
 pub use source::CredentialSource;
-/// The code in [`Error::Failed`].
-pub use tonic::Code;
 pub use trust::Distrust;

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    fmt,
     future::Future,
     io,
     pin::Pin,
@@ -20,6 +19,8 @@ use tokio::{
 use tonic::body::Body;
 use tower::Service;
 
+use crate::lost::ConnectionLost;
+
 /// Room for a `Status` whose message has the tail of a plugin's stderr, in both of its headers.
 const MAX_HEADER_LIST: u32 = 256 * 1024;
 
@@ -35,11 +36,6 @@ type ResponseBody = MapErr<Incoming, fn(hyper::Error) -> ConnectionLost>;
 pub(crate) struct Transport {
     sender: http2::SendRequest<Body>,
 }
-
-/// The connection ended before the answer was there. A type of its own because tonic would turn hyper's error into a
-/// status that looks like one from the broker.
-#[derive(Clone, Debug)]
-pub(crate) struct ConnectionLost(String);
 
 impl Transport {
     /// Resolves when the other end has sent something: a server begins with its SETTINGS. The caller sets the limit.
@@ -136,12 +132,6 @@ impl Service<http::Request<Body>> for Transport {
     }
 }
 
-impl ConnectionLost {
-    pub(crate) fn new(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
 impl From<hyper::Error> for ConnectionLost {
     fn from(error: hyper::Error) -> Self {
         let mut text = error.to_string();
@@ -150,15 +140,6 @@ impl From<hyper::Error> for ConnectionLost {
             text = format!("{text}: {error}");
             below = error.source();
         }
-        Self(text)
+        Self::new(text)
     }
 }
-
-impl fmt::Display for ConnectionLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the connection was lost ({})", self.0)
-    }
-}
-
-/// Without a source on purpose: tonic searches the chain for errors it knows.
-impl Error for ConnectionLost {}

@@ -60,7 +60,7 @@ pub(super) fn ask<T>(
     environment: &Environment,
     question: impl AsyncFnOnce(Client) -> Result<T, Error>,
 ) -> anyhow::Result<Result<T, Failure>> {
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = || rustix::process::geteuid().is_root();
     let socket = match socket(place.socket.as_deref(), &environment.0, is_root) {
         Ok(socket) => socket,
         Err(error) => return Ok(Err(error.into())),

@@ -115,6 +115,6 @@ async fn a_request_that_is_too_large_is_refused() {
     else {
         panic!("300 KiB are too much")
     };
-    assert_eq!(code, tonic::Code::OutOfRange);
+    assert_eq!(code, credbroker_client::Code::OutOfRange);
     assert_eq!(plugin.runs(), 0);
 }

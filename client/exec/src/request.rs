@@ -33,12 +33,15 @@ pub fn request(
 /// # Errors
 ///
 /// Flag or variable is no socket address.
-pub fn socket(flag: Option<&OsStr>, environment: &Environment, is_root: bool) -> Result<Socket, SocketError> {
+pub fn socket(
+    flag: Option<&OsStr>,
+    environment: &Environment,
+    is_root: fn() -> bool,
+) -> Result<Socket, SocketError> {
     let variable = |name: &str| environment.get(OsStr::new(name)).map(OsString::as_os_str);
-    Socket::locate(&Locations {
-        flag,
-        variable: variable("CREDBROKER_SOCKET"),
-        runtime_directory: variable("XDG_RUNTIME_DIR"),
-        is_root,
-    })
+    let named = variable("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
+    // A system call that is seldom needed.
+    let is_root = flag.is_none() && named.is_none() && is_root();
+    let runtime_directory = variable("XDG_RUNTIME_DIR");
+    Socket::locate(&Locations { flag, variable: named, runtime_directory, is_root })
 }

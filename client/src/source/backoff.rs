@@ -42,7 +42,7 @@ impl Backoff {
 mod tests {
     use std::sync::Arc;
 
-    use tonic::Code;
+    use credbroker_proto::Code;
 
     use super::*;
     use crate::Socket;
