@@ -30,7 +30,7 @@ impl Progress {
     }
 }
 
-/// `work`; a person who waits for it for more than a second is told that it is for `what`.
+/// The outcome of `work`. On a terminal, what takes more than a second is explained by `what`.
 pub(super) async fn explained<T>(what: &str, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     if let Ok(outcome) = timeout(SILENCE, &mut work).await {
