@@ -4,8 +4,11 @@
 
 mod accept;
 mod clusters;
+mod codec;
 mod connection;
 mod convert;
+mod credentials;
+mod encode;
 mod follow;
 mod handshake;
 mod overview;
@@ -17,6 +20,7 @@ mod status;
 mod until_drained;
 
 pub use accept::Acceptor;
+pub use encode::encode;
 pub use peer::{Peer, PeerPolicy};
 pub use service::{BrokerService, routes};
 pub use socket::{Publication, SocketError, SocketOptions, publish};

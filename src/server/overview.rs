@@ -1,6 +1,6 @@
 //! What the broker holds, on the wire.
 
-use std::fmt;
+use std::sync::Arc;
 
 use credbroker_proto::v1::{CredentialState, credential_state};
 use prost::Message as _;
@@ -11,10 +11,17 @@ use crate::{
     cache::{CredentialCache, Held, Holding},
     exec::PluginRunner,
     plugin::PluginKey,
+    text::chain,
+    verify::Verdict,
 };
 
 /// Bytes of credentials in one page: the limit of many clients is 4 MiB, and a key that fails has a message of 2 KiB.
 const PAGE: usize = 1 << 20;
+/// How many are taken from the cache at a time.
+const BATCH: usize = 512;
+
+/// Where a page ends, in the order of the list: provider and key.
+type Place = (Arc<str>, PluginKey);
 
 /// The page of what is held of `provider`, or of all, that follows the one with this `next_page_token`, and its own.
 pub(super) fn page<R: PluginRunner>(
@@ -22,28 +29,29 @@ pub(super) fn page<R: PluginRunner>(
     provider: Option<&str>,
     token: &str,
 ) -> Result<(Vec<CredentialState>, String), Status> {
-    let after = match token {
+    let mut after = match token {
         "" => None,
-        token => Some(Position::read(token).ok_or_else(|| {
+        token => Some(read(token).ok_or_else(|| {
             status::invalid("`page_token` is not the `next_page_token` of a page of credentials")
         })?),
     };
-    let held = cache.list(provider);
-    let at = |held: &Held| Position { provider: held.spec.provider.name.to_string(), key: held.spec.key };
-    let start = after.map_or(0, |after| held.partition_point(|held| at(held) <= after));
-    let rest = held.iter().skip(start);
-    Ok(fill(rest.map(|held| (state(held), at(held)))))
+    let batches = std::iter::from_fn(|| {
+        let batch = cache.list_after(provider, after.as_ref(), BATCH);
+        after = Some(batch.last()?.place());
+        Some(batch)
+    });
+    Ok(fill(batches.flatten().map(|held| (state(&held), held.place()))))
 }
 
 /// As many rows as fit, and the position of the last one if there are more. A row that is larger than a page is one.
-fn fill(rows: impl Iterator<Item = (CredentialState, Position)>) -> (Vec<CredentialState>, String) {
-    let (mut page, mut size, mut last) = (Vec::new(), 0, None::<Position>);
+fn fill(rows: impl Iterator<Item = (CredentialState, Place)>) -> (Vec<CredentialState>, String) {
+    let (mut page, mut size, mut last) = (Vec::new(), 0, None::<Place>);
     for (state, at) in rows {
         size += state.encoded_len();
         if size > PAGE
             && let Some(last) = last
         {
-            return (page, last.to_string());
+            return (page, token_of(&last));
         }
         page.push(state);
         last = Some(at);
@@ -51,33 +59,23 @@ fn fill(rows: impl Iterator<Item = (CredentialState, Position)>) -> (Vec<Credent
     (page, String::new())
 }
 
-/// Where a page ends, in the order of the list.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct Position {
-    provider: String,
-    key: PluginKey,
+/// The page token. It has the whole key, which is shown by its first bytes elsewhere.
+fn token_of((provider, key): &Place) -> String {
+    let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}/{provider}", key.concat())
 }
 
-impl Position {
-    fn read(token: &str) -> Option<Self> {
-        let (key, provider) = token.split_once('/')?;
-        let mut bytes = [0; 32];
-        if !key.is_ascii() || key.len() != 2 * bytes.len() {
-            return None;
-        }
-        for (byte, digits) in bytes.iter_mut().zip(key.as_bytes().chunks_exact(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-        }
-        Some(Self { provider: provider.to_owned(), key: PluginKey(bytes) })
+/// The place that a page token has, if it is one.
+fn read(token: &str) -> Option<Place> {
+    let (key, provider) = token.split_once('/')?;
+    let mut bytes = [0; 32];
+    if !key.is_ascii() || key.len() != 2 * bytes.len() {
+        return None;
     }
-}
-
-/// The page token: whole, while a key is shown by its first bytes.
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.key.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, "/{}", self.provider)
+    for (byte, digits) in bytes.iter_mut().zip(key.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
+    Some((provider.into(), PluginKey(bytes)))
 }
 
 /// One key, without its credential.
@@ -87,7 +85,7 @@ pub(super) fn state(held: &Held) -> CredentialState {
     CredentialState {
         provider: spec.provider.name.to_string(),
         key: spec.key.to_string(),
-        server: convert::cluster_of(spec).map(|cluster| cluster.server).unwrap_or_default(),
+        server: spec.endpoint().map(|cluster| cluster.server.clone()).unwrap_or_default(),
         caller_env: spec.caller_env.keys().cloned().collect(),
         state: match held.holding {
             Holding::Valid => credential_state::State::Valid,
@@ -104,12 +102,23 @@ pub(super) fn state(held: &Held) -> CredentialState {
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, attempts)| credential_state::Failure {
             reason: status::cache_reason(&failed.error).name().to_owned(),
-            message: status::chain(&failed.error),
+            message: chain(&failed.error),
             attempts: *attempts,
             retry_after: convert::duration(failed.retry_after),
         }),
         cluster_profile: spec.target.as_ref().map(|target| convert::profile(&target.profile)),
-        rejections: None,
+        rejections: held.rejections.as_ref().map(|known| credential_state::Rejections {
+            rejections: known.count,
+            verifications: known.verifications,
+            last_verdict: match known.verdict {
+                None => credential_state::Verdict::Unspecified,
+                Some(Verdict::Rejected) => credential_state::Verdict::Rejected,
+                Some(Verdict::Accepted) => credential_state::Verdict::Accepted,
+                Some(Verdict::Unverifiable) => credential_state::Verdict::Unverifiable,
+            }
+            .into(),
+            next_run_time: known.next_run.and_then(convert::timestamp),
+        }),
     }
 }
 
@@ -119,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    type Rows = BTreeMap<Position, CredentialState>;
+    type Rows = BTreeMap<Place, CredentialState>;
 
     /// 3,000 keys of three providers, each with a message of 2 KiB.
     fn failing() -> Rows {
@@ -135,7 +144,7 @@ mod tests {
                 last_failure: Some(failure),
                 ..CredentialState::default()
             };
-            (Position { provider: provider.to_owned(), key: PluginKey(key) }, state)
+            ((provider.into(), PluginKey(key)), state)
         };
         (0..3_000).map(row).collect()
     }
@@ -155,7 +164,7 @@ mod tests {
             if token.is_empty() {
                 break;
             }
-            after = Some(Position::read(&token).unwrap());
+            after = Some(read(&token).unwrap());
         }
         assert_eq!(pages, whole.div_ceil(PAGE));
         assert_eq!(all, rows.into_values().collect::<Vec<_>>());
@@ -164,17 +173,17 @@ mod tests {
     #[test]
     fn a_row_that_is_larger_than_a_page_is_a_page() {
         let large = CredentialState { provider: "x".repeat(2 * PAGE), ..CredentialState::default() };
-        let at = |byte| Position { provider: "p".to_owned(), key: PluginKey([byte; 32]) };
+        let at = |byte| ("p".into(), PluginKey([byte; 32]));
         let (page, token) = fill([(large.clone(), at(1)), (large, at(2))].into_iter());
-        assert_eq!((page.len(), Position::read(&token)), (1, Some(at(1))));
+        assert_eq!((page.len(), read(&token)), (1, Some(at(1))));
         assert_eq!(fill(std::iter::empty()), (vec![], String::new()));
     }
 
     #[test]
     fn a_token_is_read_as_it_is_written_and_others_are_refused() {
         for provider in ["gke", "a/b", ""] {
-            let position = Position { provider: provider.to_owned(), key: PluginKey([0xa7; 32]) };
-            assert_eq!(Position::read(&position.to_string()), Some(position));
+            let place: Place = (provider.into(), PluginKey([0xa7; 32]));
+            assert_eq!(read(&token_of(&place)), Some(place));
         }
         let zeros = "0".repeat(64);
         for token in [
@@ -185,7 +194,7 @@ mod tests {
             &format!("{}é/gke", "0".repeat(62)),
             &format!("{}g/x", &zeros[1..]),
         ] {
-            assert_eq!(Position::read(token), None, "{token}");
+            assert_eq!(read(token), None, "{token}");
         }
     }
 }

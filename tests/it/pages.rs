@@ -24,8 +24,10 @@ async fn the_states_of_many_failing_keys_come_in_pages_to_every_client() {
         "args": ["-c", "printf '%02048d' 0 >&2; exit 1"],
         "interactiveMode": "Never",
     });
-    let broker =
-        InProcess::start(json!([{"name": "cloud", "callerEnv": ["AWS_PROFILE"], "execConfig": stanza}]));
+    let provider =
+        json!({"name": "cloud", "issuer": "fast", "callerEnv": ["AWS_PROFILE"], "execConfig": stanza});
+    let issuer = json!({"name": "fast", "runsPerSecond": 1000, "concurrency": 8});
+    let broker = InProcess::with(json!({"providers": [provider], "issuers": [issuer]}), &[]);
     let client = broker.client().await;
     for batch in (0..KEYS).collect::<Vec<_>>().chunks(AT_ONCE) {
         let asks: JoinSet<_> = batch
