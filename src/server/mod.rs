@@ -3,6 +3,7 @@
 //! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
 
 mod accept;
+mod authority;
 mod clusters;
 mod codec;
 mod connection;

@@ -67,7 +67,7 @@ pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, bod
     })
 }
 
-/// Where everybody who is known may ask who they are.
+/// Where every authenticated user may ask who they are.
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// What `kubectl auth whoami` prints.
