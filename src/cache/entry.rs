@@ -130,6 +130,14 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Interest(pub(crate) Arc<Entry>);
 
+impl Interest {
+    /// Must be called under the lock of the map that `entry` is in: then it is not taken out meanwhile.
+    pub(crate) fn new(entry: &Arc<Entry>) -> Self {
+        entry.interest.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(entry))
+    }
+}
+
 impl Drop for Interest {
     fn drop(&mut self) {
         self.0.interest.fetch_sub(1, Ordering::Relaxed);
