@@ -171,7 +171,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let issued = match repeated {
-            Some(issued) => self.suspected(entry, issued, request).await,
+            Some(issued) => self.suspected(entry, issued, request).await?,
             None => self.settle(entry, request, None).await?,
         };
         entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);

@@ -51,7 +51,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         entry: &Arc<Entry>,
         issued: Arc<Issued>,
         request: &Request,
-    ) -> Arc<Issued> {
+    ) -> Result<Arc<Issued>, Failed> {
         let verdict = match &request.verify_at {
             Some(cluster) => self.verdict(entry, &issued, cluster).await,
             None => Verdict::Unverifiable,
@@ -68,17 +68,24 @@ impl<R: PluginRunner> CredentialCache<R> {
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, now);
             run = evidence.is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
             run |= evidence.is_some() && state.flight.is_some();
+            next_run = rejections.not_before(now).map(|until| until.saturating_sub(now.boot));
             false
         });
         let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
         if run {
             info!(%provider, %key, ?verdict, ?next_run, "running the plugin: its credential seems to be rejected");
-            if let Ok(newer) = self.settle(entry, request, Some(|| Decision::Wait)).await {
-                return newer;
-            }
+            let newer = self.settle(entry, request, Some(|| Decision::Wait)).await;
+            return newer.or_else(|failed| self.held(entry).ok_or(failed));
         }
-        let held = entry.cell.borrow().valid(self.now()).map(|current| Arc::clone(&current.issued));
-        held.unwrap_or(issued)
+        match self.held(entry) {
+            Some(held) => Ok(held),
+            // It expired while the API server was asked.
+            None => self.settle(entry, request, None).await,
+        }
+    }
+
+    fn held(&self, entry: &Entry) -> Option<Arc<Issued>> {
+        entry.cell.borrow().valid(self.now()).map(|current| Arc::clone(&current.issued))
     }
 
     /// What the API server of `cluster` says of `issued`. A credential is asked about once in a while, for all who
