@@ -126,7 +126,7 @@ fn attempt(
         source: Arc::new(io::Error::new(kind, text)),
     };
     let limit = deadline.limit();
-    let answer = exchange(&stream, message, deadline).and_then(grpc::outcome);
+    let answer = exchange(&stream, message, deadline).and_then(|answer| grpc::outcome(&answer));
     match answer {
         Ok(Ok(answer)) => Ok((answer, Connection { _stream: stream, _directory: directory })),
         // The deadline that we sent, as a server that knows no better tells of it.
