@@ -2,7 +2,7 @@
 //!
 //! One daemon runs every exec credential plugin once, keeps what it returned fresh, and hands it to every process that
 //! may have it, over gRPC on a Unix socket. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
-//! way: `main → cli → app → {server, hub} → cache → {plugin, exec, clock} → credential`.
+//! way: `main → cli → app → {server, hub} → cache → {plugin, exec, verify, clock} → credential`.
 
 pub mod app;
 pub mod cache;
@@ -15,3 +15,5 @@ pub mod exec;
 pub mod hub;
 pub mod plugin;
 pub mod server;
+mod text;
+pub mod verify;

@@ -20,12 +20,13 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
-    cache::{CacheParts, CredentialCache},
+    cache::{CacheParts, CredentialCache, Verify},
     config::{Config, Listen},
-    exec::{Limits, ProcessRunner},
+    exec::{Limits, ProcessRunner, Scheduler},
     hub::{Hub, HubParts},
-    plugin::{Fleet, HubState, Resolver},
-    server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, publish, routes},
+    plugin::{Fleet, HubState, Providers, Resolver},
+    server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, encode, publish, routes},
+    verify::{ApiVerifier, Verifier as _},
 };
 
 pub use drain::{Drained, GRACE};
@@ -75,6 +76,7 @@ pub struct Bound {
     publication: Option<Publication>,
     acceptor: Acceptor,
     cache: CredentialCache<ProcessRunner>,
+    providers: Arc<Providers>,
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     health: HealthReporter,
@@ -99,13 +101,17 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
-    let limits = Limits {
-        runs: config.limits.plugin_runs.get(),
-        runs_per_provider: config.limits.plugin_runs_per_provider.get(),
-        ..Limits::default()
-    };
+    let verifier = Arc::new(ApiVerifier::default());
+    let verify: Verify = Arc::new(move |issued, cluster| {
+        let verifier = Arc::clone(&verifier);
+        Box::pin(async move { verifier.verify(issued, cluster).await })
+    });
+    let runs = config.limits.plugin_runs.get();
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(limits, edges.scratch),
+        runner: ProcessRunner::new(Limits::default(), edges.scratch, tasks.clone()),
+        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter, tasks.clone()),
+        encode,
+        verify,
         clock: edges.clock,
         jitter,
         epoch: edges.epoch,
@@ -117,7 +123,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let providers = Arc::new(config.providers);
     let section = config.cluster_profiles;
     let fleet = section.as_ref().map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
-    let resolver = Arc::new(Resolver::new(providers, fleet.clone()));
+    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), fleet.clone()));
     let hub = section.zip(fleet).map(|(section, fleet)| {
         let (resolver, cache) = (Arc::clone(&resolver), cache.clone());
         let (tasks, draining) = (tasks.clone(), draining.clone());
@@ -132,7 +138,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         );
     }
     let acceptor = Acceptor::new(routes, policy, bounds, tasks.clone(), draining.clone());
-    Ok(Bound { listener, publication, acceptor, cache, hub, health, tasks, draining })
+    Ok(Bound { listener, publication, acceptor, cache, providers, hub, health, tasks, draining })
 }
 
 impl Bound {
@@ -141,6 +147,8 @@ impl Bound {
         self.health.set_service_status(SERVICE, ServingStatus::Serving).await;
         let cache = self.cache.clone();
         self.tasks.spawn(async move { cache.keep_fresh().await });
+        let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());
+        self.tasks.spawn(async move { providers.keep_looking(&draining).await });
         if let Some(hub) = &self.hub {
             let (hub, health) = (Arc::clone(hub), self.health.clone());
             let read = self.draining.clone().run_until_cancelled_owned(async move {

@@ -1,44 +1,53 @@
 //! The credentials in memory: one cell per key, one run at a time in each, refreshed ahead of expiry.
 
-mod callers;
+mod caller;
+mod entries;
 mod entry;
 mod error;
+mod flight;
+mod manage;
 mod overview;
 mod policy;
 mod rejection;
 mod run;
 mod state;
+mod suspicion;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod watching;
 
 use std::{
-    collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::timeout,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::debug;
 
 use crate::{
     clock::{Clock, Now},
-    credential::Issued,
-    exec::PluginRunner,
+    credential::{Cluster, Encode, Issued},
+    exec::{PluginRunner, Scheduler, Urgency},
     plugin::{PluginKey, PluginSpec},
 };
-use entry::{Entry, Look};
-use policy::{Care, Decision, care};
+use entries::Entries;
+use entry::{Entry, Interest};
+use flight::Waiter;
+use policy::{Decision, decide};
 
-pub use error::{CacheError, Failed};
-pub use overview::{Held, Holding};
+pub use caller::Caller;
+pub use error::{CacheError, Failed, Pending};
+pub use overview::{Held, Holding, RejectionState};
+pub use suspicion::Verify;
 pub use watching::Watch;
 
-/// How often entries are looked at. Validity is decided by the clocks at each ask; this bounds how late a refresh
-/// starts, after a step of the clock and a suspend too.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a caller waits that has no deadline.
+const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Serves credentials from memory and runs plugins for what is missing or due. Clones share it.
 #[derive(Debug)]
@@ -53,10 +62,15 @@ impl<R> Clone for CredentialCache<R> {
 }
 
 /// What a cache is made of.
-#[derive(Debug)]
 pub struct CacheParts<R> {
     /// Runs plugins.
     pub runner: R,
+    /// Decides when they run.
+    pub scheduler: Scheduler,
+    /// Encodes credentials as they are sent.
+    pub encode: Encode,
+    /// Asks API servers about credentials that seem to be rejected.
+    pub verify: Verify,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
     /// Uniform in [0, 1): spreads refreshes and retries.
@@ -74,62 +88,94 @@ pub struct CacheParts<R> {
 #[derive(Debug)]
 struct Inner<R> {
     parts: CacheParts<R>,
-    entries: Mutex<HashMap<PluginKey, Arc<Entry>>>,
+    entries: Mutex<Entries>,
     /// Wakes the periodic look when there is something to look at.
     occupied: Notify,
     generations: AtomicU64,
+    /// Places for callers that wait.
+    waiting: Semaphore,
+}
+
+/// Who asks, and on what terms.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Who asks.
+    pub caller: Caller,
+    /// How long the caller waits; `None`: it did not say.
+    pub deadline: Option<Duration>,
+    /// The API server that may be asked whether it accepts the credential; `None`: none may.
+    pub verify_at: Option<Arc<Cluster>>,
+}
+
+/// What memory has for a caller.
+#[derive(Debug)]
+pub enum Lookup {
+    /// A valid credential.
+    Served(Arc<Issued>),
+    /// There is none, or the caller has it already: [`CredentialCache::get`] decides.
+    Undecided,
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
         let (entries, occupied, generations) = (Mutex::default(), Notify::new(), AtomicU64::new(1));
-        Self { inner: Arc::new(Inner { parts, entries, occupied, generations }) }
+        let waiting = Semaphore::new(error::WAITING);
+        Self { inner: Arc::new(Inner { parts, entries, occupied, generations, waiting }) }
+    }
+
+    /// The credential of `key` from memory, if it can be served without a doubt. Does not wait.
+    pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Lookup {
+        let now = self.now();
+        let entry = self.lock().find(key).map(Arc::clone);
+        entry.map_or(Lookup::Undecided, |entry| {
+            entry.touch(now);
+            self.look_up(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
+        })
+    }
+
+    /// The valid credential of `entry`, unless `caller` comes back for it before it is due.
+    fn look_up(&self, entry: &Arc<Entry>, caller: &Caller, now: Now) -> Option<Arc<Issued>> {
+        let file = entry.spec.file_version();
+        let (issued, due, fresh) = {
+            let state = entry.cell.borrow();
+            let current = state.valid(now)?;
+            (Arc::clone(&current.issued), current.is_due_at(now, file), current.is_fresh_at(now))
+        };
+        if entry.callers.repeats(caller.name, issued.generation.number(), now.boot) && fresh {
+            return None;
+        }
+        if due {
+            let look = entry.look(Urgency::Background, |state| decide(state, false, file, now));
+            self.start(entry, &look);
+        }
+        Some(issued)
     }
 
     /// The credential of `spec`: from memory while it is valid, else from one run that all who ask share.
     ///
-    /// `caller` is an opaque name of the process that the credential is for, or empty. A caller that asks again for the
-    /// generation that it has, before that is due, is taken to have seen it rejected.
+    /// A caller that comes back for the generation that it has, before that is due, is suspected to have seen it
+    /// rejected; see [`Request::verify_at`].
     ///
     /// Dropping the future does not stop a run that it started: it belongs to the cache, and others may wait for it.
     ///
     /// # Errors
     ///
     /// [`Failed`] says what went wrong and for how long the failure is held.
-    pub async fn get(&self, spec: PluginSpec, caller: &str) -> Result<Arc<Issued>, Failed> {
+    pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
+        let interest = self.enter(spec)?;
+        let (entry, caller) = (&interest.0, &request.caller);
         let now = self.now();
-        let entry = self.entry(spec, now)?;
-        let hit = {
-            let state = entry.cell.borrow();
-            let fresh = state.current.as_ref().is_some_and(|current| current.is_fresh_at(now));
-            match policy::decide(&state, now) {
-                Decision::Serve(issued) => Some((issued, fresh)),
-                _ => None,
-            }
+        if let Some(issued) = self.look_up(entry, caller, now) {
+            return Ok(issued);
+        }
+        let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
+        let issued = match repeated {
+            Some(issued) => self.suspected(entry, issued, request).await,
+            None => self.settle(entry, request, None).await?,
         };
-        let rejected = match hit {
-            Some((issued, fresh)) if entry.callers.repeats(caller, issued.generation.number()) && fresh => {
-                Some(issued.generation.to_string())
-            }
-            Some((issued, _)) => return Ok(issued),
-            None => None,
-        };
-        let issued = self.settle(&entry, rejected.as_deref()).await?;
-        entry.callers.repeats(caller, issued.generation.number());
+        entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
         Ok(issued)
-    }
-
-    /// What to use instead of `generation`, which an API server refused: a newer one if there is one, else the outcome
-    /// of one run, shared by all who report. Where a run is not worth it (the generation is seconds old, or the last
-    /// such run was a short time ago) the same one is returned.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get). The old credential stays for those who did not report it.
-    pub async fn report(&self, spec: PluginSpec, generation: &str) -> Result<Arc<Issued>, Failed> {
-        let entry = self.entry(spec, self.now())?;
-        self.settle(&entry, Some(generation)).await
     }
 
     /// Follows the credential of `spec`, and keeps it refreshed.
@@ -137,100 +183,84 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// # Errors
     ///
     /// There is no room for another key.
-    pub fn watch(&self, spec: PluginSpec) -> Result<Watch<R>, Failed> {
-        Ok(Watch::new(self.clone(), self.entry(spec, self.now())?))
+    pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<Watch<R>, Failed> {
+        Ok(Watch::new(self.clone(), self.enter(spec)?, caller))
     }
 
-    /// Serves, waits or fails, as often as it takes.
-    async fn settle(&self, entry: &Arc<Entry>, mut rejected: Option<&str>) -> Result<Arc<Issued>, Failed> {
-        let _waits = entry.cell.subscribe(); // from before the look: a run that somebody waits for is not abandoned
-        loop {
-            let now = self.now();
-            let Look { decision, finished, claim } = match rejected.take() {
-                Some(generation) => entry.look_rejected(generation, now),
-                None => entry.look(now),
-            };
-            if let Some(claim) = claim {
-                self.start(claim);
-            }
-            match decision {
-                Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
-                Decision::Fail(failed) => return Err(failed),
-                Decision::Wait => {}
-            }
-            match entry.next_outcome(finished).await {
-                Ok(issued) if issued.is_valid_at(self.now()) => return Ok(issued),
-                Err(Some(failure)) => return Err(failure.at(self.now())),
-                Ok(_) | Err(None) => {} // so late that it is over: ask again
-            }
+    /// Fetches the credential of `spec` before a caller asks, when there is nothing more urgent to run.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
+        let interest = self.enter(spec)?;
+        let (entry, now) = (&interest.0, self.now());
+        let look =
+            entry.look(Urgency::Background, |state| decide(state, false, entry.spec.file_version(), now));
+        self.start(entry, &look);
+        match (look.decision, look.flight) {
+            (Decision::Fail(failed), _) => Err(failed),
+            (Decision::Wait, Some(flight)) => match flight.landed().await {
+                Some(Err(failure)) => Err(failure.at(self.now(), false)),
+                Some(Ok(_)) | None => Ok(()),
+            },
+            _ => Ok(()),
         }
     }
 
-    /// Looks at every entry once a second while there are any: starts the refreshes that are due and forgets what is
-    /// idle. Ends when the broker drains.
-    pub async fn keep_fresh(&self) {
-        loop {
-            let empty = self.lock().is_empty();
-            let wake = async {
-                if empty {
-                    self.inner.occupied.notified().await;
-                } else {
-                    tokio::time::sleep(LOOK_EVERY).await;
-                }
-            };
-            tokio::select! {
-                () = self.inner.parts.draining.cancelled() => return,
-                () = wake => self.look_after(),
-            }
-        }
-    }
-
-    fn look_after(&self) {
-        let now = self.now();
-        let mut due = Vec::new();
-        let care = |entry: &Entry| care(&entry.cell.borrow(), entry.idle(now), entry.is_watched(), now);
-        self.lock().retain(|key, entry| match care(entry) {
-            Care::Keep => true,
-            Care::Refresh => {
-                due.push(Arc::clone(entry));
-                true
-            }
-            Care::Drop => {
-                debug!(provider = %entry.spec.provider.name, %key, "idle credential forgotten");
-                false
-            }
-        });
-        for claim in due.into_iter().filter_map(|entry| entry.look(now).claim) {
-            self.start(claim);
-        }
-    }
-
-    /// The cell of `spec`, made if there is none.
-    fn entry(&self, spec: PluginSpec, now: Now) -> Result<Arc<Entry>, Failed> {
-        let mut entries = self.lock();
-        if let Some(entry) = entries.get(&spec.key) {
-            entry.touch(now); // under the lock: an entry that is asked for is not forgotten
-            return Ok(Arc::clone(entry));
-        }
-        let limit = self.inner.parts.entries;
-        if entries.len() >= limit {
-            let idlest = entries
-                .iter()
-                .filter(|(_, entry)| entry.idle(now) >= policy::EVICTABLE_AFTER && !entry.is_busy())
-                .max_by_key(|(_, entry)| entry.idle(now))
-                .map(|(key, _)| *key);
-            let Some(idlest) = idlest else {
-                return Err(Failed {
-                    error: CacheError::Full { limit },
-                    retry_after: policy::EVICTABLE_AFTER,
+    /// Serves, waits or fails, as often as it takes, until the deadline of `request`. `first` decides the first time.
+    async fn settle(
+        &self,
+        entry: &Arc<Entry>,
+        request: &Request,
+        mut first: Option<fn() -> Decision>,
+    ) -> Result<Arc<Issued>, Failed> {
+        let (caller, file) = (&request.caller, entry.spec.file_version());
+        let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
+        let mut waiter = None;
+        let mut place = None;
+        let settled = async {
+            loop {
+                let now = self.now();
+                let look = entry.look(Urgency::Background, |state| match first.take() {
+                    Some(first) => first(),
+                    None => decide(state, caller.at_terminal, file, now),
                 });
-            };
-            entries.remove(&idlest);
+                self.start(entry, &look);
+                match look.decision {
+                    Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
+                    Decision::Fail(failed) => return Err(failed),
+                    Decision::Wait => {}
+                }
+                let Some(flight) = look.flight else { continue };
+                // A watch has no deadline, and is limited where it is opened.
+                if place.is_none() && limit < Duration::MAX {
+                    place = Some(self.inner.waiting.try_acquire().map_err(|_| CacheError::TooManyWaiting)?);
+                }
+                match waiter.insert(Waiter::new(flight, caller.peer)).outcome().await {
+                    Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
+                    Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
+                    Some(Ok(_)) | None => {} // so late that it is over, or given up: decide again
+                }
+            }
+        };
+        match timeout(limit, settled).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let now = self.now();
+                let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
+                Err(CacheError::Pending(pending).into())
+            }
         }
-        let entry = Arc::new(Entry::new(Arc::new(spec), now));
-        entries.insert(entry.spec.key, Arc::clone(&entry));
+    }
+
+    /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.
+    fn enter(&self, spec: PluginSpec) -> Result<Interest, Failed> {
+        let limit = self.inner.parts.entries;
+        let interest = self.lock().enter(spec, limit, self.now());
         self.inner.occupied.notify_one();
-        Ok(entry)
+        let full = Failed { error: CacheError::Full { limit }, retry_after: policy::EVICTABLE_AFTER };
+        interest.ok_or(full)
     }
 
     /// Keys in memory.
@@ -240,16 +270,22 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Whether nothing is in memory.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.len() == 0
     }
 
     fn now(&self) -> Now {
         self.inner.parts.clock.now()
     }
 
-    /// The map is whole at every moment, so a panic elsewhere does not make it useless.
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<PluginKey, Arc<Entry>>> {
+    /// The maps agree at every moment, so a panic elsewhere does not make them useless.
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R> fmt::Debug for CacheParts<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheParts").field("entries", &self.entries).finish_non_exhaustive()
     }
 }
 

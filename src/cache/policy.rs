@@ -6,17 +6,25 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    CacheError, Failed,
-    state::{Current, Failure, State},
+    Failed,
+    state::{Current, State},
 };
 use crate::credential::{Issued, Lifetime, Material, Now};
 
-/// An entry without a valid credential is forgotten when nobody asked for it for so long.
+/// An entry without a valid credential is forgotten when it was not asked for during this time.
 pub(crate) const IDLE: Duration = Duration::from_secs(300);
 /// When the cache is full, only an entry that was not asked for during this time gives way.
 pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
+/// A run that waits for its turn is given up when its key was not asked for during this time.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
+/// Below this lifetime a credential cannot give a client a margin of five minutes.
+const SHORT: Duration = Duration::from_secs(12 * 60);
+/// A caller gets one of the first failures again, without a run, for so long at most.
+const HELD: Duration = Duration::from_secs(3);
+/// How long a caller gets a failure again at most.
+const HELD_LONGEST: Duration = Duration::from_secs(30);
 
-/// Answer to one ask.
+/// Answer to one request.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// The credential is valid.
@@ -29,36 +37,37 @@ pub(crate) enum Decision {
     Fail(Failed),
 }
 
-/// What an ask at `now` gets. Never an expired credential.
-pub(crate) fn decide(state: &State, now: Now) -> Decision {
-    let held = state.failure.as_ref().filter(|failure| now.boot < failure.retry_at);
-    let Some(current) = state.current.as_ref().filter(|current| current.issued.is_valid_at(now)) else {
-        return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now)));
+/// What a request at `now` gets. Never an expired credential.
+pub(crate) fn decide(state: &State, at_terminal: bool, file: u64, now: Now) -> Decision {
+    let Some(current) = state.valid(now) else {
+        let held = state.failure.as_ref().filter(|failure| failure.is_held(now, at_terminal));
+        return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));
     };
     let issued = Arc::clone(&current.issued);
-    if current.is_due_at(now) && held.is_none() && !state.running {
+    if current.is_due_at(now, file) && may_refresh(state, now) {
         Decision::ServeAndRefresh(issued)
     } else {
         Decision::Serve(issued)
     }
 }
 
-/// What somebody gets at `now` whose API server refused `generation`. A newer one, if there is one; else the outcome of
-/// one run, if a run is worth it.
-pub(crate) fn decide_rejected(state: &mut State, generation: &str, now: Now) -> Decision {
-    let decision = decide(state, now);
-    let (Decision::Serve(issued) | Decision::ServeAndRefresh(issued)) = &decision else { return decision };
-    if issued.generation.to_string() != generation {
-        return decision;
-    }
-    let admitted = state.rejections.admit(issued, now);
-    if state.running {
-        return Decision::Wait;
-    }
-    if let Some(failure) = state.failure.as_ref().filter(|failure| now.boot < failure.retry_at) {
-        return Decision::Fail(failure.at(now));
-    }
-    if admitted { Decision::Wait } else { decision }
+fn may_refresh(state: &State, now: Now) -> bool {
+    state.flight.is_none() && state.failure.as_ref().is_none_or(|failure| now.boot >= failure.refresh_at)
+}
+
+/// What is known about the use of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// Since the last request.
+    pub(crate) idle: Duration,
+    /// There are open watches.
+    pub(crate) watched: bool,
+    /// Callers wait for it, or watch it.
+    pub(crate) awaited: bool,
+    /// Version of the plugin's file.
+    pub(crate) file: u64,
+    /// The longest that a run of the plugin may take.
+    pub(crate) timeout: Duration,
 }
 
 /// What the periodic look at an entry finds to do.
@@ -66,88 +75,120 @@ pub(crate) fn decide_rejected(state: &mut State, generation: &str, now: Now) -> 
 pub(crate) enum Care {
     /// Nothing.
     Keep,
-    /// Start a refresh: it is due and somebody uses the credential.
-    Refresh,
-    /// Forget it: nothing to serve and nobody asks.
+    /// Start a refresh: it is due and the credential is used. `urgent`: it ends soon.
+    Refresh {
+        /// Goes before other background work.
+        urgent: bool,
+    },
+    /// The refresh that waits for its turn is urgent by now, or is not needed any more.
+    Queued {
+        /// Goes before other background work.
+        urgent: bool,
+        /// Give it up.
+        abandon: bool,
+    },
+    /// Forget it: there is nothing to serve and it is not used.
     Drop,
 }
 
-/// What to do for an entry that nobody asked for since `idle`. A watch asks all the time.
-pub(crate) fn care(state: &State, idle: Duration, watched: bool, now: Now) -> Care {
-    match decide(state, now) {
-        Decision::ServeAndRefresh(issued) if watched || idle <= issued.lifetime => Care::Refresh,
-        Decision::Wait if !watched && !state.running && idle >= IDLE => Care::Drop,
-        _ => Care::Keep,
+/// What to do for an entry at `now`.
+pub(crate) fn care(state: &State, usage: Usage, now: Now) -> Care {
+    let valid = state.valid(now);
+    let used = usage.watched || valid.is_some_and(|current| usage.idle <= current.issued.lifetime);
+    let urgent = used && valid.is_none_or(|current| ends_soon(&current.issued, usage.timeout, now));
+    if state.flight.is_some() {
+        let due = valid.is_some_and(|current| current.is_due_at(now, usage.file));
+        let abandon = !usage.awaited && if due { !used } else { usage.idle >= ABANDONED_AFTER };
+        return Care::Queued { urgent, abandon };
     }
+    match valid {
+        Some(current) if used && current.is_due_at(now, usage.file) && may_refresh(state, now) => {
+            Care::Refresh { urgent }
+        }
+        Some(_) => Care::Keep,
+        None if usage.watched && may_refresh(state, now) => Care::Refresh { urgent: true },
+        None if !usage.awaited && usage.idle >= IDLE => Care::Drop,
+        None => Care::Keep,
+    }
+}
+
+/// Whether a refresh of `issued` may not wait behind other background work.
+fn ends_soon(issued: &Issued, timeout: Duration, now: Now) -> bool {
+    issued.left(now) < (2 * timeout).max(issued.lifetime / 10)
 }
 
 /// How long before its expiry a credential that lives `lifetime` is renewed, for `u` uniform in [0, 1).
 ///
 /// A client with a five-minute margin of its own (Python's) never sees the last five minutes of an ordinary credential,
-/// and equal credentials are not renewed all at once.
+/// and equal credentials are not renewed all at once. A short one cannot give that margin, and gets a share of its
+/// lifetime.
 pub(crate) fn lead(lifetime: Duration, u: f64) -> Duration {
     let share = lifetime.mul_f64(0.20 + 0.10 * u);
+    if lifetime < SHORT {
+        return share;
+    }
     let margin = Duration::from_secs_f64(360.0 + 90.0 * u);
     share.max(margin.min(lifetime.mul_f64(0.42 + 0.10 * u)))
 }
 
-/// How long the `attempts`th failure in a row is held: full jitter up to 2 s, 4 s, 8 s … 60 s, and never under a second.
+/// How long after the `attempts`th failure in a row no refresh is started: full jitter up to 2 s, 4 s, 8 s … 60 s, and
+/// never under a second.
 pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
     let ceiling = 2_f64.powi(attempts.clamp(1, 6).cast_signed()).min(60.0);
     Duration::from_secs_f64((ceiling * u).max(1.0))
 }
 
-/// When to ask again a plugin that returned what it had returned before: it has a cache of its own.
+/// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again. Short, so that a login
+/// helps at once; longer from the sixth on, so that a wrong password does not lock the account.
+pub(crate) fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
+    let short = back_off.min(HELD);
+    let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));
+    (if attempts <= 5 { short } else { doubled.min(HELD_LONGEST) }, short)
+}
+
+/// When to ask a plugin again that returned what it had returned before: it has a cache of its own.
 pub(crate) fn unchanged_retry(left: Duration) -> Duration {
     (left / 3).clamp(Duration::from_secs(10), Duration::from_secs(300))
 }
 
-/// What a new credential means for the one that is there.
+/// What a new credential means for the one that is held.
 #[derive(Debug)]
 pub(crate) enum Replacement {
     /// The same again: generation, lifetime and expiry stay; only the next try moves.
     Unchanged(Current),
-    /// The same material lives longer (or shorter): generation stays.
-    Extended(Current),
+    /// The same material lives longer (or shorter): the generation stays.
+    Extended {
+        /// What is held now.
+        old: Arc<Issued>,
+        /// Until its refresh point.
+        due_in: Duration,
+    },
     /// A rotation.
-    Rotated(Current),
+    Rotated {
+        /// Until its refresh point.
+        due_in: Duration,
+    },
 }
 
-/// Compares the credential that arrived at `now` with the one that is held.
+/// Compares the credential that arrived at `now` with the one that is held. `file` is the version of the plugin that
+/// ran.
 pub(crate) fn replace(
     old: Option<&Current>,
-    material: Material,
+    material: &Material,
     lifetime: Lifetime,
     now: Now,
     u: f64,
-    next: impl FnOnce() -> crate::credential::Generation,
+    file: u64,
 ) -> Replacement {
-    let left = lifetime.expires_at.duration_since(now.wall).unwrap_or_default();
+    let left = lifetime.left(now.wall);
     // A credential lent within the skew tolerance is used up before the plugin runs again.
     let lead = if lifetime.within_skew { Duration::ZERO } else { lead(left, u) };
     let due_in = left.saturating_sub(lead);
-    let same = old.filter(|old| old.issued.material.is_same_as(&material));
-    if let Some(old) =
-        same.filter(|old| old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now))
-    {
-        return Replacement::Unchanged(old.again(unchanged_retry(left), now));
-    }
-    let issued = |generation, material| {
-        let (expires_at, within_skew) = (lifetime.expires_at, lifetime.within_skew);
-        let issued = Issued { generation, material, fetched: now, expires_at, lifetime: left, within_skew };
-        Current::new(Arc::new(issued), due_in, now)
-    };
-    match same {
-        Some(old) => {
-            let (generation, material) = (old.issued.generation.clone(), Arc::clone(&old.issued.material));
-            Replacement::Extended(issued(generation, material))
+    match old.filter(|old| old.issued.is_same_as(material)) {
+        Some(old) if old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now) => {
+            Replacement::Unchanged(old.again(unchanged_retry(left), now, file))
         }
-        None => Replacement::Rotated(issued(next(), Arc::new(material))),
+        Some(old) => Replacement::Extended { old: Arc::clone(&old.issued), due_in },
+        None => Replacement::Rotated { due_in },
     }
-}
-
-/// The failure that follows `last`.
-pub(crate) fn fail(last: Option<&Failure>, error: CacheError, now: Now, u: f64) -> Failure {
-    let attempts = last.map_or(1, |last| last.attempts.saturating_add(1));
-    Failure { error, attempts, retry_at: now.boot.saturating_add(back_off(attempts, u)) }
 }

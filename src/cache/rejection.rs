@@ -1,108 +1,175 @@
-//! Credentials that the API server refused: what a report may cost.
+//! Credentials that an API server refused, or seems to have refused: when that is worth a plugin run. Pure.
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
-use crate::credential::{Issued, Now};
+use super::caller::{Caller, SATISFIED_AFTER};
+use crate::{
+    credential::{Issued, Now},
+    verify::Verdict,
+};
 
-/// A generation younger than this is not asked for again, and between runs for rejections there is at least so much.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Between two runs for rejections there is at least this time, and an unverified rejection of a younger generation
+/// starts none.
+pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// An API server is asked about one credential at most once in this time.
+pub(crate) const VERIFY_EVERY: Duration = Duration::from_secs(5);
+/// For how long callers that come back speak against a verdict that the server may have cached.
+const DOUBT: Duration = Duration::from_secs(30);
+/// Callers that speak against a verdict and are remembered.
+const DOUBTERS: usize = 4;
 
-/// What is known of rejections of one key. A client that reports, or asks again, for ever must not become a storm at
+/// What is known of rejections of one key. A client that reports, or asks again, without end must not become a storm at
 /// the issuer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rejections {
-    /// Somebody reported the generation that is held.
-    reported: bool,
-    /// Between the last run for a rejection and the next one; zero before the first.
+    /// Reports and suspicions.
+    pub(crate) count: u64,
+    /// Answers of an API server.
+    pub(crate) verifications: u64,
+    /// The last of them.
+    pub(crate) verdict: Option<Verdict>,
+    /// The last run that a rejection started, by time since boot.
+    last_run: Option<Duration>,
+    /// The generation that it was started for.
+    refused: u64,
+    /// What the next run for a rejection waits for after the last one.
     pause: Duration,
-    /// Time since boot before which no rejection starts a run.
-    not_before: Duration,
+    /// The first rejection of the generation that is held.
+    first: Option<(u64, Duration)>,
+    /// The last suspicion, of which generation, by whom.
+    last: Option<(u64, Caller, Duration)>,
+    /// Who came back although the server accepts the generation, and how often.
+    doubts: Option<Doubts>,
+}
+
+#[derive(Clone, Debug)]
+struct Doubts {
+    generation: u64,
+    since: Duration,
+    callers: Vec<(u64, u8)>,
+}
+
+/// What speaks for a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Evidence {
+    /// A caller says that an API server answered 401.
+    Reported,
+    /// The broker saw the 401.
+    Verified,
+    /// A caller came back, and the broker cannot ask.
+    Repeated {
+        /// Other callers use the generation with success.
+        accepted: bool,
+    },
+    /// The server accepts it, yet callers come back.
+    Doubted,
 }
 
 impl Rejections {
-    /// Takes note of a rejection of `issued`: true if it is worth a run.
-    pub(crate) fn admit(&mut self, issued: &Issued, now: Now) -> bool {
-        self.reported = true;
-        let young = now.boot < issued.fetched.boot.saturating_add(PAUSE);
-        if young || now.boot < self.not_before {
+    /// Notes a rejection of `issued` by `caller`, or by an unnamed reporter.
+    pub(crate) fn note(&mut self, issued: &Issued, now: Now) {
+        self.count += 1;
+        let generation = issued.generation.number();
+        if self.first.is_none_or(|(number, _)| number != generation) {
+            self.first = Some((generation, now.boot));
+        }
+    }
+
+    /// Notes what the server answered about `issued` after `caller` came back. Returns what speaks for a run, if
+    /// anything does; `accepted`: other callers use this generation with success.
+    pub(crate) fn weigh(
+        &mut self,
+        issued: &Issued,
+        caller: &Caller,
+        verdict: Verdict,
+        accepted: bool,
+        now: Now,
+    ) -> Option<Evidence> {
+        match verdict {
+            Verdict::Rejected => Some(Evidence::Verified),
+            Verdict::Accepted if caller.without_exec_info => None,
+            Verdict::Accepted => self.doubt(issued, caller, now).then_some(Evidence::Doubted),
+            Verdict::Unverifiable if caller.without_exec_info => None,
+            Verdict::Unverifiable => Some(Evidence::Repeated { accepted }),
+        }
+    }
+
+    /// Servers cache verdicts: whether callers came back so often after one that it may be old.
+    fn doubt(&mut self, issued: &Issued, caller: &Caller, now: Now) -> bool {
+        let generation = issued.generation.number();
+        let doubts = match &mut self.doubts {
+            Some(doubts)
+                if doubts.generation == generation && now.boot.saturating_sub(doubts.since) <= DOUBT =>
+            {
+                doubts
+            }
+            stale => {
+                // The suspicion that led to the verdict is not yet a doubt of it.
+                *stale = Some(Doubts { generation, since: now.boot, callers: Vec::new() });
+                return false;
+            }
+        };
+        if let Some((_, times)) = doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
+            *times = times.saturating_add(1);
+        } else if doubts.callers.len() < DOUBTERS {
+            doubts.callers.push((caller.name, 1));
+        }
+        doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)
+    }
+
+    /// Whether `evidence` against `issued` starts a run at `now`. If so, it is noted.
+    pub(crate) fn admit(&mut self, issued: &Issued, caller: &Caller, evidence: Evidence, now: Now) -> bool {
+        let two = self.is_second(issued, caller, now);
+        self.last = Some((issued.generation.number(), *caller, now.boot));
+        let age = now.boot.saturating_sub(issued.fetched.boot);
+        let useless = self.last_run_was_useless(issued, evidence);
+        let young = evidence != Evidence::Verified && age < PAUSE;
+        let pause = if two || !useless { PAUSE } else { self.pause };
+        let paused = self.last_run.is_some_and(|last| now.boot < last.saturating_add(pause));
+        if young || paused {
             return false;
         }
         let longest = (issued.lifetime / 2).clamp(PAUSE, LONGEST_PAUSE);
-        self.pause = (self.pause * 2).clamp(PAUSE, longest);
-        self.not_before = now.boot.saturating_add(self.pause);
+        self.pause = if useless { (self.pause * 2).clamp(PAUSE, longest) } else { PAUSE };
+        (self.last_run, self.refused) = (Some(now.boot), issued.generation.number());
+        self.doubts = None;
         true
     }
 
-    /// Another generation took the place of the one that is known about. One that nobody rejected ends the series.
-    pub(crate) fn rotated(&mut self) {
-        if !self.reported {
-            *self = Self::default();
+    /// Whether another caller came back for the same generation a short time ago: that weighs more than repeats of one.
+    fn is_second(&self, issued: &Issued, caller: &Caller, now: Now) -> bool {
+        self.last.is_some_and(|(generation, other, at)| {
+            generation == issued.generation.number()
+                && other.name != caller.name
+                && other.peer != caller.peer
+                && now.boot.saturating_sub(at) <= SATISFIED_AFTER
+        })
+    }
+
+    /// Whether the last run for a rejection did not help: what it brought was refused at once, or it brought nothing
+    /// new.
+    fn last_run_was_useless(&self, issued: &Issued, evidence: Evidence) -> bool {
+        let generation = issued.generation.number();
+        if self.last_run.is_none() {
+            return false;
         }
-        self.reported = false;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{sync::Arc, time::SystemTime};
-
-    use super::*;
-    use crate::credential::{Generation, Material};
-
-    fn at(secs: u64) -> Now {
-        let since = Duration::from_secs(secs);
-        Now { wall: SystemTime::UNIX_EPOCH + since, boot: since }
-    }
-
-    fn issued(fetched: u64, lifetime: u64) -> Issued {
-        let (fetched, lifetime) = (at(fetched), Duration::from_secs(lifetime));
-        Issued {
-            generation: Generation::new("e".into(), 1),
-            material: Arc::new(Material::default()),
-            fetched,
-            expires_at: fetched.wall + lifetime,
-            lifetime,
-            within_skew: false,
+        let at_once = |(number, at): (u64, Duration)| {
+            number == generation && at.saturating_sub(issued.fetched.boot) < PAUSE
+        };
+        match evidence {
+            _ if generation == self.refused => true,
+            Evidence::Repeated { accepted } => !accepted,
+            Evidence::Reported | Evidence::Verified | Evidence::Doubted => self.first.is_some_and(at_once),
         }
     }
 
-    #[test]
-    fn runs_for_rejections_are_ten_seconds_apart_then_twice_that_up_to_five_minutes() {
-        let (mut rejections, mut fetched) = (Rejections::default(), 0);
-        let mut admitted = Vec::new();
-        for now in 0..2_000 {
-            if rejections.admit(&issued(fetched, 3_600), at(now)) {
-                admitted.push(now);
-                fetched = now;
-                rejections.rotated();
-            }
-        }
-        let pauses: Vec<_> = admitted.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(admitted[0], 10, "a fresh one is not asked for again");
-        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300, 300, 300]);
-    }
-
-    #[test]
-    fn a_pause_is_at_most_half_a_lifetime() {
-        let (mut rejections, mut admitted) = (Rejections::default(), Vec::new());
-        for now in 0..200 {
-            if rejections.admit(&issued(0, 60), at(now)) {
-                admitted.push(now);
-            }
-        }
-        assert_eq!(admitted, [10, 20, 40, 70, 100, 130, 160, 190]);
-    }
-
-    #[test]
-    fn a_generation_that_nobody_rejects_ends_the_series() {
-        let mut rejections = Rejections::default();
-        for (now, admitted) in [(10, true), (20, true), (30, false)] {
-            assert_eq!(rejections.admit(&issued(0, 3_600), at(now)), admitted, "{now}");
-        }
-        rejections.rotated(); // the rejected one goes
-        rejections.rotated(); // and so does one that was good
-        assert!(rejections.admit(&issued(0, 3_600), at(31)));
-        assert!(rejections.admit(&issued(0, 3_600), at(41)), "ten seconds again");
+    /// Time since boot before which no rejection starts a run; `None`: the next one may.
+    pub(crate) fn not_before(&self, now: Now) -> Option<Duration> {
+        let until = self.last_run?.saturating_add(self.pause);
+        (now.boot < until).then_some(until)
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{CacheError, Failed, rejection::Rejections};
+use super::{CacheError, Failed, flight::Flight, policy, rejection::Rejections};
 use crate::credential::{Issued, Now};
 
 /// What the cell holds.
@@ -15,25 +15,16 @@ pub(crate) struct State {
     pub(crate) current: Option<Current>,
     /// The last run's failure; none after a success.
     pub(crate) failure: Option<Failure>,
-    /// A run is in flight: there is exactly one [`Turn`].
-    pub(crate) running: bool,
-    /// Runs that ended. Whoever waits, waits for it to grow.
-    pub(crate) finished: u64,
-    /// Reports that the API server refused the credential.
-    pub(crate) rejections: Rejections,
-    /// The run in flight was started before somebody asked to forget: what it brings is renewed at once.
-    pub(crate) outdated: bool,
+    /// The run whose outcome is kept: queued or in progress.
+    pub(crate) flight: Option<Arc<Flight>>,
+    /// What is known of rejections; none at first.
+    pub(crate) rejections: Option<Box<Rejections>>,
 }
 
 impl State {
-    /// A run brought `current`.
-    pub(crate) fn take(&mut self, current: Current, now: Now) {
-        let generation = |held: &Current| held.issued.generation.number();
-        if self.current.as_ref().map(generation) != Some(generation(&current)) {
-            self.rejections.rotated();
-        }
-        self.current = Some(if self.outdated { current.due_now(now) } else { current });
-        self.failure = None;
+    /// The credential, if it may be served at `now`.
+    pub(crate) fn valid(&self, now: Now) -> Option<&Current> {
+        self.current.as_ref().filter(|current| current.issued.is_valid_at(now))
     }
 }
 
@@ -45,29 +36,26 @@ pub(crate) struct Current {
     due_boot: Duration,
     /// It was due before, and the plugin had nothing newer.
     was_due: bool,
+    /// Of the plugin's file that ran last: another one makes the credential due.
+    file: u64,
 }
 
 impl Current {
-    /// To be renewed `due_in` after `now`.
-    pub(crate) fn new(issued: Arc<Issued>, due_in: Duration, now: Now) -> Self {
+    /// To be renewed `due_in` after `now`, or when the plugin's file is no longer of version `file`.
+    pub(crate) fn new(issued: Arc<Issued>, due_in: Duration, now: Now, file: u64) -> Self {
         let (due_wall, due_boot) = (now.wall + due_in, now.boot.saturating_add(due_in));
-        Self { issued, due_wall, due_boot, was_due: false }
+        Self { issued, due_wall, due_boot, was_due: false, file }
     }
 
-    /// `self` once more, since the plugin had nothing newer: to be tried again `due_in` after `now`.
-    pub(crate) fn again(&self, due_in: Duration, now: Now) -> Self {
-        let was_due = self.was_due || self.is_due_at(now);
-        Self { was_due, ..Self::new(Arc::clone(&self.issued), due_in, now) }
+    /// The same credential again, since the plugin had nothing newer: to be tried again `due_in` after `now`.
+    pub(crate) fn again(&self, due_in: Duration, now: Now, file: u64) -> Self {
+        let was_due = self.was_due || self.has_passed(now);
+        Self { was_due, ..Self::new(Arc::clone(&self.issued), due_in, now, file) }
     }
 
-    /// Whether its refresh point has not come yet: nobody has a reason to ask for another one but a rejection.
+    /// Whether its refresh point has not come yet: only a rejection is a reason to ask for another one.
     pub(crate) fn is_fresh_at(&self, now: Now) -> bool {
-        !self.was_due && !self.is_due_at(now)
-    }
-
-    /// The same, to be renewed at `now`.
-    pub(crate) fn due_now(self, now: Now) -> Self {
-        Self { due_wall: now.wall, due_boot: now.boot, ..self }
+        !self.was_due && !self.has_passed(now)
     }
 
     /// When it is to be renewed, by the wall clock.
@@ -75,24 +63,60 @@ impl Current {
         self.due_wall
     }
 
-    pub(crate) fn is_due_at(&self, now: Now) -> bool {
+    /// Whether it is time to renew it, where the plugin's file is of version `file` now.
+    pub(crate) fn is_due_at(&self, now: Now, file: u64) -> bool {
+        self.file != file || self.has_passed(now)
+    }
+
+    fn has_passed(&self, now: Now) -> bool {
         now.wall >= self.due_wall || now.boot >= self.due_boot
     }
 }
 
-/// Why the last run gave nothing, held so that it is not repeated at once.
+/// Why the last run brought no credential, held so that it is not repeated at once. Times are since boot: a step of the
+/// wall clock must not lengthen them.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) error: CacheError,
     /// Failures in a row.
     pub(crate) attempts: u32,
-    /// Time since boot until which it is held. Not wall time: a step must not lengthen it.
-    pub(crate) retry_at: Duration,
+    /// Before this, no refresh is started.
+    pub(crate) refresh_at: Duration,
+    /// Before this, a caller gets the failure again.
+    pub(crate) ask_at: Duration,
+    /// The same for a caller at a terminal.
+    pub(crate) terminal_at: Duration,
 }
 
 impl Failure {
-    /// What an ask at `now` is told.
-    pub(crate) fn at(&self, now: Now) -> Failed {
-        Failed { error: self.error.clone(), retry_after: self.retry_at.saturating_sub(now.boot) }
+    /// What a caller gets at `now`.
+    pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
+        let until = if at_terminal { self.terminal_at } else { self.ask_at };
+        Failed { error: self.error.clone(), retry_after: until.saturating_sub(now.boot) }
+    }
+
+    /// Whether a caller that asks at `now` gets it without a run.
+    pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
+        now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
+    }
+
+    /// The failure that follows `last`. A pause of the issuer holds for all and is not an attempt.
+    pub(crate) fn after(last: Option<&Self>, error: CacheError, now: Now, u: f64) -> Self {
+        let before = last.map_or(0, |last| last.attempts);
+        let until = |held: Duration| now.boot.saturating_add(held);
+        if let Some(pause) = error.pause() {
+            let (attempts, until) = (before, until(pause));
+            return Self { error, attempts, refresh_at: until, ask_at: until, terminal_at: until };
+        }
+        let attempts = before.saturating_add(1);
+        let back_off = policy::back_off(attempts, u);
+        let (ask, terminal) = policy::hold(attempts, back_off);
+        Self {
+            error,
+            attempts,
+            refresh_at: until(back_off),
+            ask_at: until(ask),
+            terminal_at: until(terminal),
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 use super::{
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     file::expand,
+    issuers::issuers,
     kubeconfig::{Kubeconfig, Mode},
     problem::Report,
     provider::section,
@@ -46,7 +47,8 @@ pub struct Limits {
     pub watches_per_connection: NonZeroUsize,
     /// Plugin processes at a time, all providers together.
     pub plugin_runs: NonZeroUsize,
-    /// Plugin processes at a time of one provider.
+    /// Plugin processes at a time of one issuer, where its section does not say otherwise. A provider that names no
+    /// issuer is its own.
     pub plugin_runs_per_provider: NonZeroUsize,
     /// Credentials held; the one unused for longest goes first.
     pub entries: NonZeroUsize,
@@ -96,8 +98,16 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
         );
         return Sections::default();
     }
-    let mut known =
-        vec!["apiVersion", "kind", "listen", "limits", "providers", "kubeconfigs", "clusterProfiles"];
+    let mut known = vec![
+        "apiVersion",
+        "kind",
+        "listen",
+        "limits",
+        "issuers",
+        "providers",
+        "kubeconfigs",
+        "clusterProfiles",
+    ];
     known.extend(UNSUPPORTED);
     let Some(fields) = root.fields(&known, report) else { return Sections::default() };
     for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
@@ -126,8 +136,11 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
         root.problem(report, "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`");
     }
     let section = fields.get("clusterProfiles");
-    let cluster_profiles =
+    let mut cluster_profiles =
         section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));
+    let hub = cluster_profiles.as_mut().and_then(ClusterProfiles::plugin_mut);
+    let per_issuer = limits.plugin_runs_per_provider;
+    issuers(fields.get("issuers").as_ref(), per_issuer, providers.iter_mut().chain(hub), report);
     warn_of_unknown_clusters(&root, &providers, cluster_profiles.is_some(), report);
     Sections { listen, limits, providers, cluster_profiles }
 }

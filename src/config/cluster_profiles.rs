@@ -65,6 +65,16 @@ impl Prewarm {
     }
 }
 
+impl ClusterProfiles {
+    /// The plugin by which the hub is reached, if there is one.
+    pub(super) fn plugin_mut(&mut self) -> Option<&mut Provider> {
+        match &mut self.hub {
+            HubAccess::InCluster => None,
+            HubAccess::Kubeconfig { plugin, .. } => plugin.as_deref_mut(),
+        }
+    }
+}
+
 /// What a broker calls the plugin of its hub's user: no configured provider has this name.
 pub const HUB_PROVIDER: &str = "(hub)";
 const IN_CLUSTER: &str = "in-cluster";

@@ -22,6 +22,9 @@ const MAX_CONFIG: u64 = 1 << 20;
 /// Bytes of a kubeconfig, at most: some have a thousand clusters.
 const MAX_KUBECONFIG: u64 = 16 << 20;
 
+/// Bytes of a bundle of certificate authorities, at most: that of a whole system has a quarter of it.
+const MAX_AUTHORITIES: u64 = 1 << 20;
+
 /// Reads our own config. Whoever can write it runs programs as us: it must belong to us or root, and nobody else may
 /// write it.
 pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
@@ -64,6 +67,20 @@ pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
         );
     }
     bytes(&mut file, path, MAX_KUBECONFIG, report)
+}
+
+/// Reads a file of certificate authorities. A pipe or a device could keep the broker from starting.
+pub(super) fn authorities(path: &Path) -> io::Result<Vec<u8>> {
+    let unusable = |problem: String| Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    if !std::fs::metadata(path)?.is_file() {
+        return unusable("it is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_AUTHORITIES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_AUTHORITIES {
+        return unusable(format!("it has more than {MAX_AUTHORITIES} bytes"));
+    }
+    Ok(bytes)
 }
 
 /// The document in `bytes`: YAML, of which nearly all JSON is a part, or else JSON.
@@ -163,6 +180,20 @@ mod tests {
         assert!(report.problems.is_empty());
         assert!(config(&dir.path().join("absent"), &mut report).is_none());
         assert_eq!(report.problems.len(), 1);
+    }
+
+    #[test]
+    fn authorities_are_a_regular_file_of_limited_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.pem");
+        fs::write(&path, vec![b'#'; 1 << 20]).unwrap();
+        assert_eq!(authorities(&path).unwrap().len(), 1 << 20);
+        fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+        assert_eq!(authorities(&path).unwrap_err().to_string(), "it has more than 1048576 bytes");
+        for unending in ["/dev/zero", dir.path().to_str().unwrap()] {
+            let error = authorities(Path::new(unending)).unwrap_err();
+            assert_eq!(error.to_string(), "it is not a regular file");
+        }
     }
 
     #[test]

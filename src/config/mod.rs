@@ -5,6 +5,7 @@ mod cluster_profiles;
 mod file;
 mod hint;
 mod inventory;
+mod issuers;
 pub mod kubeconfig;
 mod problem;
 mod provider;

@@ -1,16 +1,25 @@
 //! From a section to a `Provider`.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
+    broker::Limits,
     problem::Report,
     reader::{Cursor, Fields},
     stanza::{Rules, Stanza, stanza},
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, ProfileSourced, Provider},
+    plugin::{
+        ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider,
+        Verify,
+    },
 };
+
+/// How long credbroker-exec waits for an answer by itself.
+const SHIM: Duration = Duration::from_secs(45);
+/// What a run needs of that besides its timeout: its turn, the time to end it, and the way back.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// How a provider's environment comes about.
 #[derive(Clone, Debug)]
@@ -21,7 +30,7 @@ pub(super) struct Variables<'a> {
     pub(super) caller_env: Globs,
 }
 
-/// A provider with the default limits.
+/// A provider with the default limits, which is its own issuer.
 pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
     Provider {
         name: name.into(),
@@ -34,11 +43,13 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         provide_cluster_info: stanza.provide_cluster_info,
         needs_terminal: stanza.needs_terminal,
         install_hint: stanza.install_hint,
+        issuer: Arc::new(Issuer::new(name, Limits::default().plugin_runs_per_provider)),
         timeout: Duration::from_secs(30),
         interactive_timeout: Duration::from_secs(5 * 60),
         lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
         clusters: Vec::new(),
         cluster_info: ClusterInfo::FromCaller,
+        verify: Verify::Auto,
         profile_sourced: None,
     }
 }
@@ -62,9 +73,10 @@ pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> Profi
 /// The keys of [`profile_sourced`].
 pub(super) const POLICIES: [&str; 2] = ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "name",
     "execConfig",
+    "issuer",
     "profileSourcedCLIArgsPolicy",
     "profileSourcedEnvVarsPolicy",
     "timeout",
@@ -72,6 +84,7 @@ const KEYS: [&str; 12] = [
     "passEnv",
     "callerEnv",
     "clusterInfo",
+    "verify",
     "maxAge",
     "unknownExpiryMaxAge",
     "acceptV1alpha1",
@@ -89,11 +102,17 @@ pub(super) fn section(
     let profile_sourced = profile_sourced(&fields, report);
     let cluster_info = [("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)];
     let cluster_info = fields.get("clusterInfo").and_then(|value| value.choice(&cluster_info, report));
+    let verify = [("auto", Verify::Auto), ("never", Verify::Never)];
+    let verify = fields.get("verify").and_then(|value| value.choice(&verify, report));
     let accept_v1alpha1 =
         fields.get("acceptV1alpha1").and_then(|value| value.boolean(report)).unwrap_or_default();
     let pass_env = fields.get("passEnv").map(|value| globs(&value, report)).unwrap_or_default();
     let caller_env = fields.get("callerEnv").map(|value| globs(&value, report)).unwrap_or_default();
+    let issuer = issuer(&fields, report);
     let timeout = fields.duration("timeout", report);
+    if let (Some(value), Some(timeout)) = (fields.get("timeout"), timeout) {
+        warn_of_impatience(&value, timeout, report);
+    }
     let interactive_timeout = fields.duration("interactiveTimeout", report);
     if let Some(value) = fields.get("interactiveTimeout") {
         value.warning(report, "has no effect: in this release nobody can attend a run");
@@ -113,8 +132,12 @@ pub(super) fn section(
     }
     warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
     let mut provider = provider(name?, stanza, &Variables { broker, pass_env, caller_env });
+    if let Some(name) = issuer {
+        provider.issuer = Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() });
+    }
     provider.profile_sourced = Some(profile_sourced);
     provider.cluster_info = cluster_info.unwrap_or_default();
+    provider.verify = verify.unwrap_or_default();
     provider.timeout = timeout.unwrap_or(provider.timeout);
     provider.interactive_timeout = interactive_timeout.unwrap_or(provider.interactive_timeout);
     provider.lifetime.max_age = max_age;
@@ -130,12 +153,34 @@ pub(super) fn name<'a>(at: &Cursor<'_>, name: Option<&Cursor<'a>>, report: &mut 
         return None;
     };
     let name = value.text(report)?;
-    if name.is_empty() || name.chars().any(char::is_control) {
-        value.problem(report, "a name is not empty and has no control characters");
+    if !is_name(value, name, report) {
         return None;
     }
     report.provider(at.place(), name);
     Some(name)
+}
+
+/// The name of whose budget the provider's runs share.
+fn issuer<'a>(fields: &Fields<'a>, report: &mut Report) -> Option<&'a str> {
+    let value = fields.get("issuer")?;
+    let name = value.text(report)?;
+    is_name(&value, name, report).then_some(name)
+}
+
+/// Whether `name` can stand in a message; if not, that is reported.
+pub(super) fn is_name(at: &Cursor<'_>, name: &str, report: &mut Report) -> bool {
+    let is_name = !name.is_empty() && !name.chars().any(char::is_control);
+    if !is_name {
+        at.problem(report, "a name is not empty and has no control characters");
+    }
+    is_name
+}
+
+/// Where a timeout is so long that a caller by way of the shim does not see how the run ends.
+fn warn_of_impatience(at: &Cursor<'_>, timeout: Duration, report: &mut Report) {
+    if timeout >= SHIM.saturating_sub(MARGIN) {
+        at.warning(report, format!("credbroker-exec gives up after {} s by itself, so a run may outlast those who wait for it; give it a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or choose less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
+    }
 }
 
 fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, ProfileSourced, Provider},
+    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, ProfileSourced, Provider, Verify},
 };
 
 /// A home directory with a config.
@@ -78,13 +78,16 @@ providers:
     installHint: "…"
   profileSourcedCLIArgsPolicy: Append
   profileSourcedEnvVarsPolicy: AppendIfNotExists
+  issuer: google
   timeout: 20s
   interactiveTimeout: 3m
   passEnv: ["MY_*"]
   callerEnv: [AWS_PROFILE]
   clusterInfo: match
+  verify: never
   maxAge: 12h
   unknownExpiryMaxAge: 5m
+issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
 limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
 "#
@@ -101,11 +104,14 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     assert!(provider.caller_env.matches("AWS_PROFILE"));
     let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::AppendIfNotExists };
     assert_eq!((provider.profile_sourced, provider.cluster_info), (Some(sourced), ClusterInfo::Match));
+    assert_eq!(provider.verify, Verify::Never);
     assert_eq!(
         (provider.timeout, provider.interactive_timeout, provider.lifetime.max_age),
         (Duration::from_secs(20), Duration::from_secs(3 * 60), Some(Duration::from_secs(12 * 3600)))
     );
     assert_eq!(provider.lifetime.unknown_expiry_max_age, Duration::from_secs(5 * 60));
+    let issuer = &provider.issuer;
+    assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
     insta::assert_debug_snapshot!((&loaded.config.listen, &loaded.config.limits), @r#"
 (
     Listen {
@@ -138,6 +144,7 @@ fn everything_has_a_default_but_the_plugin() {
     assert_eq!(provider.command, Command::Name("plugin".into()));
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "PATH"]);
     assert!(!provider.caller_env.matches("AWS_PROFILE"));
+    assert_eq!(provider.verify, Verify::Auto);
 }
 
 #[test]
@@ -183,6 +190,12 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:16:9: `access` is not supported by this release; remove it
 ~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
 "#);
+}
+
+#[test]
+fn verification_is_automatic_or_never() {
+    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  verify: always\n  {}\n", stanza("x")));
+    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: `always` is none of `auto`, `never`");
 }
 
 #[test]
@@ -358,4 +371,14 @@ fn no_secret_of_a_config_is_in_a_message() {
     assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
     let home = Home::new("a: b\na: canary\n- canary: [");
     assert!(!home.problems().contains("canary"));
+}
+
+#[test]
+fn a_timeout_that_outlasts_the_shim_is_suspicious() {
+    let config = |timeout| {
+        Home::new(&format!("{HEAD}providers:\n- name: p\n  timeout: {timeout}\n  {}\n", stanza("plugin")))
+    };
+    assert_eq!(config("39s").warnings(), "");
+    assert_eq!(config("40s").warnings().lines().count(), 1);
+    insta::assert_snapshot!(config("2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec gives up after 45 s by itself, so a run may outlast those who wait for it; give it a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or choose less than 40 s here");
 }

@@ -1,12 +1,12 @@
 //! A credential in the broker's hands: which one, since when, until when.
 
 use std::{
-    fmt,
+    fmt, str,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use super::Material;
+use super::{Draft, Encoded, Fingerprint, Material};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,8 +50,10 @@ impl fmt::Display for Generation {
 pub struct Issued {
     /// Which credential it is.
     pub generation: Generation,
-    /// What authenticates.
-    pub material: Arc<Material>,
+    /// What authenticates, as it is sent.
+    pub encoded: Encoded,
+    /// Of the client certificate, if there is one.
+    pub fingerprint: Option<Fingerprint>,
     /// When the broker got it.
     pub fetched: Now,
     /// The effective expiry: the first moment at which it is not served any more.
@@ -69,27 +71,74 @@ impl Issued {
     pub fn is_valid_at(&self, now: Now) -> bool {
         now.wall < self.expires_at && now.boot < self.fetched.boot.saturating_add(self.lifetime)
     }
+
+    /// How long it may still be served, by whichever clock ends it first.
+    pub fn left(&self, now: Now) -> Duration {
+        let wall = self.expires_at.duration_since(now.wall).unwrap_or_default();
+        wall.min(self.fetched.boot.saturating_add(self.lifetime).saturating_sub(now.boot))
+    }
+
+    /// The bearer token.
+    pub fn token(&self) -> Option<&str> {
+        self.encoded.slice(self.encoded.token.as_ref()).and_then(|token| str::from_utf8(token).ok())
+    }
+
+    /// The client certificate chain: PEM, leaf first.
+    pub fn certificate_pem(&self) -> Option<&[u8]> {
+        self.encoded.slice(self.encoded.certificate.as_ref())
+    }
+
+    /// The private key of the leaf, in PEM.
+    pub fn key_pem(&self) -> Option<&[u8]> {
+        self.encoded.slice(self.encoded.key.as_ref())
+    }
+
+    /// Whether `material` authenticates as the same thing: the same token, and the same certificate chain (which the
+    /// key belongs to). PEM text may differ; that is not a rotation.
+    pub fn is_same_as(&self, material: &Material) -> bool {
+        let (token, _) = Draft::secrets(material);
+        self.token() == token && self.fingerprint == material.pair.as_ref().map(|pair| pair.fingerprint)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod tests {
+    use super::{super::encoded::plain, *};
+    use crate::credential::{ClientPair, Token};
 
-    fn issued() -> Issued {
+    /// A token that lives a minute.
+    pub(crate) fn with_token(token: &str) -> Issued {
+        issued(&material(Some(token), None))
+    }
+
+    fn material(token: Option<&str>, fingerprint: Option<u8>) -> Material {
+        let token = token.map(|token| Token { secret: token.into(), expires_at: None });
+        let pair = fingerprint.map(|byte| ClientPair {
+            chain_pem: b"chain".to_vec().into(),
+            key_pem: b"key".to_vec().into(),
+            fingerprint: Fingerprint([byte; 32]),
+            not_before: SystemTime::UNIX_EPOCH,
+            not_after: SystemTime::UNIX_EPOCH,
+        });
+        Material { token, pair }
+    }
+
+    fn issued(material: &Material) -> Issued {
         let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        Issued {
-            generation: Generation::new("e".into(), 7),
-            material: Arc::new(Material::default()),
-            fetched: Now { wall, boot: Duration::from_secs(500) },
-            expires_at: wall + Duration::from_secs(60),
-            lifetime: Duration::from_secs(60),
-            within_skew: false,
-        }
+        let generation = Generation::new("e".into(), 7);
+        let (expires_at, lifetime) = (wall + Duration::from_secs(60), Duration::from_secs(60));
+        let (token, pair) = Draft::secrets(material);
+        let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
+        let draft =
+            Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster: None };
+        let encoded = plain(&draft);
+        let fetched = Now { wall, boot: Duration::from_secs(500) };
+        Issued { generation, encoded, fingerprint, fetched, expires_at, lifetime, within_skew: false }
     }
 
     #[test]
     fn it_is_valid_only_while_both_clocks_say_so() {
-        let issued = issued();
+        let issued = issued(&Material::default());
         let at = |wall: i64, boot: u64| {
             let shift = Duration::from_secs(wall.unsigned_abs());
             let wall = if wall < 0 { issued.fetched.wall - shift } else { issued.fetched.wall + shift };
@@ -104,6 +153,36 @@ mod tests {
 
     #[test]
     fn a_generation_prints_epoch_and_number() {
-        assert_eq!(issued().generation.to_string(), "e-7");
+        assert_eq!(issued(&Material::default()).generation.to_string(), "e-7");
+    }
+
+    #[test]
+    fn the_secrets_are_found_in_what_is_sent() {
+        let both = issued(&material(Some("t"), Some(1)));
+        assert_eq!(
+            (both.token(), both.certificate_pem(), both.key_pem()),
+            (Some("t"), Some(&b"chain"[..]), Some(&b"key"[..]))
+        );
+        let neither = issued(&Material::default());
+        assert_eq!((neither.token(), neither.certificate_pem(), neither.key_pem()), (None, None, None));
+        assert_eq!(format!("{:?}", both.encoded), "Encoded(9 bytes)");
+    }
+
+    #[test]
+    fn material_is_the_same_when_the_token_and_the_chain_are() {
+        let all = [
+            (None, None),
+            (Some("t"), None),
+            (Some("u"), None),
+            (None, Some(1)),
+            (Some("t"), Some(1)),
+            (None, Some(2)),
+        ];
+        for (index, (token, chain)) in all.into_iter().enumerate() {
+            for (other_index, (other_token, other_chain)) in all.into_iter().enumerate() {
+                let same = issued(&material(token, chain)).is_same_as(&material(other_token, other_chain));
+                assert_eq!(same, index == other_index);
+            }
+        }
     }
 }

@@ -22,6 +22,13 @@ pub struct Lifetime {
     pub within_skew: bool,
 }
 
+impl Lifetime {
+    /// What is left of it at `wall`.
+    pub fn left(&self, wall: SystemTime) -> Duration {
+        self.expires_at.duration_since(wall).unwrap_or_default()
+    }
+}
+
 /// It cannot be served at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LifetimeError {

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::SystemTime};
 
-use secrecy::{ExposeSecret, SecretSlice, SecretString};
+use secrecy::{SecretSlice, SecretString};
 
 /// What a plugin returned. A key never travels without its certificate.
 #[derive(Debug, Default)]
@@ -11,19 +11,6 @@ pub struct Material {
     pub token: Option<Token>,
     /// Client certificate and key.
     pub pair: Option<ClientPair>,
-}
-
-impl Material {
-    /// Whether both authenticate as the same thing: the same token, and the same certificate chain (which the key
-    /// belongs to). PEM text may differ; that is not a rotation.
-    pub fn is_same_as(&self, other: &Self) -> bool {
-        let chain = |material: &Self| material.pair.as_ref().map(|pair| pair.fingerprint);
-        self.bearer() == other.bearer() && chain(self) == chain(other)
-    }
-
-    fn bearer(&self) -> Option<&str> {
-        self.token.as_ref().map(|token| token.secret.expose_secret())
-    }
 }
 
 /// A bearer token.
@@ -69,36 +56,6 @@ impl fmt::Debug for Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn material(token: Option<&str>, fingerprint: Option<u8>) -> Material {
-        let token = token.map(|token| Token { secret: token.into(), expires_at: None });
-        let pair = fingerprint.map(|byte| ClientPair {
-            chain_pem: Vec::new().into(),
-            key_pem: Vec::new().into(),
-            fingerprint: Fingerprint([byte; 32]),
-            not_before: SystemTime::UNIX_EPOCH,
-            not_after: SystemTime::UNIX_EPOCH,
-        });
-        Material { token, pair }
-    }
-
-    #[test]
-    fn material_is_the_same_when_the_token_and_the_chain_are() {
-        let all = [
-            (None, None),
-            (Some("t"), None),
-            (Some("u"), None),
-            (None, Some(1)),
-            (Some("t"), Some(1)),
-            (None, Some(2)),
-        ];
-        for (index, (token, chain)) in all.into_iter().enumerate() {
-            for (other_index, (other_token, other_chain)) in all.into_iter().enumerate() {
-                let same = material(token, chain).is_same_as(&material(other_token, other_chain));
-                assert_eq!(same, index == other_index);
-            }
-        }
-    }
 
     #[test]
     fn a_fingerprint_prints_in_hexadecimal() {

@@ -1,6 +1,7 @@
 //! Credentials as plugins issue them: values and the `ExecCredential` documents. Pure; no I/O.
 
 mod certificate;
+pub(crate) mod encoded;
 mod exec_credential;
 mod issued;
 mod jwt;
@@ -11,7 +12,10 @@ mod pair;
 mod pem;
 mod timestamp;
 
+pub use encoded::{Draft, Encode, Encoded};
 pub use exec_credential::{ApiVersion, Cluster, DecodeError, Decoded, ExecInfoError, decode, exec_info};
+#[cfg(test)]
+pub(crate) use issued::tests::with_token;
 pub use issued::{Generation, Issued, Now};
 pub use lifetime::{Lifetime, LifetimeError, LifetimeLimits, lifetime};
 pub use material::{ClientPair, Fingerprint, Material, Token};

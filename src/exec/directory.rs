@@ -1,31 +1,159 @@
-//! What one run has on disk, for itself and only as long as it lasts.
+//! What one run has on disk, for itself and only as long as it lasts. All of it happens on the blocking pool.
 
 use std::{
     fs::{self, Permissions},
     io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use tempfile::TempDir;
+use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
+use tokio_util::task::TaskTracker;
+use tracing::debug;
 
-/// Removed when dropped.
+/// How long a run waits for its directory.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Makes the directories of runs in one place, and removes them.
 #[derive(Debug)]
-pub(super) struct RunDirectory {
+pub(super) struct Scratch {
+    pub(super) base: Arc<Path>,
+    removals: Arc<Mutex<Removals>>,
+    pub(super) tasks: TaskTracker,
+}
+
+/// What has to be removed, one after another: a plugin that leaves a huge tree behind keeps one thread busy, not all.
+#[derive(Debug, Default)]
+struct Removals {
+    waiting: Vec<TempDir>,
+    in_progress: bool,
+}
+
+/// Removed when dropped, which does not wait for the end of that.
+#[derive(Debug)]
+pub(super) struct RunDirectory<'a> {
     /// Empty when the plugin starts.
     pub(super) working: PathBuf,
     /// Not there, unless the shim makes it.
-    pub(super) marker: PathBuf,
-    _removed_on_drop: TempDir,
+    pub(super) marker: Arc<Path>,
+    whole: Option<TempDir>,
+    scratch: &'a Scratch,
 }
 
-impl RunDirectory {
-    pub(super) fn new(base: &Path) -> io::Result<Self> {
-        let private = Permissions::from_mode(0o700);
-        let whole = tempfile::Builder::new().prefix("run-").permissions(private).tempdir_in(base)?;
-        let (working, marker) = (whole.path().join("cwd"), whole.path().join("recursion"));
-        fs::create_dir(&working)?;
-        fs::set_permissions(&working, Permissions::from_mode(0o700))?;
-        Ok(Self { working, marker, _removed_on_drop: whole })
+impl Scratch {
+    /// In `base`. Removals are on `tasks`, so that a drain waits for them.
+    pub(super) fn new(base: Arc<Path>, tasks: TaskTracker) -> Self {
+        Self { base, removals: Arc::default(), tasks }
+    }
+
+    pub(super) async fn directory(&self) -> io::Result<RunDirectory<'_>> {
+        let base = Arc::clone(&self.base);
+        let made = timeout(PATIENCE, spawn_blocking(move || make(&base))).await;
+        let whole = made.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))???;
+        let (working, marker) = (whole.path().join("cwd"), whole.path().join("recursion").into());
+        Ok(RunDirectory { working, marker, whole: Some(whole), scratch: self })
+    }
+
+    fn remove(&self, directory: TempDir) {
+        let Ok(runtime) = Handle::try_current() else { return }; // dropped here, and so removed
+        let mut removals = lock(&self.removals);
+        removals.waiting.push(directory);
+        if !removals.in_progress {
+            removals.in_progress = true;
+            let removals = Arc::clone(&self.removals);
+            self.tasks.spawn_blocking_on(move || remove_all(&removals), &runtime);
+        }
+    }
+}
+
+impl Drop for RunDirectory<'_> {
+    fn drop(&mut self) {
+        if let Some(whole) = self.whole.take() {
+            self.scratch.remove(whole);
+        }
+    }
+}
+
+fn make(base: &Path) -> io::Result<TempDir> {
+    let private = Permissions::from_mode(0o700);
+    let whole = tempfile::Builder::new().prefix("run-").permissions(private.clone()).tempdir_in(base)?;
+    let working = whole.path().join("cwd");
+    fs::create_dir(&working)?;
+    fs::set_permissions(&working, private)?;
+    Ok(whole)
+}
+
+fn remove_all(removals: &Mutex<Removals>) {
+    loop {
+        let directory = {
+            let mut removals = lock(removals);
+            let next = removals.waiting.pop();
+            removals.in_progress = next.is_some();
+            next
+        };
+        let Some(directory) = directory else { return };
+        if let Err(error) = directory.close() {
+            debug!("what a plugin left in its working directory cannot be removed: {error}");
+        }
+    }
+}
+
+/// Each step leaves it whole.
+fn lock(removals: &Mutex<Removals>) -> std::sync::MutexGuard<'_, Removals> {
+    removals.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use tokio::{runtime::Builder, time::advance};
+
+    use super::*;
+
+    /// On a runtime whose only blocking thread is busy from the time that `occupy` is called until it is dropped.
+    fn with_one_thread<F: Future<Output = ()>>(test: impl FnOnce(TempDir, Scratch) -> F) {
+        let runtime =
+            Builder::new_current_thread().max_blocking_threads(1).enable_time().start_paused(true).build();
+        let base = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(base.path().into(), TaskTracker::new());
+        runtime.unwrap().block_on(test(base, scratch));
+    }
+
+    fn occupy() -> Sender<()> {
+        let (release, released) = channel();
+        drop(spawn_blocking(move || released.recv()));
+        release
+    }
+
+    #[test]
+    fn a_removal_waits_for_its_turn_and_no_run_waits_for_a_removal() {
+        with_one_thread(async |base, scratch| {
+            let directories = [scratch.directory().await.unwrap(), scratch.directory().await.unwrap()];
+            fs::write(directories[0].working.join("left"), "behind").unwrap();
+            let left = || fs::read_dir(base.path()).unwrap().count();
+            let busy = occupy();
+            drop(directories);
+            assert_eq!((left(), scratch.tasks.len()), (2, 1), "one thread for all");
+            drop(busy);
+            scratch.tasks.close();
+            scratch.tasks.wait().await;
+            assert_eq!(left(), 0);
+        });
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_in_time_is_an_error_and_leaves_nothing() {
+        with_one_thread(async |base, scratch| {
+            let busy = occupy();
+            let (made, ()) = tokio::join!(scratch.directory(), advance(PATIENCE));
+            assert_eq!(made.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            drop(busy);
+            spawn_blocking(|| ()).await.unwrap(); // after what was too late
+            assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+        });
     }
 }

@@ -57,11 +57,24 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
-    /// Its executable went away.
-    #[error("plugin `{command}` is not installed{}", hint(.install_hint.as_deref()))]
-    NotFound {
+    /// It used a terminal that is not its own, and the kernel stopped it.
+    #[error(
+        "plugin `{command}` needs a person: it tried to use the terminal in which the broker runs, and was ended; log in with it in another terminal, then ask again{}",
+        tail(.stderr)
+    )]
+    NeedsTerminal {
         /// The plugin's executable.
         command: Arc<str>,
+        /// The end of its stderr, sanitised.
+        stderr: Arc<str>,
+    },
+    /// Its executable is not there.
+    #[error("plugin `{command}` is not installed{place}{}", hint(.install_hint.as_deref()))]
+    NotFound {
+        /// As configured.
+        command: Arc<str>,
+        /// Where it was looked up, or empty.
+        place: &'static str,
         /// `installHint` of the stanza, sanitised.
         install_hint: Option<String>,
     },
@@ -72,16 +85,6 @@ pub enum RunError {
         command: Arc<str>,
         /// Bytes allowed.
         limit: usize,
-    },
-    /// No run slot came free.
-    #[error(
-        "plugin `{command}` did not start within {waited:?}: all run slots are taken (`limits.pluginRuns`, `limits.pluginRunsPerProvider`)"
-    )]
-    Overloaded {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// How long the run waited for a slot.
-        waited: Duration,
     },
     /// It ended without a result, by a fault of the broker.
     #[error(
@@ -117,6 +120,21 @@ pub enum RunError {
         /// What the kernel said.
         source: Arc<io::Error>,
     },
+    /// It was not started: its issuer asked for fewer runs.
+    #[error(
+        "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs and is paused for another {}; `credbroker refresh {provider}` runs it now",
+        seconds(*.retry_after)
+    )]
+    Throttled {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// The provider whose run it is.
+        provider: Arc<str>,
+        /// The issuer that is paused.
+        issuer: Arc<str>,
+        /// How long the pause still lasts.
+        retry_after: Duration,
+    },
     /// It ran too long; it and everything in its process group was ended.
     #[error("plugin `{command}` ran longer than {limit:?} (the provider's `timeout`) and was ended{}", tail(.stderr))]
     Timeout {
@@ -127,10 +145,31 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
+    /// The file system that holds its executable does not answer.
+    #[error(
+        "plugin `{command}` was not started: the file system that holds it has not answered in time; does a network mount hang?"
+    )]
+    Unanswered {
+        /// The plugin's executable.
+        command: Arc<str>,
+    },
+    /// Its executable cannot be looked up.
+    #[error("plugin `{command}` cannot be looked up")]
+    Unreadable {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// What the kernel said.
+        source: Arc<io::Error>,
+    },
 }
 
 fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
+}
+
+/// Whole seconds, never fewer than there are.
+pub(super) fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_millis().div_ceil(1000))
 }
 
 fn hint(install_hint: Option<&str>) -> String {

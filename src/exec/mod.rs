@@ -6,7 +6,7 @@ mod output;
 mod process;
 mod runner;
 mod sanitize;
-mod slots;
+mod schedule;
 mod supervise;
 #[cfg(test)]
 mod tests;
@@ -18,17 +18,22 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 pub use error::RunError;
 pub use runner::{Limits, ProcessRunner};
 pub use sanitize::sanitize;
+pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
+
+/// What a run brought.
+#[derive(Debug)]
+pub struct RunOutput {
+    /// The credential.
+    pub decoded: Decoded,
+    /// Which of the plugin's files ran: [`PluginFile::version`](crate::plugin::PluginFile::version) before the start.
+    /// Once that is another, the credential is due.
+    pub file_version: u64,
+}
 
 /// Runs one plugin once. The cache decides when; tests give it one that runs nothing.
 pub trait PluginRunner: Send + Sync + 'static {
     /// Starts the plugin, waits for it, and reads what it printed.
     ///
     /// Dropping the future ends the plugin and everything it started.
-    fn run(&self, spec: Arc<PluginSpec>) -> impl Future<Output = Result<Decoded, RunError>> + Send;
-
-    /// Resolves when a run of `provider` would start at once and leave room for another: whoever fetches ahead waits for
-    /// it, so that those who asked go first.
-    fn spare(&self, _provider: &Arc<str>) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
+    fn run(&self, spec: Arc<PluginSpec>) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
 }

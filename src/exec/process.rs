@@ -7,6 +7,7 @@ use std::{
     os::fd::OwnedFd,
     path::Path,
     process::{ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,12 +17,16 @@ use rustix::process::{
 use tokio::{
     io::{Interest, unix::AsyncFd},
     process::{Child, ChildStderr, ChildStdout, Command},
+    sync::oneshot,
     time::{sleep, timeout},
 };
+use tokio_util::task::TaskTracker;
 
 /// How often a process is looked at whose end the kernel does not tell.
 const GLANCE: Duration = Duration::from_millis(20);
 const REAP: Duration = Duration::from_secs(1);
+/// How long a start may take: the kernel reads the file, which may be on a mount that hangs.
+const START: Duration = Duration::from_secs(5);
 /// A file that is being written cannot be run. Doubled from here, to about a second in all.
 const BUSY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(512));
 
@@ -32,8 +37,10 @@ pub(super) struct Invocation<'a> {
     pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) directory: &'a Path,
     /// A file whose existence means that the process asks for what it is to provide.
-    pub(super) marker: &'a Path,
+    pub(super) marker: &'a Arc<Path>,
     pub(super) timeout: Duration,
+    /// Owns the start: a drain must not end between a start and its end.
+    pub(super) tasks: &'a TaskTracker,
 }
 
 /// A process that leads its own group. Killed with the whole group when dropped.
@@ -57,9 +64,8 @@ impl Group {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let mut child = spawn(&mut command).await?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let group = Self { exit: Exit::of(pid_of(&child)), child };
+        let mut group = spawn(command, invocation.tasks).await?;
+        let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
         tracing::debug!(pid = group.child.id(), "plugin started");
         match (stdout, stderr) {
             (Some(stdout), Some(stderr)) => Ok((group, stdout, stderr)),
@@ -74,6 +80,15 @@ impl Group {
     /// Returns once the leader has ended. It is not reaped, so that its number stays its own.
     pub(super) async fn exited(&self) {
         self.exit.happened().await;
+    }
+
+    /// Whether the kernel stopped the leader because it read from the terminal, or wrote to it, in the background.
+    pub(super) fn is_stopped_at_terminal(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let status = pid_of(&self.child).map(|pid| waitid(WaitId::Pid(pid), options));
+        let Some(Ok(Some(status))) = status else { return false };
+        let signal = status.stopping_signal();
+        [Signal::TTIN, Signal::TTOU].iter().any(|terminal| signal == Some(terminal.as_raw()))
     }
 
     /// Until the leader is reaped no other process can have its number, nor the group's.
@@ -157,15 +172,24 @@ async fn reap_orphans(group: Pid) {
     }
 }
 
-async fn spawn(command: &mut Command) -> io::Result<Child> {
+async fn spawn(mut command: Command, tasks: &TaskTracker) -> io::Result<Group> {
     let (mut pause, longest) = BUSY;
     loop {
-        match command.spawn() {
+        let (sender, started) = oneshot::channel();
+        tasks.spawn_blocking(move || {
+            let started = command.spawn().map(|child| Group { exit: Exit::of(pid_of(&child)), child });
+            // What starts after its run is over comes back from here, and is killed.
+            drop(sender.send((command, started)));
+        });
+        let late = |_elapsed| io::Error::from(io::ErrorKind::TimedOut);
+        let (again, started) = timeout(START, started).await.map_err(late)?.map_err(io::Error::other)?;
+        match started {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
+                command = again;
                 sleep(pause).await;
                 pause *= 2;
             }
-            spawned => return spawned,
+            started => return started,
         }
     }
 }
@@ -174,19 +198,38 @@ async fn spawn(command: &mut Command) -> io::Result<Child> {
 mod tests {
     use super::*;
 
+    async fn shell(script: &str) -> Group {
+        let args = ["-c", script].map(str::to_owned);
+        let invocation = Invocation {
+            program: Path::new("/bin/sh"),
+            args: &args,
+            environment: BTreeMap::new(),
+            directory: Path::new("/"),
+            marker: &Path::new("/nowhere").into(),
+            timeout: Duration::MAX,
+            tasks: &TaskTracker::new(),
+        };
+        Group::start(&invocation).await.unwrap().0
+    }
+
+    #[tokio::test]
+    async fn only_a_stop_at_the_terminal_is_one() {
+        for (signal, at_terminal) in [("TTIN", true), ("TTOU", true), ("TSTP", false), ("STOP", false)] {
+            let mut group = shell(&format!("kill -{signal} $$; sleep 300")).await;
+            let pid = pid_of(&group.child).unwrap();
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            while !matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            assert_eq!(group.is_stopped_at_terminal(), at_terminal, "{signal}");
+            group.end().await.unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn an_exit_is_seen_without_reaping_with_and_without_a_process_descriptor() {
         for descriptor in [true, false] {
-            let args = ["-c", "sleep 0.1; exit 7"].map(str::to_owned);
-            let invocation = Invocation {
-                program: Path::new("/bin/sh"),
-                args: &args,
-                environment: BTreeMap::new(),
-                directory: Path::new("/"),
-                marker: Path::new("/nowhere"),
-                timeout: Duration::MAX,
-            };
-            let (mut group, _stdout, _stderr) = Group::start(&invocation).await.unwrap();
+            let mut group = shell("sleep 0.1; exit 7").await;
             assert!(matches!(group.exit, Exit::Descriptor(_)), "this kernel has process descriptors");
             let pid = pid_of(&group.child).unwrap();
             if !descriptor {

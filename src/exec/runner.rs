@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     io,
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
@@ -11,32 +11,28 @@ use std::{
 };
 
 use credbroker_proto::RECURSION_VARIABLE;
+use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
 use super::{
-    PluginRunner, RunError,
-    directory::RunDirectory,
+    PluginRunner, RunError, RunOutput,
+    directory::Scratch,
     process::Invocation,
     sanitize::sanitize,
-    slots::Slots,
     supervise::{End, Finished, supervise},
 };
 use crate::{
-    credential::{Decoded, decode, exec_info},
-    plugin::PluginSpec,
+    credential::{decode, exec_info},
+    plugin::{FileError, PluginSpec},
 };
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 /// Variables of our own: none of them is a plugin's business, but for the recursion marker.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
-/// Bounds on runs.
+/// Bounds on each run.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Runs at a time, of all providers together; at least one.
-    pub runs: usize,
-    /// Runs at a time of one provider; at least one.
-    pub runs_per_provider: usize,
     /// Bytes of stdout. One more ends the run.
     pub stdout: usize,
     /// Bytes of stderr that are kept: its end.
@@ -50,8 +46,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            runs: 8,
-            runs_per_provider: 4,
             stdout: 1 << 20,
             stderr: 64 << 10,
             terminate_grace: Duration::from_secs(2),
@@ -60,48 +54,52 @@ impl Default for Limits {
     }
 }
 
-/// Starts plugins as processes. All runs share its limits.
+/// Starts plugins as processes, at once: the scheduler decides when.
 #[derive(Debug)]
 pub struct ProcessRunner {
     limits: Limits,
-    slots: Slots,
-    base: Arc<Path>,
+    scratch: Scratch,
 }
 
 impl ProcessRunner {
     /// Every run gets a directory of its own in `base`, an absolute path to a directory that no other user can write
-    /// to; it goes with the run.
-    pub fn new(limits: Limits, base: PathBuf) -> Self {
-        Self { slots: Slots::new(limits.runs, limits.runs_per_provider), limits, base: base.into() }
+    /// to; it goes after the run. `tasks` owns these removals.
+    pub fn new(limits: Limits, base: PathBuf, tasks: TaskTracker) -> Self {
+        Self { limits, scratch: Scratch::new(base.into(), tasks) }
     }
 
     /// What the plugin printed, if it ended well.
-    pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<Zeroizing<Vec<u8>>, RunError> {
+    pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
         let command = command_of(spec);
         let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
             .map_err(|source| RunError::ExecInfo { command: Arc::clone(&command), source })?;
-        let Some(_slot) = self.slots.take(&provider.name, provider.timeout).await else {
-            return Err(RunError::Overloaded { command, waited: provider.timeout });
-        };
+        // Before the start: a file that is replaced from here on is another one than what ran.
+        let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
+        let command = command_of(spec); // by its path, now that it is found
         // Declared before the run, so that it is removed after the run has ended, however it ends.
-        let directory = RunDirectory::new(&self.base).map_err(|source| RunError::Directory {
+        let directory = self.scratch.directory().await.map_err(|source| RunError::Directory {
             command: Arc::clone(&command),
-            base: Arc::clone(&self.base),
+            base: Arc::clone(&self.scratch.base),
             source: source.into(),
         })?;
         let invocation = Invocation {
-            program: &spec.executable.path,
+            program: &file.executable.path,
             args: &provider.args,
             environment: environment(spec, exec_info, &directory.marker),
             directory: &directory.working,
             marker: &directory.marker,
             timeout: provider.timeout,
+            tasks: &self.scratch.tasks,
         };
         let size = size(&invocation);
         let finished = supervise(invocation, &self.limits).await;
-        let finished = finished.map_err(|source| refused(spec, size, source))?;
-        self.judge(finished, command, provider.timeout)
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(source) => return Err(refused(spec, size, source).await),
+        };
+        let stdout = self.judge(finished, command, provider.timeout)?;
+        Ok((stdout, file.version))
     }
 
     fn judge(
@@ -119,6 +117,7 @@ impl ProcessRunner {
                 None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
             },
             End::Recursion => RunError::Recursion { command },
+            End::Stopped => RunError::NeedsTerminal { command, stderr },
             End::TimedOut => RunError::Timeout { command, limit, stderr },
             End::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
         })
@@ -126,14 +125,11 @@ impl ProcessRunner {
 }
 
 impl PluginRunner for ProcessRunner {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
-        let stdout = self.stdout(&spec).await?;
-        decode(&stdout, spec.provider.api_version)
-            .map_err(|source| RunError::Decode { command: command_of(&spec), source })
-    }
-
-    async fn spare(&self, provider: &Arc<str>) {
-        self.slots.spare(provider).await;
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+        let (stdout, file_version) = self.stdout(&spec).await?;
+        let decoded = decode(&stdout, spec.provider.api_version)
+            .map_err(|source| RunError::Decode { command: command_of(&spec), source })?;
+        Ok(RunOutput { decoded, file_version })
     }
 }
 
@@ -154,18 +150,33 @@ fn size(invocation: &Invocation<'_>) -> usize {
 }
 
 /// Why the kernel did not start it.
-fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError {
+async fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError {
     let command = command_of(spec);
     match source.kind() {
         io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
         // The same error stands for a script whose interpreter is missing.
-        io::ErrorKind::NotFound if !spec.executable.path.exists() => {
-            RunError::NotFound { command, install_hint: spec.provider.install_hint.as_deref().map(sanitize) }
-        }
+        io::ErrorKind::NotFound => match spec.file.look().await {
+            Err(error @ FileError::NotFound) => no_file(spec, error),
+            _ => RunError::Spawn { command, source: source.into() },
+        },
+        io::ErrorKind::TimedOut => RunError::Unanswered { command },
         _ => RunError::Spawn { command, source: source.into() },
     }
 }
 
+fn no_file(spec: &PluginSpec, error: FileError) -> RunError {
+    let command = command_of(spec);
+    match error {
+        FileError::NotFound => RunError::NotFound {
+            command: sanitize(&spec.provider.command.to_string()).into(),
+            place: spec.provider.command.place(),
+            install_hint: spec.provider.install_hint.as_deref().map(sanitize),
+        },
+        FileError::Unanswered => RunError::Unanswered { command },
+        FileError::Unreadable(source) => RunError::Unreadable { command, source },
+    }
+}
+
 fn command_of(spec: &PluginSpec) -> Arc<str> {
-    sanitize(&OsStr::to_string_lossy(spec.executable.path.as_os_str())).into()
+    sanitize(&spec.command()).into()
 }

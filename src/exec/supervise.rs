@@ -1,11 +1,14 @@
 //! One run, from the start of its process to the end of its group.
 
-use std::{convert::Infallible, future::pending, io, path::Path, process::ExitStatus, time::Duration};
+use std::{
+    convert::Infallible, future::pending, io, path::Path, process::ExitStatus, sync::Arc, time::Duration,
+};
 
 use rustix::process::Signal;
 use tokio::{
     process::{ChildStderr, ChildStdout},
-    time::sleep,
+    task::spawn_blocking,
+    time::{sleep, timeout},
 };
 use zeroize::Zeroizing;
 
@@ -16,8 +19,10 @@ use super::{
     sanitize::last_lines,
 };
 
-/// How often the recursion marker is looked for.
+/// How often a run is looked at for the recursion marker, and for a leader that is stopped.
 const GLANCE: Duration = Duration::from_millis(100);
+/// How long one look for the marker may take.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How much of stderr an error shows.
 const SHOWN: usize = 2 << 10;
 
@@ -26,6 +31,7 @@ const SHOWN: usize = 2 << 10;
 pub(super) enum End {
     Exited(ExitStatus),
     Recursion,
+    Stopped,
     TimedOut,
     TooLarge,
 }
@@ -49,7 +55,7 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io
         biased; // A plugin that never stops writing must not keep the others from their turn.
         () = sleep(invocation.timeout) => Watched::TimedOut,
         () = group.exited() => Watched::Exited,
-        () = appears(invocation.marker) => Watched::Recursion,
+        seen = watch(&group, invocation.marker) => seen,
         () = overflow(&mut stdout, &mut stderr) => Watched::TooLarge,
     };
     match watched {
@@ -72,15 +78,16 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
-        Watched::Recursion | Watched::TooLarge => {}
+        Watched::Recursion | Watched::Stopped | Watched::TooLarge => {}
     }
     let status = group.end().await;
     stderr.drain_now();
     tracing::debug!(pid, status = status.as_ref().ok().map(tracing::field::display), ended = ?watched, "plugin ended");
     let end = match watched {
-        _ if is_there(invocation.marker) => End::Recursion,
+        _ if is_there(invocation.marker).await => End::Recursion,
         Watched::Exited => End::Exited(status?),
         Watched::Recursion => End::Recursion,
+        Watched::Stopped => End::Stopped,
         Watched::TimedOut => End::TimedOut,
         Watched::TooLarge => End::TooLarge,
     };
@@ -94,18 +101,29 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io
 enum Watched {
     Exited,
     Recursion,
+    Stopped,
     TimedOut,
     TooLarge,
 }
 
-async fn appears(marker: &Path) {
-    while !is_there(marker) {
+/// Looks every now and then for what nothing else tells: the marker, and a leader that waits for a terminal, which it
+/// would do until its time is up.
+async fn watch(group: &Group, marker: &Arc<Path>) -> Watched {
+    loop {
+        if is_there(marker).await {
+            return Watched::Recursion;
+        }
+        if group.is_stopped_at_terminal() {
+            return Watched::Stopped;
+        }
         sleep(GLANCE).await;
     }
 }
 
-fn is_there(marker: &Path) -> bool {
-    marker.symlink_metadata().is_ok()
+async fn is_there(marker: &Arc<Path>) -> bool {
+    let marker = Arc::clone(marker);
+    let look = spawn_blocking(move || marker.symlink_metadata().is_ok());
+    matches!(timeout(PATIENCE, look).await, Ok(Ok(true)))
 }
 
 /// Reads both pipes until there is too much on stdout; for ever if there never is.

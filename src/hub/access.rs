@@ -7,13 +7,13 @@ use kube::{
     Client, Config,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 use super::HubError;
 use crate::{
-    cache::{CredentialCache, Watch},
+    cache::{Caller, CredentialCache, Request, Watch},
     config::HubAccess,
-    credential::{Issued, Material},
+    credential::Issued,
     exec::PluginRunner,
     plugin::{Ask, PluginSpec, Providers, Resolver, Source},
 };
@@ -81,7 +81,7 @@ impl<R: PluginRunner> Access<R> {
             None => None,
         };
         if let Some(identity) = &identity {
-            config.auth_info = auth_info(&identity.issued.material, config.auth_info);
+            config.auth_info = auth_info(&identity.issued, config.auth_info);
         }
         let client = Client::try_from(config).map_err(HubError::of_client)?;
         Ok((client, identity))
@@ -103,13 +103,9 @@ impl<R: PluginRunner> Access<R> {
             let ask = Ask { source: Source::Provider(name.to_owned()), ..Ask::default() };
             resolver.resolve(ask).map_err(HubError::Plugin)
         };
-        let mut watch = self.cache.watch(resolve()?).map_err(HubError::Credential)?;
-        loop {
-            // Nothing is news to a watch that was told nothing yet, so it answers with a credential.
-            if let Some(issued) = watch.next().await.map_err(HubError::Credential)? {
-                return Ok(Identity { cache: self.cache.clone(), spec: resolve()?, watch, issued });
-            }
-        }
+        let mut watch = self.cache.watch(resolve()?, Caller::default()).map_err(HubError::Credential)?;
+        let issued = watch.next().await.map_err(HubError::Credential)?;
+        Ok(Identity { cache: self.cache.clone(), spec: resolve()?, watch, issued })
     }
 }
 
@@ -118,9 +114,8 @@ impl<R: PluginRunner> Identity<R> {
     pub(super) async fn rotated(&mut self) {
         loop {
             match self.watch.next().await {
-                Ok(Some(issued)) if issued.generation == self.issued.generation => {} // it lives longer
-                Ok(None) => {}
-                Ok(Some(_)) | Err(_) => return,
+                Ok(issued) if issued.generation == self.issued.generation => {} // it lives longer
+                Ok(_) | Err(_) => return,
             }
         }
     }
@@ -128,12 +123,13 @@ impl<R: PluginRunner> Identity<R> {
     /// The hub refused it. Waits for what the plugin has instead.
     pub(super) async fn rejected(self) {
         // Whatever it is, the next attempt meets it.
-        drop(self.cache.report(self.spec, &self.issued.generation.to_string()).await);
+        let generation = self.issued.generation.to_string();
+        drop(self.cache.report(self.spec, &generation, &Request::default()).await);
     }
 }
 
-/// Who `material` says we are, and whom the user `of_file` acts as on top of it.
-fn auth_info(material: &Material, of_file: AuthInfo) -> AuthInfo {
+/// Who `issued` says we are, and whom the user `of_file` acts as on top of it.
+fn auth_info(issued: &Issued, of_file: AuthInfo) -> AuthInfo {
     let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } = of_file;
     let mut auth = AuthInfo {
         impersonate,
@@ -142,20 +138,16 @@ fn auth_info(material: &Material, of_file: AuthInfo) -> AuthInfo {
         impersonate_user_extra,
         ..AuthInfo::default()
     };
-    if let Some(token) = &material.token {
-        auth.token = Some(SecretString::from(token.secret.expose_secret().to_owned()));
-    }
-    if let Some(pair) = &material.pair {
-        auth.client_certificate_data = Some(STANDARD.encode(pair.chain_pem.expose_secret()));
-        auth.client_key_data = Some(STANDARD.encode(pair.key_pem.expose_secret()).into());
-    }
+    auth.token = issued.token().map(|token| SecretString::from(token.to_owned()));
+    auth.client_certificate_data = issued.certificate_pem().map(|chain| STANDARD.encode(chain));
+    auth.client_key_data = issued.key_pem().map(|key| STANDARD.encode(key).into());
     auth
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credential::Token;
+    use secrecy::ExposeSecret as _;
 
     #[test]
     fn a_user_that_acts_as_another_does_so_with_its_plugins_credential_too() {
@@ -165,8 +157,8 @@ mod tests {
             token_file: Some("/elsewhere".into()),
             ..AuthInfo::default()
         };
-        let material = Material { token: Some(Token { secret: "t".into(), expires_at: None }), pair: None };
-        let auth = auth_info(&material, of_file);
+        let issued = crate::credential::with_token("t");
+        let auth = auth_info(&issued, of_file);
         assert_eq!(auth.impersonate.as_deref(), Some("reader"));
         assert_eq!(auth.impersonate_groups, Some(vec!["fleet".to_owned()]));
         assert_eq!(auth.token.unwrap().expose_secret(), "t");

@@ -5,7 +5,7 @@ mod queue;
 use std::{
     collections::HashMap,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -111,18 +111,13 @@ async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &
             else => return,
         };
         // Those that run go on meanwhile.
-        let turn = async {
-            pace.tick().await;
-            fetcher.cache.spare(&wanted.provider).await;
-            wanted
-        };
-        tokio::pin!(turn);
-        let wanted = loop {
+        let mut turn = pin!(pace.tick());
+        loop {
             tokio::select! {
-                wanted = &mut turn => break wanted,
+                _ = &mut turn => break,
                 Some(retry) = running.next() => later.extend(retry),
             }
-        };
+        }
         running.push(fetcher.fetch(wanted));
     }
 }
@@ -134,7 +129,7 @@ impl<R: PluginRunner> Fetcher<R> {
         let ask = Ask { source: Source::ClusterProfile(profile.clone()), ..Ask::default() };
         // A profile that has changed meanwhile was offered again.
         let spec = self.resolver.resolve(ask).ok()?;
-        let failed = self.cache.get(spec, "").await.err()?;
+        let failed = self.cache.fetch_ahead(spec).await.err()?;
         let attempts = attempts + 1;
         debug!(%profile, attempts, "nothing fetched ahead: {failed}");
         let again = Wanted { profile, provider, attempts };

@@ -27,7 +27,7 @@ use crate::{
     clock::{Clock, Now},
     config::Prewarm,
     credential::{Decoded, Material, Token},
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{
         ClusterProfile, Command, Globs, PluginSpec, ProfileName, Providers, Rules, Target, test_provider,
     },
@@ -44,12 +44,10 @@ pub(super) struct Runner {
     fails: bool,
     /// The same token again, which lives longer each time.
     pub(super) same: AtomicBool,
-    /// Somebody who asked waits.
-    pub(super) busy: watch::Sender<bool>,
 }
 
 impl PluginRunner for Arc<Runner> {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         let provider = Arc::clone(&spec.provider.name);
         let name = spec.target.as_ref().map_or(&provider, |target| &target.profile.name).to_string();
         let number = {
@@ -73,11 +71,8 @@ impl PluginRunner for Arc<Runner> {
         let token = Token { secret: format!("login-{number}").into(), expires_at: None };
         let expires_at = SystemTime::now() + Duration::from_secs(100_000);
         let material = Material { token: Some(token), pair: None };
-        Ok(Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() })
-    }
-
-    async fn spare(&self, _: &Arc<str>) {
-        drop(self.busy.subscribe().wait_for(|busy| !busy).await);
+        let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
+        Ok(RunOutput { decoded, file_version: spec.file_version() })
     }
 }
 
@@ -131,19 +126,15 @@ impl Setup {
             takes,
             fails,
             same: AtomicBool::default(),
-            busy: watch::Sender::new(false),
         });
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::new(TokioClock(Instant::now(), SystemTime::now(), AtomicU64::default()));
-        let cache = CredentialCache::new(CacheParts {
-            runner: Arc::clone(&runner),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            jitter: || 0.5,
-            epoch: "test".into(),
-            entries: 1000,
-            tasks: tasks.clone(),
-            draining: draining.clone(),
-        });
+        let cache = CredentialCache::new(CacheParts::for_tests(
+            Arc::clone(&runner),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            &tasks,
+            &draining,
+        ));
         let providers = ["p", "q"].map(|name| test_provider(name, Command::Path("/bin/sh".into())));
         let providers = Arc::new(Providers::new(providers));
         let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));

@@ -5,19 +5,28 @@ use std::{
     fs, io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    sync::{PoisonError, RwLock},
 };
 
 use super::Executable;
 
 /// How a plugin's executable is named.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Command {
     /// A bare name, looked up in the `PATH` of the plugin's inherited environment. As with client-go, a `PATH` in the
     /// stanza's own `env` is for the plugin and does not change which plugin that is.
     Name(String),
     /// An absolute path.
     Path(PathBuf),
+}
+
+impl Command {
+    /// Where such a command is looked up, for the end of a message that says that it is not installed.
+    pub(crate) fn place(&self) -> &'static str {
+        match self {
+            Self::Name(_) => " in the broker's PATH",
+            Self::Path(_) => "",
+        }
+    }
 }
 
 impl std::fmt::Display for Command {
@@ -29,33 +38,19 @@ impl std::fmt::Display for Command {
     }
 }
 
-/// Finds a command's file, and remembers where for as long as it is there: a request costs one `stat`.
-#[derive(Debug, Default)]
-pub(super) struct Lookup {
-    found: RwLock<Option<PathBuf>>,
-}
-
-impl Lookup {
-    /// The file that `command` is now; `None` if there is none. `path` is a `PATH`.
-    pub(super) fn executable(
-        &self,
-        command: &Command,
-        path: Option<&OsStr>,
-    ) -> io::Result<Option<Executable>> {
-        let name = match command {
-            Command::Path(path) => return there(stat(path)),
-            Command::Name(name) => name,
-        };
-        let known = self.found.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(known) = known
-            && let Some(executable) = there(stat(&known))?
-        {
-            return Ok(Some(executable));
-        }
-        let found = find_in_path(name, path.unwrap_or_default());
-        self.found.write().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
-        found.map_or(Ok(None), |found| there(stat(&found)))
+/// The file that `command` is now; `None` if there is none. A bare name is looked up in `path`, a `PATH`; it stays
+/// where it was found last (`known`) for as long as there is a file.
+pub(super) fn look(command: &Command, path: &OsStr, known: Option<&Path>) -> io::Result<Option<Executable>> {
+    let name = match command {
+        Command::Path(path) => return there(stat(path)),
+        Command::Name(name) => name,
+    };
+    if let Some(known) = known
+        && let Some(executable) = there(stat(known))?
+    {
+        return Ok(Some(executable));
     }
+    find_in_path(name, path).map_or(Ok(None), |found| there(stat(&found)))
 }
 
 /// The first executable file of that name in a `PATH`. When there is only one that may not be run, that one: to start it then
@@ -101,9 +96,9 @@ mod tests {
         fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path).unwrap();
     }
 
-    fn find(lookup: &Lookup, name: &str, path: &[&Path]) -> Option<PathBuf> {
+    fn find(name: &str, path: &[&Path], known: Option<&Path>) -> Option<PathBuf> {
         let path = std::env::join_paths(path).unwrap();
-        lookup.executable(&Command::Name(name.into()), Some(&path)).unwrap().map(|executable| executable.path)
+        look(&Command::Name(name.into()), &path, known).unwrap().map(|executable| executable.path)
     }
 
     #[test]
@@ -113,7 +108,7 @@ mod tests {
         fs::create_dir_all(one.join("plugin")).unwrap(); // a directory is no plugin
         file(&two.join("plugin"), 0o600);
         file(&three.join("plugin"), 0o700);
-        assert_eq!(find(&Lookup::default(), "plugin", &[&one, &two, &three]), Some(three.join("plugin")));
+        assert_eq!(find("plugin", &[&one, &two, &three], None), Some(three.join("plugin")));
     }
 
     #[test]
@@ -123,30 +118,30 @@ mod tests {
         let up = "../".repeat(std::env::current_dir().unwrap().components().count());
         let relative = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
         assert!(relative.join("plugin").exists());
-        assert_eq!(find(&Lookup::default(), "plugin", &[&relative, Path::new("")]), None);
+        assert_eq!(find("plugin", &[&relative, Path::new("")], None), None);
     }
 
     #[test]
     fn a_file_that_may_not_be_run_is_found_when_there_is_no_other() {
         let dir = tempfile::tempdir().unwrap();
         file(&dir.path().join("plugin"), 0o600);
-        assert_eq!(find(&Lookup::default(), "plugin", &[dir.path()]), Some(dir.path().join("plugin")));
+        assert_eq!(find("plugin", &[dir.path()], None), Some(dir.path().join("plugin")));
     }
 
     #[test]
     fn a_name_stays_where_it_was_found_until_it_goes_away() {
         let dir = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
-        let lookup = Lookup::default();
-        assert_eq!(find(&lookup, "plugin", &[&one, &two]), None);
-        file(&two.join("plugin"), 0o700);
-        assert_eq!(find(&lookup, "plugin", &[&one, &two]), Some(two.join("plugin")));
-        file(&one.join("plugin"), 0o700);
-        assert_eq!(find(&lookup, "plugin", &[&one, &two]), Some(two.join("plugin")));
-        fs::remove_file(two.join("plugin")).unwrap();
-        assert_eq!(find(&lookup, "plugin", &[&one, &two]), Some(one.join("plugin")));
-        fs::remove_file(one.join("plugin")).unwrap();
-        assert_eq!(find(&lookup, "plugin", &[&one, &two]), None);
+        let (at_one, at_two) = (one.join("plugin"), two.join("plugin"));
+        assert_eq!(find("plugin", &[&one, &two], None), None);
+        file(&at_two, 0o700);
+        assert_eq!(find("plugin", &[&one, &two], None), Some(at_two.clone()));
+        file(&at_one, 0o700);
+        assert_eq!(find("plugin", &[&one, &two], Some(&at_two)), Some(at_two.clone()));
+        fs::remove_file(&at_two).unwrap();
+        assert_eq!(find("plugin", &[&one, &two], Some(&at_two)), Some(at_one.clone()));
+        fs::remove_file(&at_one).unwrap();
+        assert_eq!(find("plugin", &[&one, &two], Some(&at_one)), None);
     }
 
     #[test]
@@ -155,10 +150,10 @@ mod tests {
         let path = dir.path().join("plugin");
         file(&path, 0o700);
         let command = Command::Path(path.clone());
-        let first = Lookup::default().executable(&command, None).unwrap().unwrap();
+        let first = look(&command, OsStr::new(""), None).unwrap().unwrap();
         file(&dir.path().join("new"), 0o700);
         fs::rename(dir.path().join("new"), &path).unwrap();
-        let second = Lookup::default().executable(&command, None).unwrap().unwrap();
+        let second = look(&command, OsStr::new(""), None).unwrap().unwrap();
         assert_eq!((&first.path, &second.path), (&path, &path));
         assert_ne!(first, second);
     }
@@ -169,7 +164,7 @@ mod tests {
         file(&dir.path().join("file"), 0o700);
         for path in ["absent", "file/below"] {
             let command = Command::Path(dir.path().join(path));
-            assert_eq!(Lookup::default().executable(&command, None).unwrap(), None, "{path}");
+            assert_eq!(look(&command, OsStr::new(""), None).unwrap(), None, "{path}");
         }
     }
 }

@@ -104,10 +104,12 @@ pub fn from_caller(
     caller_env: &Globs,
     stanza: &[(String, String)],
 ) -> BTreeMap<String, String> {
-    let reaches = |name: &str| {
-        caller_env.matches(name) && !is_denied(name) && !stanza.iter().any(|(set, _)| set == name)
-    };
-    env.into_iter().filter(|(name, _)| reaches(name)).collect()
+    env.into_iter().filter(|(name, _)| reaches(name, caller_env, stanza)).collect()
+}
+
+/// Whether a caller's variable of that name reaches the plugin; see [`from_caller`].
+pub(super) fn reaches(name: &str, caller_env: &Globs, stanza: &[(String, String)]) -> bool {
+    caller_env.matches(name) && !is_denied(name) && !stanza.iter().any(|(set, _)| set == name)
 }
 
 #[cfg(test)]

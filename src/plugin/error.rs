@@ -115,10 +115,7 @@ pub enum ResolveError {
 }
 
 fn place(command: &Command, install_hint: Option<&str>) -> String {
-    let place = match command {
-        Command::Name(_) => " in the broker's PATH",
-        Command::Path(_) => "",
-    };
+    let place = command.place();
     install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
 }
 

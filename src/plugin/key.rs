@@ -5,15 +5,16 @@ use std::{
     ffi::{OsStr, OsString},
     fmt,
     os::unix::ffi::OsStrExt as _,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::{Executable, ProfileName, Provider};
+use super::{Command, ProfileName, Provider};
 use crate::credential::Cluster;
 
-/// SHA-256 over everything that can change a plugin's answer, and nothing else.
+/// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
+///
+/// Not in it: which file the command is at the moment. An upgraded plugin answers for the same credential.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PluginKey(pub(crate) [u8; 32]);
 
@@ -40,7 +41,7 @@ impl RunDigest {
     /// Of runs for a profile. Its name and its whole endpoint are in it, whatever of them the plugin is told: what is
     /// held for one cluster is never handed out for another place.
     pub(super) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
-        let mut fields = Fields::new(b"credbroker profile 1", endpoint.certificate_authority_data.len());
+        let mut fields = Fields::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
         fields.text(&Self::of(provider).0);
         fields.text(profile.namespace.as_bytes());
         fields.text(profile.name.as_bytes());
@@ -51,8 +52,18 @@ impl RunDigest {
     pub(super) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let mut fields = Fields::new(b"credbroker provider 1", 0);
+        let mut fields = Fields::new(b"credbroker provider 2", 0);
         fields.text(provider.name.as_bytes());
+        match &provider.command {
+            Command::Name(name) => {
+                fields.flag(false);
+                fields.text(name.as_bytes());
+            }
+            Command::Path(path) => {
+                fields.flag(true);
+                fields.text(path.as_os_str().as_bytes());
+            }
+        }
         fields.text(provider.api_version.as_str().as_bytes());
         fields.flag(provider.provide_cluster_info);
         fields.count(provider.args.len());
@@ -63,24 +74,25 @@ impl RunDigest {
 }
 
 impl PluginKey {
-    /// The key of one run. `cluster` and `caller_env` are what the plugin receives, not all that the caller sent.
-    pub(super) fn of(
-        provider: RunDigest,
-        executable: &Executable,
+    /// The key of one run. `cluster` and `caller_env`, which is sorted, are what the plugin receives, not all that the
+    /// caller sent. Where it receives nothing of either, which is most of the time, nothing is hashed.
+    pub(super) fn of<'a>(
+        run: RunDigest,
         cluster: Option<&Cluster>,
-        caller_env: &BTreeMap<String, String>,
+        caller_env: impl Iterator<Item = (&'a str, &'a str)>,
     ) -> Self {
+        let mut caller_env = caller_env.peekable();
+        if cluster.is_none() && caller_env.peek().is_none() {
+            return Self(run.0); // no other key: what is hashed below begins with another text
+        }
         let authorities = cluster.map_or(0, |cluster| cluster.certificate_authority_data.len());
-        let mut fields = Fields::new(b"credbroker run 1", authorities);
-        fields.text(&provider.0);
-        fields.text(executable.path.as_os_str().as_bytes());
-        fields.number(executable.inode);
-        fields.time(executable.modified);
+        let mut fields = Fields::new(b"credbroker run 2", authorities);
+        fields.text(&run.0);
         fields.flag(cluster.is_some());
         if let Some(cluster) = cluster {
             fields.cluster(cluster);
         }
-        fields.variables(caller_env.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value))));
+        fields.variables(caller_env.map(|(name, value)| (OsStr::new(name), OsStr::new(value))));
         Self(fields.hash())
     }
 }
@@ -115,20 +127,14 @@ impl Fields {
         self.0.extend_from_slice(text);
     }
 
-    fn time(&mut self, time: SystemTime) {
-        let since = time.duration_since(UNIX_EPOCH);
-        self.flag(since.is_ok());
-        let distance = since.unwrap_or_else(|before| before.duration());
-        self.number(distance.as_secs());
-        self.number(u64::from(distance.subsec_nanos()));
-    }
-
-    fn variables<'a>(&mut self, sorted: impl ExactSizeIterator<Item = (&'a OsStr, &'a OsStr)>) {
-        self.count(sorted.len());
+    fn variables<'a>(&mut self, sorted: impl Iterator<Item = (&'a OsStr, &'a OsStr)>) {
+        let mut count = 0_usize;
         for (name, value) in sorted {
             self.text(name.as_bytes());
             self.text(value.as_bytes());
+            count += 1;
         }
+        self.count(count); // known only now; as they are the last field, it ends the list as well as it would begin it
     }
 
     fn cluster(&mut self, cluster: &Cluster) {

@@ -4,9 +4,12 @@ mod cluster_profile;
 mod command;
 mod environment;
 mod error;
+mod file;
 mod fleet;
 mod hub_state;
+mod issuer;
 mod key;
+mod lead;
 mod matching;
 mod nearest;
 mod provider;
@@ -15,6 +18,7 @@ mod resolver;
 mod shown;
 mod spec;
 mod target;
+mod verifiable;
 
 pub use cluster_profile::{
     AccessProvider, ArgsPolicy, ClusterProfile, EnvPolicy, ProfileError, ProfileName, ProfileSourced, Rules,
@@ -24,14 +28,17 @@ pub use command::{Command, find_in_path};
 pub use credbroker_proto::Globs;
 pub use environment::{Environment, from_caller, identity_variables, is_denied};
 pub use error::ResolveError;
+pub use file::{Executable, FileError, FoundFile, PluginFile};
 pub use fleet::{Change, Fleet};
 pub use hub_state::HubState;
+pub use issuer::Issuer;
 pub use key::PluginKey;
 pub use nearest::nearest;
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use provider::{ClusterInfo, Provider};
+pub use provider::{ClusterInfo, Provider, Verify};
 pub use providers::Providers;
 pub use resolver::{Ask, Resolver, Source};
-pub use spec::{Executable, PluginSpec};
+pub use spec::PluginSpec;
 pub use target::{Known, Target};
+pub use verifiable::verifiable_at;

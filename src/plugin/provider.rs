@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Command, Environment, Globs, ProfileSourced};
+use super::{Command, Environment, Globs, Issuer, ProfileSourced};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
@@ -29,16 +29,21 @@ pub struct Provider {
     pub needs_terminal: bool,
     /// What to tell a person when the plugin is not installed; sanitised.
     pub install_hint: Option<String>,
+    /// Whose budget its runs share.
+    pub issuer: Arc<Issuer>,
     /// A run that takes longer is ended.
     pub timeout: Duration,
     /// The same for a login that a person attends.
     pub interactive_timeout: Duration,
     /// Bounds on any lifetime.
     pub lifetime: LifetimeLimits,
-    /// The clusters of the kubeconfig contexts that use this user, for callers that send none.
+    /// The distinct clusters of the kubeconfig contexts that use this user: for callers that send none, and to ask
+    /// whether a credential is accepted.
     pub clusters: Vec<Cluster>,
     /// What a caller may say about the cluster.
     pub cluster_info: ClusterInfo,
+    /// Whether an API server is asked about a credential that seems to be rejected.
+    pub verify: Verify,
     /// What it takes of ClusterProfiles. `None`: it is no access provider, but a user of a kubeconfig.
     pub profile_sourced: Option<ProfileSourced>,
 }
@@ -51,6 +56,16 @@ pub enum ClusterInfo {
     FromCaller,
     /// It must be one that the broker knows for this provider; the plugin is told the broker's own.
     Match,
+}
+
+/// Whether a suspected rejection is verified.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Verify {
+    /// Wherever the broker knows the cluster.
+    #[default]
+    Auto,
+    /// The API server is never asked.
+    Never,
 }
 
 /// Names of variables, never their values; how many arguments: they may be secrets too.
@@ -67,6 +82,9 @@ impl fmt::Debug for Provider {
 pub(crate) mod tests {
     use super::*;
 
+    /// More runs than any test has.
+    const MANY: std::num::NonZeroUsize = std::num::NonZeroUsize::new(10_000).unwrap();
+
     /// The least there is to a provider.
     pub(crate) fn provider(name: &str, command: Command) -> Provider {
         Provider {
@@ -80,11 +98,13 @@ pub(crate) mod tests {
             provide_cluster_info: false,
             needs_terminal: false,
             install_hint: None,
+            issuer: Arc::new(Issuer { name: name.into(), runs_per_second: MANY, concurrency: MANY }),
             timeout: Duration::from_secs(30),
             interactive_timeout: Duration::from_secs(5 * 60),
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
             clusters: Vec::new(),
             cluster_info: ClusterInfo::FromCaller,
+            verify: Verify::Auto,
             profile_sourced: Some(ProfileSourced::default()),
         }
     }

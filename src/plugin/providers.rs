@@ -2,47 +2,90 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ffi::OsStr,
     sync::Arc,
+    time::Duration,
 };
 
-use serde::de::IgnoredAny;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
-use super::{
-    Executable, PluginKey, PluginSpec, Provider, ResolveError, Target, command::Lookup, from_caller,
-    key::RunDigest,
-};
-use crate::credential::Cluster;
+use super::{Command, FileError, PluginFile, Provider, ResolveError, key::RunDigest};
 
-/// All configured plugins by name. Immutable; what a request adds goes into a value of its own.
+/// How often the plugins' files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the look at one file may hold up those at the others.
+const LOOK_PATIENCE: Duration = Duration::from_millis(100);
+
+/// All configured plugins by name. What a request adds goes into a value of its own.
 #[derive(Debug, Default)]
 pub struct Providers {
     by_name: HashMap<Arc<str>, Entry>,
     /// In the configuration's order.
     access: Vec<Arc<Provider>>,
+    /// Every file once: users of one plugin share it.
+    files: Vec<Arc<PluginFile>>,
 }
 
 /// One provider, with what is the same for each of its runs.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) provider: Arc<Provider>,
-    digest: RunDigest,
-    lookup: Lookup,
+    pub(super) digest: RunDigest,
+    pub(super) file: Arc<PluginFile>,
 }
 
 impl Providers {
     /// In the configuration's order. Names are distinct, which the configuration has checked; of two the last one stays.
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
-        let mut all = Self::default();
+        Self::with(providers, PluginFile::new)
+    }
+
+    /// The same, with files that are made by `file` of a command and a `PATH`.
+    pub(super) fn with(
+        providers: impl IntoIterator<Item = Provider>,
+        file: impl Fn(Command, Option<&OsStr>) -> PluginFile,
+    ) -> Self {
+        let (mut all, mut files) = (Self::default(), HashMap::new());
         for provider in providers {
+            let path = provider.inherited.get("PATH");
+            let named = (provider.command.clone(), path.map(OsStr::to_owned));
+            let file = Arc::clone(files.entry(named).or_insert_with(|| {
+                let file = Arc::new(file(provider.command.clone(), path));
+                all.files.push(Arc::clone(&file));
+                file
+            }));
             let (digest, provider) = (RunDigest::of(&provider), Arc::new(provider));
             all.access.retain(|earlier| earlier.name != provider.name);
             if provider.profile_sourced.is_some() {
                 all.access.push(Arc::clone(&provider));
             }
             let name = Arc::clone(&provider.name);
-            all.by_name.insert(name, Entry { provider, digest, lookup: Lookup::default() });
+            all.by_name.insert(name, Entry { provider, digest, file });
         }
         all
+    }
+
+    /// Looks at the plugins' files about once a second, until `draining` is cancelled. A file on a hung mount holds up
+    /// its own plugin only.
+    pub async fn keep_looking(&self, draining: &CancellationToken) {
+        let mut turns = interval(LOOK_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let looking = async {
+            loop {
+                turns.tick().await;
+                for file in &self.files {
+                    file.look_unless_looking(LOOK_PATIENCE).await;
+                }
+            }
+        };
+        draining.run_until_cancelled(looking).await;
+    }
+
+    /// Looks at every file, on this thread.
+    #[cfg(test)]
+    pub(crate) fn look(&self) {
+        self.files.iter().for_each(|file| file.look_now());
     }
 
     /// Those that may serve ClusterProfiles, in the configuration's order.
@@ -66,11 +109,22 @@ impl Providers {
         self.entry(name).map(|entry| &entry.provider)
     }
 
-    /// Whether a request for that provider would start something: its plugin is there and needs no terminal.
+    /// Whether a request for that provider would start something: its plugin needs no terminal, and was there when it
+    /// was looked at last. Reads memory only.
     pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
         let entry = self.entry(name)?;
         entry.can_run_unattended()?;
-        entry.executable().map(drop)
+        let Provider { name, command, install_hint, .. } = &*entry.provider;
+        let (provider, command) = (Arc::clone(name), command.clone());
+        match entry.file.found() {
+            Ok(_) | Err(FileError::Unanswered) => Ok(()),
+            Err(FileError::NotFound) => {
+                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
+            }
+            Err(FileError::Unreadable(source)) => {
+                Err(ResolveError::PluginUnreadable { provider, command, source })
+            }
+        }
     }
 
     pub(super) fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
@@ -79,102 +133,5 @@ impl Providers {
     }
 }
 
-impl Entry {
-    /// One run of the provider as it is configured.
-    pub(super) fn of_provider(
-        &self,
-        sent: Option<Cluster>,
-        env: BTreeMap<String, String>,
-    ) -> Result<PluginSpec, ResolveError> {
-        self.can_run_unattended()?;
-        let provider = &self.provider;
-        let cluster = cluster_for(provider, sent)?.map(Arc::new);
-        let caller_env = caller_env(provider, env)?;
-        let executable = self.executable()?;
-        let key = PluginKey::of(self.digest, &executable, cluster.as_deref(), &caller_env);
-        let provider = Arc::clone(provider);
-        Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: None })
-    }
-
-    /// One run for a ClusterProfile that leads to this provider.
-    pub(super) fn of_target(
-        &self,
-        target: Arc<Target>,
-        env: BTreeMap<String, String>,
-    ) -> Result<PluginSpec, ResolveError> {
-        self.can_run_unattended()?;
-        let provider = &target.provider;
-        let caller_env = caller_env(provider, env)?;
-        let executable = self.executable()?;
-        // The endpoint is part of the digest, whether the plugin is told it or not.
-        let key = PluginKey::of(target.digest, &executable, None, &caller_env);
-        let cluster = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
-        let provider = Arc::clone(provider);
-        Ok(PluginSpec { key, provider, executable, cluster, caller_env, target: Some(target) })
-    }
-
-    /// There is no terminal here.
-    fn can_run_unattended(&self) -> Result<(), ResolveError> {
-        if self.provider.needs_terminal {
-            return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
-        }
-        Ok(())
-    }
-
-    fn executable(&self) -> Result<Executable, ResolveError> {
-        let provider = &self.provider;
-        match self.lookup.executable(&provider.command, provider.inherited.get("PATH")) {
-            Ok(Some(executable)) => Ok(executable),
-            Ok(None) => Err(ResolveError::PluginNotFound {
-                provider: Arc::clone(&provider.name),
-                command: provider.command.clone(),
-                install_hint: provider.install_hint.clone(),
-            }),
-            Err(source) => Err(ResolveError::PluginUnreadable {
-                provider: Arc::clone(&provider.name),
-                command: provider.command.clone(),
-                source: Arc::new(source),
-            }),
-        }
-    }
-}
-
-fn caller_env(
-    provider: &Provider,
-    env: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, ResolveError> {
-    let env = from_caller(env, &provider.caller_env, &provider.env);
-    match env.iter().find(|(name, value)| !is_possible(name, value)) {
-        Some((name, _)) => Err(ResolveError::InvalidVariable { name: name.clone() }),
-        None => Ok(env),
-    }
-}
-
-/// What the plugin is told: nothing unless the provider wants it; else what the caller sent, which is for this request
-/// alone, or the one cluster that the kubeconfig uses this user for.
-fn cluster_for(provider: &Provider, sent: Option<Cluster>) -> Result<Option<Cluster>, ResolveError> {
-    if !provider.provide_cluster_info {
-        return Ok(None);
-    }
-    let Some(cluster) = sent else {
-        return match provider.clusters.as_slice() {
-            [only] => Ok(Some(only.clone())),
-            several => {
-                Err(ResolveError::NoCluster { provider: Arc::clone(&provider.name), known: several.len() })
-            }
-        };
-    };
-    if cluster.server.is_empty() {
-        return Err(ResolveError::ClusterServer);
-    }
-    if !cluster.config.is_empty() {
-        serde_json::from_slice::<IgnoredAny>(&cluster.config)
-            .map_err(|error| ResolveError::ClusterConfig { line: error.line(), column: error.column() })?;
-    }
-    Ok(Some(cluster))
-}
-
-/// Whether the kernel can give a process this variable.
-fn is_possible(name: &str, value: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
-}
+#[cfg(test)]
+mod tests;

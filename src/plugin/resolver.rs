@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    ClusterInfo, Fleet, HubState, PluginSpec, ProfileName, Providers, ResolveError, Target,
-    matching::difference, providers::Entry, shown::shown,
+    ClusterInfo, Fleet, HubState, PluginKey, PluginSpec, ProfileName, Providers, ResolveError, Target,
+    lead::Lead, matching::difference, providers::Entry, shown::shown,
 };
 use crate::credential::Cluster;
 
@@ -71,28 +71,45 @@ impl Resolver {
         self.fleet.as_ref()
     }
 
-    /// Turns a request into one invocation, a fresh value. Costs one `stat` and one hash; it may be asked on every
-    /// request.
+    /// The key of the run that `ask` leads to: enough to find what is held. Reads memory only, copies nothing of the
+    /// request, and hashes only what the plugin would receive of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve), which checks more: nothing is held under the key of what it refuses.
+    pub fn key(&self, ask: &Ask) -> Result<PluginKey, ResolveError> {
+        let sent = ask.cluster.as_ref();
+        Ok(self.lead(&ask.source, sent)?.key(sent, &ask.env))
+    }
+
+    /// Turns a request into one invocation, a fresh value. Reads memory only: the run looks for the plugin's file.
+    ///
+    /// # Errors
+    ///
+    /// The request leads to no run, and does not until the configuration or the fleet changes.
     pub fn resolve(&self, ask: Ask) -> Result<PluginSpec, ResolveError> {
         let Ask { source, cluster, env } = ask;
+        self.lead(&source, cluster.as_ref())?.spec(cluster, env)
+    }
+
+    fn lead(&self, source: &Source, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         match source {
             Source::Provider(name) => {
-                let entry = self.providers.entry(&name)?;
-                match cluster {
+                let entry = self.providers.entry(name)?;
+                match sent {
                     Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
-                        self.matched(entry, &sent, env)
+                        self.matched(entry, sent)
                     }
-                    cluster => entry.of_provider(cluster, env),
+                    sent => entry.of_provider(sent),
                 }
             }
             Source::ClusterProfile(profile) => {
-                let target = self.target(&profile)?;
-                let sent = cluster.as_ref();
+                let target = self.target(profile)?;
                 if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
                     let known = format!("ClusterProfile `{profile}` names");
                     return Err(ResolveError::ClusterMismatch { known, difference });
                 }
-                self.providers.entry(&target.provider.name)?.of_target(target, env)
+                self.providers.entry(&target.provider.name)?.of_target(target)
             }
         }
     }
@@ -136,12 +153,7 @@ impl Resolver {
     }
 
     /// The cluster that a caller names only finds what the broker knows; the plugin is told what the broker knows.
-    fn matched(
-        &self,
-        entry: &Entry,
-        sent: &Cluster,
-        env: BTreeMap<String, String>,
-    ) -> Result<PluginSpec, ResolveError> {
+    fn matched<'a>(&'a self, entry: &'a Entry, sent: &Cluster) -> Result<Lead<'a>, ResolveError> {
         let provider = &entry.provider;
         let known = || format!("those that the broker knows for provider `{}`", provider.name);
         let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
@@ -152,7 +164,7 @@ impl Resolver {
                     "it fits several of them that the plugin would tell apart; send its exec extension too",
                 ));
             }
-            return entry.of_provider(Some(known.clone()), env);
+            return entry.of_known(known);
         }
         let mut differs = None;
         let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
@@ -175,7 +187,7 @@ impl Resolver {
                 "several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME",
             ));
         }
-        entry.of_target(target, env)
+        entry.of_target(target)
     }
 }
 

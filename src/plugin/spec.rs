@@ -1,8 +1,8 @@
 //! One invocation, fully resolved.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
-use super::{PluginKey, Provider, Target};
+use super::{PluginFile, PluginKey, Provider, Target};
 use crate::credential::Cluster;
 
 /// Everything a run needs, resolved for one request into a fresh value. Equal keys mean equal runs.
@@ -11,8 +11,8 @@ pub struct PluginSpec {
     pub key: PluginKey,
     /// The configured plugin.
     pub provider: Arc<Provider>,
-    /// The file that runs.
-    pub executable: Executable,
+    /// The file that runs. It is not part of the key: another version of it makes what is held due, not unusable.
+    pub file: Arc<PluginFile>,
     /// What the plugin is told about its cluster: `None` unless the provider wants it.
     pub cluster: Option<Arc<Cluster>>,
     /// The caller's variables that the provider's `callerEnv` names.
@@ -27,27 +27,28 @@ impl fmt::Debug for PluginSpec {
         let mut shown = f.debug_struct("PluginSpec");
         shown.field("key", &self.key).field("provider", &self.provider.name);
         shown.field("profile", &self.target.as_ref().map(|target| &target.profile));
-        shown.field("executable", &self.executable);
+        shown.field("file", &self.file);
         shown.field("cluster", &self.cluster.as_ref().map(|cluster| &cluster.server));
         shown.field("caller_env", &self.caller_env.keys()).finish()
     }
 }
 
-/// A file to run, and what changes when it is replaced.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Executable {
-    /// Absolute.
-    pub path: PathBuf,
-    /// Inode number.
-    pub inode: u64,
-    /// Time of the last change to its contents.
-    pub modified: SystemTime,
-}
-
 impl PluginSpec {
+    /// Which of the plugin's files was found last; see [`PluginFile::version`]. Reads memory only.
+    pub fn file_version(&self) -> u64 {
+        self.file.version()
+    }
+
+    /// Where the credential is for, as far as that is known: the ClusterProfile's endpoint, else the cluster that the
+    /// plugin is told about.
+    pub fn endpoint(&self) -> Option<&Cluster> {
+        let endpoint = self.target.as_ref().map(|target| &*target.endpoint);
+        endpoint.or(self.cluster.as_deref())
+    }
+
     /// How messages name the plugin: its executable, without arguments or environment.
     pub fn command(&self) -> Arc<str> {
-        self.executable.path.to_string_lossy().into()
+        self.file.to_string().into()
     }
 
     /// The plugin's whole environment but for `KUBERNETES_EXEC_INFO`: inherited, then the caller's, then the stanza's.

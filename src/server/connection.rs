@@ -17,6 +17,7 @@ use tower::Service as _;
 use tracing::debug;
 
 use super::{
+    authority::AuthorityFilter,
     follow::WatchSlots,
     handshake::HandshakeDeadline,
     peer::{Peer, PeerPolicy},
@@ -56,7 +57,7 @@ impl Connections {
         // A token of its own: every poll of a connection locks its token.
         let draining = self.draining.child_token();
         let builder = limits(TrackedExecutor(self.tasks.clone()));
-        let io = TokioIo::new(HandshakeDeadline::new(stream, HANDSHAKE));
+        let io = TokioIo::new(AuthorityFilter::new(HandshakeDeadline::new(stream, HANDSHAKE)));
         let mut connection = pin!(builder.serve_connection(
             io,
             PeerService { watches: WatchSlots::new(self.watches), connections: self, peer }

@@ -4,13 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use credbroker_proto::v1 as pb;
 use prost_types::Timestamp;
-use secrecy::ExposeSecret as _;
 use tonic::Status;
 
 use super::status;
 use crate::{
-    credential::{Cluster, Issued},
-    plugin::{Ask, PluginSpec, ProfileName, Source},
+    credential::Cluster,
+    plugin::{Ask, ProfileName, Source},
 };
 
 /// What a caller asks for.
@@ -59,12 +58,6 @@ fn cluster(cluster: pb::Cluster) -> Cluster {
     }
 }
 
-/// Where the credential of `spec` is for, as far as that is known.
-pub(super) fn cluster_of(spec: &PluginSpec) -> Option<pb::Cluster> {
-    let endpoint = spec.target.as_ref().map(|target| &*target.endpoint);
-    endpoint.or(spec.cluster.as_deref()).map(cluster_message)
-}
-
 pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
     let Cluster {
         server,
@@ -86,22 +79,6 @@ pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
     }
 }
 
-/// The credential as it goes out.
-pub(super) fn credential(issued: &Issued) -> pb::Credential {
-    let material = &issued.material;
-    let token = material.token.as_ref().map(|token| token.secret.expose_secret().to_owned());
-    let pair = material.pair.as_ref();
-    pb::Credential {
-        generation: issued.generation.to_string(),
-        token: token.unwrap_or_default(),
-        client_certificate_data: pair.map(|pair| pair.chain_pem.expose_secret().to_vec()).unwrap_or_default(),
-        client_key_data: pair.map(|pair| pair.key_pem.expose_secret().to_vec()).unwrap_or_default(),
-        expiration_timestamp: timestamp(issued.expires_at),
-        certificate_fingerprint: pair.map(|pair| pair.fingerprint.to_string()).unwrap_or_default(),
-        lifetime: duration(issued.lifetime),
-    }
-}
-
 pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let nanos = since.subsec_nanos().cast_signed();
@@ -114,41 +91,7 @@ pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::credential::{ClientPair, Fingerprint, Generation, Material, Now, Token};
-
-    #[test]
-    fn every_field_of_a_credential_goes_out() {
-        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
-        let pair = ClientPair {
-            chain_pem: b"chain".to_vec().into(),
-            key_pem: b"key".to_vec().into(),
-            fingerprint: Fingerprint([0xab; 32]),
-            not_before: wall,
-            not_after: wall,
-        };
-        let token = Token { secret: "token".into(), expires_at: None };
-        let issued = Issued {
-            generation: Generation::new("e".into(), 3),
-            material: Arc::new(Material { token: Some(token), pair: Some(pair) }),
-            fetched: Now { wall, boot: Duration::ZERO },
-            expires_at: wall + Duration::from_millis(60_500),
-            lifetime: Duration::from_millis(60_500),
-            within_skew: false,
-        };
-        let expected = pb::Credential {
-            generation: "e-3".into(),
-            token: "token".into(),
-            client_certificate_data: b"chain".to_vec(),
-            client_key_data: b"key".to_vec(),
-            expiration_timestamp: Some(Timestamp { seconds: 1_060, nanos: 500_000_000 }),
-            certificate_fingerprint: "ab".repeat(32),
-            lifetime: Some(prost_types::Duration { seconds: 60, nanos: 500_000_000 }),
-        };
-        assert!(credential(&issued) == expected);
-    }
 
     #[test]
     fn a_cluster_survives_the_way_in_and_out() {

@@ -2,22 +2,22 @@
 
 use std::{fmt, pin::Pin, sync::Arc};
 
-use credbroker_proto::v1 as pb;
+use bytes::Bytes;
 use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
-use super::{convert, status};
+use super::status;
 use crate::{
-    cache::{CacheError, CredentialCache, Failed, Watch},
+    cache::{CacheError, Caller, CredentialCache, Failed, Watch},
     exec::PluginRunner,
     plugin::{Ask, PluginSpec, Resolver},
 };
 
 /// The messages of one watch. Made when the peer can take one, so a slow reader gets the latest when it returns, and
 /// delays nobody.
-pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<pb::WatchCredentialResponse, Status>> + Send>>;
+pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// The watches of one connection. Fewer than its streams, so that a get on the same connection always passes.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub(super) struct Following<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
     ask: Ask,
+    caller: Caller,
     provider: Arc<str>,
-    cluster: Option<pb::Cluster>,
     watch: Watch<R>,
     /// Told when the ClusterProfile changes that it is for, if it is for one.
     profile: Option<watch::Receiver<u64>>,
@@ -63,14 +63,15 @@ impl<R: PluginRunner> Following<R> {
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
         ask: Ask,
+        caller: Caller,
         draining: CancellationToken,
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
         let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
         let provider = Arc::clone(&spec.provider.name);
-        let (cluster, profile) = (convert::cluster_of(&spec), resolver.follow(&spec));
-        let watch = cache.watch(spec).map_err(|failed| status::failed(&provider, &failed))?;
-        Ok(Self { cache, resolver, ask, provider, cluster, watch, profile, draining, _slot: slot })
+        let profile = resolver.follow(&spec);
+        let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&provider, &failed))?;
+        Ok(Self { cache, resolver, ask, caller, provider, watch, profile, draining, _slot: slot })
     }
 
     pub(super) fn messages(self) -> Messages {
@@ -83,7 +84,7 @@ impl<R: PluginRunner> Following<R> {
         }))
     }
 
-    async fn next(&mut self) -> Result<pb::WatchCredentialResponse, Status> {
+    async fn next(&mut self) -> Result<Bytes, Status> {
         loop {
             let draining = self.draining.clone();
             let news = tokio::select! {
@@ -96,21 +97,9 @@ impl<R: PluginRunner> Following<R> {
                 news = self.watch.next() => news,
             };
             match news {
-                Ok(Some(issued)) => {
-                    let (credential, cluster) = (Some(convert::credential(&issued)), self.cluster.clone());
-                    return Ok(pb::WatchCredentialResponse { credential, cluster });
-                }
-                Ok(None) => self.move_on(),
+                Ok(issued) => return Ok(issued.encoded.message.clone()),
                 Err(failed) => return Err(status::failed(&self.provider, &failed)),
             }
-        }
-    }
-
-    /// Follows an upgraded plugin, which is another key. If it is gone, or there is no room for another key, the old
-    /// one is followed to its end.
-    fn move_on(&mut self) {
-        if let Ok(spec) = self.resolver.resolve(self.ask.clone()) {
-            drop(self.move_to(spec));
         }
     }
 
@@ -125,11 +114,10 @@ impl<R: PluginRunner> Following<R> {
     /// the key as it was, but what was held under it is forgotten, and would be renewed for nobody else.
     fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
         let profile = self.resolver.follow(&spec);
-        let (provider, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
-        let mut watch = self.cache.watch(spec)?;
+        let provider = Arc::clone(&spec.provider.name);
+        let mut watch = self.cache.watch(spec, self.caller)?;
         watch.succeeds(&self.watch);
-        (self.watch, self.profile) = (watch, profile);
-        (self.provider, self.cluster) = (provider, cluster);
+        (self.watch, self.profile, self.provider) = (watch, profile, provider);
         Ok(())
     }
 }

@@ -3,9 +3,13 @@
 //! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
 
 mod accept;
+mod authority;
 mod clusters;
+mod codec;
 mod connection;
 mod convert;
+mod credentials;
+mod encode;
 mod follow;
 mod handshake;
 mod overview;
@@ -17,6 +21,7 @@ mod status;
 mod until_drained;
 
 pub use accept::Acceptor;
+pub use encode::encode;
 pub use peer::{Peer, PeerPolicy};
 pub use service::{BrokerService, routes};
 pub use socket::{Publication, SocketError, SocketOptions, publish};

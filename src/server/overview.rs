@@ -3,7 +3,11 @@
 use credbroker_proto::v1::{CredentialState, credential_state};
 
 use super::{convert, status};
-use crate::cache::{Held, Holding};
+use crate::{
+    cache::{Held, Holding},
+    text::chain,
+    verify::Verdict,
+};
 
 /// One key, without its credential.
 pub(super) fn state(held: &Held) -> CredentialState {
@@ -12,7 +16,7 @@ pub(super) fn state(held: &Held) -> CredentialState {
     CredentialState {
         provider: spec.provider.name.to_string(),
         key: spec.key.to_string(),
-        server: convert::cluster_of(spec).map(|cluster| cluster.server).unwrap_or_default(),
+        server: spec.endpoint().map(|cluster| cluster.server.clone()).unwrap_or_default(),
         caller_env: spec.caller_env.keys().cloned().collect(),
         state: match held.holding {
             Holding::Valid => credential_state::State::Valid,
@@ -29,11 +33,22 @@ pub(super) fn state(held: &Held) -> CredentialState {
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, attempts)| credential_state::Failure {
             reason: status::cache_reason(&failed.error).name().to_owned(),
-            message: status::chain(&failed.error),
+            message: chain(&failed.error),
             attempts: *attempts,
             retry_after: convert::duration(failed.retry_after),
         }),
         cluster_profile: spec.target.as_ref().map(|target| convert::profile(&target.profile)),
-        rejections: None,
+        rejections: held.rejections.as_ref().map(|known| credential_state::Rejections {
+            rejections: known.count,
+            verifications: known.verifications,
+            last_verdict: match known.verdict {
+                None => credential_state::Verdict::Unspecified,
+                Some(Verdict::Rejected) => credential_state::Verdict::Rejected,
+                Some(Verdict::Accepted) => credential_state::Verdict::Accepted,
+                Some(Verdict::Unverifiable) => credential_state::Verdict::Unverifiable,
+            }
+            .into(),
+            next_run_time: known.next_run.and_then(convert::timestamp),
+        }),
     }
 }

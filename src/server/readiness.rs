@@ -9,6 +9,7 @@ use crate::{
     cache::{CredentialCache, Failed, Holding},
     exec::PluginRunner,
     plugin::{Known, ProfileName, ResolveError, Resolver},
+    text::chain,
 };
 
 /// How it stood for every profile at one moment.
@@ -53,7 +54,7 @@ impl Readiness {
 
     /// Why it stands badly, for people.
     pub(super) fn message(&self, known: &Known) -> String {
-        self.look(known).1.map(|(_, error)| status::chain(error)).unwrap_or_default()
+        self.look(known).1.map(|(_, error)| chain(error)).unwrap_or_default()
     }
 
     fn look<'a>(&'a self, known: &'a Known) -> (State, Option<(Reason, &'a dyn Error)>) {

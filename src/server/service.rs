@@ -3,34 +3,31 @@
 use std::sync::Arc;
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
-use pb::credential_broker_server::{CredentialBroker, CredentialBrokerServer};
+use pb::credential_broker_server::CredentialBroker;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::server::HealthReporter;
-use tracing::{Instrument as _, Span, debug, debug_span};
+use tracing::{Instrument as _, Span, debug_span};
 
 use super::{
-    Peer, clusters, convert,
-    follow::{Following, Messages, WatchSlots},
-    overview, status,
+    Peer, clusters, credentials::Credentials, follow::WatchSlots, overview, status,
     until_drained::UntilDrained,
 };
 use crate::{
-    cache::{CredentialCache, Failed},
-    credential::Issued,
+    cache::CredentialCache,
     exec::PluginRunner,
-    plugin::{Ask, Fleet, PluginSpec, Resolver},
+    plugin::{Fleet, Resolver},
 };
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
-const REQUEST: usize = 256 * 1024;
+pub(super) const REQUEST: usize = 256 * 1024;
 
 /// The service over one cache and one configuration.
 #[derive(Debug)]
 pub struct BrokerService<R> {
-    cache: CredentialCache<R>,
-    resolver: Arc<Resolver>,
-    draining: CancellationToken,
+    pub(super) cache: CredentialCache<R>,
+    pub(super) resolver: Arc<Resolver>,
+    pub(super) draining: CancellationToken,
 }
 
 /// The broker's routes: the service, gRPC health and server reflection. Watches end when `draining` is cancelled.
@@ -40,8 +37,7 @@ pub fn routes<R: PluginRunner>(
     health: HealthReporter,
     draining: &CancellationToken,
 ) -> Routes {
-    let service = CredentialBrokerServer::new(BrokerService { cache, resolver, draining: draining.clone() })
-        .max_decoding_message_size(REQUEST);
+    let service = Credentials::new(BrokerService { cache, resolver, draining: draining.clone() });
     let health = tonic_health::server::HealthService::from_health_reporter(health);
     let health = tonic_health::pb::health_server::HealthServer::new(health);
     let ending = || draining.clone();
@@ -63,53 +59,6 @@ pub fn routes<R: PluginRunner>(
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
-    async fn get_credential(
-        &self,
-        request: Request<pb::GetCredentialRequest>,
-    ) -> Result<Response<pb::GetCredentialResponse>, Status> {
-        let span = span(&request, "get_credential")?;
-        let pb::GetCredentialRequest { credential, caller, without_exec_info: _ } = request.into_inner();
-        let get = async move {
-            let spec = self.resolve(convert::ask(credential)?).await?;
-            let (name, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
-            let credential = answer(&name, self.cache.get(spec, &caller).await)?;
-            Ok(Response::new(pb::GetCredentialResponse { credential, cluster }))
-        };
-        get.instrument(span).await
-    }
-
-    async fn watch_credential(
-        &self,
-        request: Request<pb::WatchCredentialRequest>,
-    ) -> Result<Response<Messages>, Status> {
-        let span = span(&request, "watch_credential")?;
-        let slot = WatchSlots::take(&request)?;
-        let ask = convert::ask(request.into_inner().credential)?;
-        let (cache, resolver, draining) =
-            (self.cache.clone(), Arc::clone(&self.resolver), self.draining.clone());
-        self.resolver.settled(&ask).await;
-        let following = span.in_scope(|| Following::start(cache, resolver, ask, draining, slot))?;
-        Ok(Response::new(following.messages()))
-    }
-
-    async fn report_rejected(
-        &self,
-        request: Request<pb::ReportRejectedRequest>,
-    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
-        let span = span(&request, "report_rejected")?;
-        let pb::ReportRejectedRequest { credential, generation } = request.into_inner();
-        if generation.is_empty() {
-            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
-        }
-        let report = async move {
-            let spec = self.resolve(convert::ask(credential)?).await?;
-            let (name, cluster) = (Arc::clone(&spec.provider.name), convert::cluster_of(&spec));
-            let credential = answer(&name, self.cache.report(spec, &generation).await)?;
-            Ok(Response::new(pb::ReportRejectedResponse { credential, cluster }))
-        };
-        report.instrument(span).await
-    }
-
     async fn list_credentials(
         &self,
         request: Request<pb::ListCredentialsRequest>,
@@ -117,7 +66,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         span(&request, "list_credentials")?;
         let provider = request.into_inner().provider;
         let wanted = self.named(&provider)?;
-        let credentials = self.cache.list(wanted).iter().map(overview::state).collect();
+        let credentials =
+            self.cache.list_after(wanted, None, usize::MAX).iter().map(overview::state).collect();
         Ok(Response::new(pb::ListCredentialsResponse { credentials, ..Default::default() }))
     }
 
@@ -131,7 +81,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
             return Err(status::invalid("`provider` is empty: say whose credentials to refresh"));
         };
         self.cache.refresh(name).instrument(span).await;
-        let credentials = self.cache.list(Some(name)).iter().map(overview::state).collect();
+        let credentials =
+            self.cache.list_after(Some(name), None, usize::MAX).iter().map(overview::state).collect();
         Ok(Response::new(pb::RefreshCredentialResponse { credentials, ..Default::default() }))
     }
 
@@ -170,14 +121,6 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
 }
 
 impl<R: PluginRunner> BrokerService<R> {
-    async fn resolve(&self, ask: Ask) -> Result<PluginSpec, Status> {
-        self.resolver.settled(&ask).await;
-        self.resolver.resolve(ask).map_err(|error| {
-            debug!("request refused: {error}");
-            status::unresolved(&error)
-        })
-    }
-
     fn fleet(&self) -> Result<&Arc<Fleet>, Status> {
         self.resolver.fleet().ok_or_else(status::no_fleet)
     }
@@ -196,14 +139,4 @@ impl<R: PluginRunner> BrokerService<R> {
 fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
     let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
-}
-
-fn answer(provider: &str, outcome: Result<Arc<Issued>, Failed>) -> Result<Option<pb::Credential>, Status> {
-    match outcome {
-        Ok(issued) => Ok(Some(convert::credential(&issued))),
-        Err(failed) => {
-            debug!(provider, "request failed: {failed}");
-            Err(status::failed(provider, &failed))
-        }
-    }
 }

@@ -4,9 +4,9 @@ mod fitted;
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error, fmt::Write as _, time::Duration};
+use std::{collections::HashMap, fmt::Write as _, time::Duration};
 
-use credbroker_proto::{DOMAIN, Reason};
+use credbroker_proto::{DOMAIN, LIMIT, Reason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -16,6 +16,7 @@ use crate::{
     credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
     exec::RunError,
     plugin::{ProfileError, ResolveError},
+    text::chain,
 };
 
 /// How long a client waits before it asks a broker's successor.
@@ -25,7 +26,7 @@ const HUB: Duration = Duration::from_secs(2);
 
 /// The request itself is wrong.
 pub(super) fn invalid(message: &str) -> Status {
-    status(Reason::InvalidRequest, message.to_owned(), None)
+    status(Reason::InvalidRequest, message.to_owned(), None, None)
 }
 
 /// The peer may not ask.
@@ -36,38 +37,53 @@ pub(super) fn peer_denied(peer: &Peer) -> Status {
         "it serves its own uid and root; run a broker of your own (`credbroker serve`)"
     };
     let message = format!("uid {} may not use this broker: {cause}", peer.uid);
-    status(Reason::PeerDenied, message, None)
+    status(Reason::PeerDenied, message, None, None)
 }
 
 /// No layer said who is asking.
 pub(super) fn no_peer() -> Status {
-    status(Reason::PeerDenied, "the connection has no identity".to_owned(), None)
+    status(Reason::PeerDenied, "the connection has no identity".to_owned(), None, None)
 }
 
 /// The request leads to no run.
 pub(super) fn unresolved(error: &ResolveError) -> Status {
-    status(resolve_reason(error), chain(error), Some(HUB))
+    status(resolve_reason(error), chain(error), Some(HUB), None)
 }
 
 /// No ClusterProfiles are read.
 pub(super) fn no_fleet() -> Status {
     let message = "this broker reads no ClusterProfiles; add `clusterProfiles` to its configuration";
-    status(Reason::UnknownClusterProfile, message.to_owned(), None)
+    status(Reason::UnknownClusterProfile, message.to_owned(), None, None)
 }
 
 /// No credential came of it. `provider` is named, so that the message stands by itself.
 pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     let retry = match &failed.error {
-        CacheError::Draining => SUCCESSOR,
+        CacheError::Draining | CacheError::Pending(_) | CacheError::TooManyWaiting => SUCCESSOR,
         _ => failed.retry_after,
     };
-    let message = format!("provider `{provider}`: {}", chain(&failed.error));
-    status(cache_reason(&failed.error), message, Some(retry))
+    let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
+    let reason = cache_reason(&failed.error);
+    // A throttled issuer's error says it itself.
+    let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
+    if held && reason.code() == Code::Unavailable && !retry.is_zero() {
+        let seconds = retry.as_secs_f64().ceil();
+        let _infallible = write!(
+            message,
+            "; the failure is held for {seconds} s, `credbroker refresh {provider}` runs the plugin now"
+        );
+    }
+    let limit = match failed.error {
+        CacheError::Full { .. } => Some("limits.entries"),
+        CacheError::TooManyWaiting => Some("waiting requests"),
+        _ => None,
+    };
+    status(reason, message, Some(retry), limit)
 }
 
 /// A stream ends because the broker does.
 pub(super) fn draining() -> Status {
-    status(Reason::Draining, CacheError::Draining.to_string(), Some(SUCCESSOR))
+    status(Reason::Draining, CacheError::Draining.to_string(), Some(SUCCESSOR), None)
 }
 
 /// One watch too many on one connection.
@@ -75,12 +91,13 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     let message = format!(
         "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
     );
-    status(Reason::Overloaded, message, None)
+    status(Reason::Overloaded, message, None, Some("limits.watchesPerConnection"))
 }
 
-fn status(reason: Reason, message: String, retry: Option<Duration>) -> Status {
+fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Option<&str>) -> Status {
     let mut details = ErrorDetails::new();
-    details.set_error_info(reason.name(), DOMAIN, std::collections::HashMap::new());
+    let limit = limit.map(|limit| (LIMIT.to_owned(), limit.to_owned()));
+    details.set_error_info(reason.name(), DOMAIN, HashMap::from_iter(limit));
     let code = reason.code();
     if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
         details.set_retry_info(retry);
@@ -120,7 +137,8 @@ pub(super) fn profile_reason(error: &ProfileError) -> Reason {
 pub(super) fn cache_reason(error: &CacheError) -> Reason {
     match error {
         CacheError::Draining => Reason::Draining,
-        CacheError::Full { .. } => Reason::Overloaded,
+        CacheError::Full { .. } | CacheError::TooManyWaiting => Reason::Overloaded,
+        CacheError::Pending(_) => Reason::RunPending,
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
         CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
         CacheError::Run(error) => run_reason(error),
@@ -134,14 +152,16 @@ fn run_reason(error: &RunError) -> Reason {
         | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
         RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
         RunError::Exit { .. } => Reason::PluginExit,
-        RunError::NotFound { .. } => Reason::PluginNotFound,
+        RunError::NeedsTerminal { .. } => Reason::InteractionRequired,
+        RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
-        RunError::Overloaded { .. } => Reason::Overloaded,
-        RunError::Directory { .. } | RunError::Panicked { .. } | RunError::Spawn { .. } => {
-            Reason::SpawnFailed
-        }
+        RunError::Directory { .. }
+        | RunError::Panicked { .. }
+        | RunError::Spawn { .. }
+        | RunError::Unanswered { .. } => Reason::SpawnFailed,
         RunError::Recursion { .. } => Reason::Recursion,
         RunError::Signal { .. } => Reason::PluginSignal,
+        RunError::Throttled { .. } => Reason::IssuerThrottled,
         RunError::Timeout { .. } => Reason::PluginTimeout,
     }
 }
@@ -177,15 +197,4 @@ fn pair_reason(error: &PairError) -> Reason {
         | PairError::PemBroken { .. }
         | PairError::Swapped => Reason::OutputInvalid,
     }
-}
-
-/// An error and its causes in one sentence; no layer repeats another, and none holds plugin output.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _infallible = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }

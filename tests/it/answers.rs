@@ -102,14 +102,16 @@ async fn clusters_that_share_a_user_get_each_their_own() {
 }
 
 #[tokio::test]
-async fn an_upgraded_plugin_is_asked_at_once() {
+async fn what_is_held_is_served_on_when_the_plugins_file_is_replaced_or_removed() {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
     let broker = InProcess::start(json!([provider("cloud", &plugin)]));
-    assert_eq!(broker.get("cloud").await.unwrap().token, "token-1");
+    let first = broker.get("cloud").await.unwrap();
     let new = plugin.dir().join("new");
     std::fs::copy(plugin.path(), &new).unwrap();
     std::fs::rename(new, plugin.path()).unwrap();
-    assert_eq!(broker.get("cloud").await.unwrap().token, "token-2");
+    assert_eq!(broker.get("cloud").await.unwrap().generation, first.generation);
+    std::fs::remove_file(plugin.path()).unwrap();
+    assert_eq!(broker.get("cloud").await.unwrap().generation, first.generation);
 }
 
 /// Every way in which a plugin can fail, as its caller sees it.

@@ -55,6 +55,18 @@ fn sigterm_ends_it_with_exit_code_0_and_says_so() {
     assert!(log.contains("SIGTERM received") && log.contains("drained"), "{log}");
 }
 
+/// As when somebody runs `credbroker serve` in a shell: the broker has the terminal, a plugin is in the background of it.
+#[test]
+fn a_plugin_that_reads_from_the_brokers_terminal_is_ended_and_says_so() {
+    let plugin = FakePlugin::script("read -r code < /dev/tty; echo \"$code\"");
+    let in_terminal = FakePlugin::script(&format!("exec script -qefc \"{PROGRAM} $*\" /dev/null"));
+    let broker = Broker::builder(in_terminal.path()).providers(&json!([provider("cloud", &plugin)])).start();
+    let output = shim(&broker.socket()).wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("needs a person") && stderr.contains("another terminal"), "{stderr}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
 /// As in `credbroker clusters | head`.
 #[test]
 fn a_reader_that_has_seen_enough_hears_no_complaint() {

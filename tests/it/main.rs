@@ -10,6 +10,7 @@
 )]
 
 mod answers;
+mod authority;
 mod binary;
 mod consumers;
 mod fleet;

@@ -25,7 +25,7 @@ pub fn request(
     let exec_info = environment.get(OsStr::new("KUBERNETES_EXEC_INFO"));
     let without_exec_info = exec_info.is_none_or(|info| info.is_empty());
     let credential = CredentialRef { cluster, env: forwarded(environment)?, source: Some(source) };
-    Ok(GetCredentialRequest { credential: Some(credential), caller, without_exec_info })
+    Ok(GetCredentialRequest { credential: Some(credential), caller, without_exec_info, ..Default::default() })
 }
 
 /// Where to ask: `flag`, else `CREDBROKER_SOCKET`, else where brokers are.

@@ -108,6 +108,9 @@ pub struct GetCredentialRequest {
     /// caller makes the broker ask the API server about the credential, and never runs the plugin without its answer.
     #[prost(bool, tag = "3")]
     pub without_exec_info: bool,
+    /// A person waits for the answer at a terminal: a failure of the plugin is held for three seconds at most.
+    #[prost(bool, tag = "4")]
+    pub at_terminal: bool,
 }
 /// The credential, and where it is for.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -4,8 +4,14 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::credential::{Generation, Token};
+use super::{
+    super::{CacheError, flight::Flight, state::Failure},
+    *,
+};
+use crate::{
+    credential::{Draft, Generation, Token, encoded::plain},
+    exec::{RunError, Urgency},
+};
 
 const BOOT: Duration = Duration::from_secs(1_000);
 
@@ -26,20 +32,57 @@ fn material(text: &str) -> Material {
     Material { token: Some(Token { secret: text.into(), expires_at: None }), pair: None }
 }
 
-/// Lives 100 s, is due after 53 s.
+fn lifetime(expires: u64) -> Lifetime {
+    Lifetime { expires_at: wall() + secs(expires), within_skew: false }
+}
+
+fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
+    let generation = Generation::new("e".into(), number);
+    let (expires_at, left) = (wall() + secs(expires), secs(expires - fetched));
+    let draft = Draft {
+        generation: &generation,
+        token: Some(text),
+        pair: None,
+        fingerprint: None,
+        expires_at,
+        lifetime: left,
+        cluster: None,
+    };
+    let (encoded, fetched) = (plain(&draft), after(fetched));
+    Arc::new(Issued {
+        generation,
+        encoded,
+        fingerprint: None,
+        fetched,
+        expires_at,
+        lifetime: left,
+        within_skew: false,
+    })
+}
+
+/// Version of the plugin's file.
+const FILE: u64 = 1;
+
+/// Lives 100 s, is due after 75 s.
 fn current() -> Current {
-    let lifetime = Lifetime { expires_at: wall() + secs(100), within_skew: false };
-    let next = || Generation::new("e".into(), 1);
-    match replace(None, material("old"), lifetime, after(0), 0.5, next) {
-        Replacement::Rotated(current) => current,
-        other => panic!("{other:?}"),
-    }
+    let Replacement::Rotated { due_in } = replace(None, &material("old"), lifetime(100), after(0), 0.5, FILE)
+    else {
+        panic!("there was none")
+    };
+    Current::new(issued(1, "old", 0, 100), due_in, after(0), FILE)
 }
 
 fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> State {
-    let failure =
-        retry_at.map(|at| Failure { error: CacheError::Draining, attempts: 1, retry_at: BOOT + secs(at) });
-    State { current, failure, running, ..State::default() }
+    let failure = retry_at.map(|at| {
+        let at = BOOT + secs(at);
+        Failure { error: CacheError::Draining, attempts: 1, refresh_at: at, ask_at: at, terminal_at: at }
+    });
+    let flight = running.then(|| Arc::new(Flight::new(Urgency::Background)));
+    State { current, failure, flight, rejections: None }
+}
+
+fn usage(idle: u64, watched: bool) -> Usage {
+    Usage { idle: secs(idle), watched, awaited: watched, file: FILE, timeout: secs(1) }
 }
 
 fn name(decision: &Decision) -> &'static str {
@@ -52,39 +95,70 @@ fn name(decision: &Decision) -> &'static str {
 }
 
 #[test]
-fn an_ask_gets_what_the_table_says() {
-    // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, care when used, care when idle
+fn a_request_gets_what_the_table_says() {
+    let refresh = |urgent| Care::Refresh { urgent };
+    let queued = |urgent, abandon| Care::Queued { urgent, abandon };
+    // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, care when watched, care when idle
     let table = [
-        (false, None, false, 0, "wait", Care::Keep, Care::Drop),
-        (false, None, true, 0, "wait", Care::Keep, Care::Keep),
-        (false, Some(5), false, 4, "fail", Care::Keep, Care::Keep),
-        (false, Some(5), false, 5, "wait", Care::Keep, Care::Drop),
+        (false, None, false, 0, "wait", refresh(true), Care::Drop),
+        (false, None, true, 0, "wait", queued(true, false), queued(false, true)),
+        (false, Some(5), false, 4, "fail", Care::Keep, Care::Drop),
+        (false, Some(5), false, 5, "wait", refresh(true), Care::Drop),
         (true, None, false, 0, "serve", Care::Keep, Care::Keep),
-        (true, None, false, 52, "serve", Care::Keep, Care::Keep),
-        (true, None, false, 53, "serve and refresh", Care::Refresh, Care::Keep),
-        (true, None, true, 75, "serve", Care::Keep, Care::Keep),
+        (true, None, false, 74, "serve", Care::Keep, Care::Keep),
+        (true, None, false, 75, "serve and refresh", refresh(false), Care::Keep),
+        (true, None, true, 80, "serve", queued(false, false), queued(false, true)),
         (true, Some(80), false, 79, "serve", Care::Keep, Care::Keep),
-        (true, Some(80), false, 80, "serve and refresh", Care::Refresh, Care::Keep),
-        (true, None, false, 99, "serve and refresh", Care::Refresh, Care::Keep),
-        (true, None, false, 100, "wait", Care::Keep, Care::Drop),
-        (true, Some(110), false, 100, "fail", Care::Keep, Care::Keep),
+        (true, Some(80), false, 80, "serve and refresh", refresh(false), Care::Keep),
+        (true, None, false, 90, "serve and refresh", refresh(false), Care::Keep),
+        (true, None, false, 91, "serve and refresh", refresh(true), Care::Keep),
+        (true, None, true, 91, "serve", queued(true, false), queued(false, true)),
+        (true, None, false, 100, "wait", refresh(true), Care::Drop),
+        (true, Some(110), false, 100, "fail", Care::Keep, Care::Drop),
     ];
-    for (held, retry_at, running, at, decision, used, idle) in table {
+    for (held, retry_at, running, at, decision, watched, idle) in table {
         let state = state(held.then(current), retry_at, running);
         let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
-        assert_eq!(name(&decide(&state, after(at))), decision, "{row}");
-        assert_eq!(care(&state, secs(1), false, after(at)), used, "used; {row}");
-        assert_eq!(care(&state, IDLE, false, after(at)), idle, "idle; {row}");
-        assert_eq!(care(&state, IDLE, true, after(at)), used, "watched; {row}");
+        assert_eq!(name(&decide(&state, false, FILE, after(at))), decision, "{row}");
+        assert_eq!(care(&state, usage(1, true), after(at)), watched, "watched; {row}");
+        assert_eq!(care(&state, usage(300, true), after(at)), watched, "watched for long; {row}");
+        assert_eq!(care(&state, usage(300, false), after(at)), idle, "idle; {row}");
+        if held && at < 100 {
+            assert_eq!(care(&state, usage(1, false), after(at)), watched, "used; {row}");
+        }
     }
+}
+
+#[test]
+fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
+    let state = state(Some(current()), None, false);
+    assert_eq!(name(&decide(&state, false, FILE + 1, after(10))), "serve and refresh");
+    let usage = Usage { file: FILE + 1, ..usage(1, false) };
+    assert_eq!(care(&state, usage, after(10)), Care::Refresh { urgent: false });
+    let again = replace(state.current.as_ref(), &material("old"), lifetime(100), after(10), 0.5, FILE + 1);
+    let Replacement::Unchanged(again) = again else { panic!("{again:?}") };
+    assert!(!again.is_due_at(after(11), FILE + 1));
+}
+
+#[test]
+fn a_refresh_is_urgent_when_little_is_left_for_two_runs() {
+    let state = state(Some(current()), None, false);
+    let urgent = |timeout: u64, at: u64| {
+        care(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at))
+            == Care::Refresh { urgent: true }
+    };
+    assert!(!urgent(12, 76) && urgent(12, 77), "less than 24 s");
+    assert!(!urgent(1, 90) && urgent(1, 91), "less than a tenth of the lifetime");
 }
 
 #[test]
 fn the_lead_suits_the_lifetime() {
     // Lifetime in seconds, u, seconds before expiry.
     let table = [
-        (20, 0.0, 8.4),    // a short one: 42 % of it
-        (20, 1.0, 10.4),   // … to 52 %
+        (20, 0.0, 4.0),    // a short one: a fifth
+        (20, 1.0, 6.0),    // … to three tenths of it
+        (719, 0.0, 143.8), // just under twelve minutes
+        (720, 0.0, 302.4), // twelve: 42 %
         (840, 0.0, 352.8), // EKS's 14 minutes: more than Python's five
         (840, 1.0, 436.8),
         (3_600, 0.0, 720.0), // an hour: a fifth
@@ -102,43 +176,69 @@ fn the_lead_suits_the_lifetime() {
 #[test]
 fn what_replaces_what() {
     let old = current();
-    let next = || Generation::new("e".into(), 2);
     let replaced = |text: &str, expires: u64, at: u64| {
-        let lifetime = Lifetime { expires_at: wall() + secs(expires), within_skew: false };
-        replace(Some(&old), material(text), lifetime, after(at), 0.5, next)
+        replace(Some(&old), &material(text), lifetime(expires), after(at), 0.5, FILE)
     };
     let Replacement::Unchanged(same) = replaced("old", 100, 76) else { panic!("the same again") };
     assert!(Arc::ptr_eq(&same.issued, &old.issued));
-    assert!(!same.is_due_at(after(85)) && same.is_due_at(after(86)), "a third of 24 s is under ten seconds");
-    let Replacement::Extended(longer) = replaced("old", 200, 76) else { panic!("the same with a later end") };
-    assert_eq!((&longer.issued.generation, longer.issued.lifetime), (&old.issued.generation, secs(124)));
-    let Replacement::Rotated(new) = replaced("new", 100, 76) else { panic!("another token") };
-    assert_ne!(new.issued.generation, old.issued.generation);
-    let Replacement::Extended(_) = replaced("old", 100, 100) else {
-        panic!("the old one is not valid any more")
+    let due = |at| same.is_due_at(after(at), FILE);
+    assert!(!due(85) && due(86), "a third of 24 s is under ten seconds");
+    let Replacement::Extended { old: kept, due_in } = replaced("old", 200, 76) else {
+        panic!("the same with a later end")
     };
+    assert_eq!((&kept.generation, due_in), (&old.issued.generation, secs(93)));
+    assert!(matches!(replaced("new", 100, 76), Replacement::Rotated { .. }));
+    assert!(
+        matches!(replaced("old", 100, 100), Replacement::Extended { .. }),
+        "the old one is not valid any more"
+    );
 }
 
 #[test]
 fn a_loan_is_used_up_before_the_next_run() {
-    let lifetime = Lifetime { expires_at: wall() + secs(10), within_skew: true };
-    let lent = replace(None, material("late"), lifetime, after(0), 0.5, || Generation::new("e".into(), 1));
-    let Replacement::Rotated(lent) = lent else { panic!("{lent:?}") };
-    assert!(!lent.is_due_at(after(9)) && lent.is_due_at(after(10)));
+    let lent = Lifetime { expires_at: wall() + secs(10), within_skew: true };
+    let lent = replace(None, &material("late"), lent, after(0), 0.5, FILE);
+    assert!(matches!(lent, Replacement::Rotated { due_in } if due_in == secs(10)), "{lent:?}");
 }
 
 #[test]
-fn failures_in_a_row_are_held_longer_up_to_a_minute() {
-    let mut last = None;
-    let held: Vec<_> = (0..8)
-        .map(|_| {
-            let failure = fail(last.as_ref(), CacheError::Draining, after(0), 0.999);
-            let held = failure.at(after(0)).retry_after.as_secs();
-            last = Some(failure);
-            held
-        })
-        .collect();
-    assert_eq!(held, [1, 3, 7, 15, 31, 59, 59, 59]);
+fn a_failure_holds_callers_shortly_and_refreshes_longer() {
+    let mut last: Option<Failure> = None;
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        let failure = Failure::after(last.as_ref(), CacheError::Draining, after(0), 0.999);
+        let left = |until: Duration| until.saturating_sub(after(0).boot).as_secs();
+        held.push((left(failure.refresh_at), left(failure.ask_at), left(failure.terminal_at)));
+        last = Some(failure);
+    }
+    let expected = [
+        (1, 1, 1),
+        (3, 3, 3),
+        (7, 3, 3),
+        (15, 3, 3),
+        (31, 3, 3),
+        (59, 6, 3),
+        (59, 12, 3),
+        (59, 24, 3),
+        (59, 30, 3),
+        (59, 30, 3),
+    ];
+    assert_eq!(held, expected);
+}
+
+#[test]
+fn a_pause_of_the_issuer_holds_for_all_and_is_not_an_attempt() {
+    let throttled = CacheError::Run(RunError::Throttled {
+        command: "p".into(),
+        provider: "p".into(),
+        issuer: "i".into(),
+        retry_after: secs(60),
+    });
+    let first = Failure::after(None, CacheError::Draining, after(0), 0.5);
+    let second = Failure::after(Some(&first), throttled, after(0), 0.5);
+    assert_eq!(second.attempts, 1);
+    let until = after(60).boot;
+    assert_eq!((second.refresh_at, second.ask_at, second.terminal_at), (until, until, until));
 }
 
 proptest! {
@@ -157,7 +257,7 @@ proptest! {
         let shift = Duration::from_secs(step.unsigned_abs());
         let wall = if step < 0 { wall() - shift } else { wall() + shift };
         let now = Now { wall, boot: BOOT + secs(boot) };
-        match decide(&state, now) {
+        match decide(&state, false, FILE, now) {
             Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => prop_assert!(issued.is_valid_at(now)),
             Decision::Wait | Decision::Fail(_) => prop_assert!(step >= 100 || boot >= 100),
         }

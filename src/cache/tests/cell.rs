@@ -10,7 +10,9 @@ async fn a_thousand_concurrent_misses_are_one_run() {
     let setup = setup(&[Token(mins(10))]);
     let asks = (0..1000).map(|_| {
         let cache = setup.cache.clone();
-        setup.tasks.spawn(async move { cache.get(spec("a"), "").await.unwrap().generation.to_string() })
+        setup.tasks.spawn(async move {
+            cache.get(spec("a"), &Request::default()).await.unwrap().generation.to_string()
+        })
     });
     let asks: Vec<_> = asks.collect();
     for ask in asks {
@@ -23,7 +25,8 @@ async fn a_thousand_concurrent_misses_are_one_run() {
 async fn different_keys_run_side_by_side() {
     let setup = setup(&[Token(mins(10))]);
     let started = Instant::now();
-    let (a, b) = tokio::join!(setup.cache.get(spec("a"), ""), setup.cache.get(spec("b"), ""));
+    let request = Request::default();
+    let (a, b) = tokio::join!(setup.cache.get(spec("a"), &request), setup.cache.get(spec("b"), &request));
     assert_ne!(a.unwrap().generation, b.unwrap().generation);
     assert_eq!((setup.runs(), started.elapsed()), (2, RUN));
 }
@@ -32,7 +35,7 @@ async fn different_keys_run_side_by_side() {
 async fn the_caller_that_started_a_run_hangs_up_and_the_others_still_get_it() {
     let setup = setup(&[Token(mins(10))]);
     let cache = setup.cache.clone();
-    let first = setup.tasks.spawn(async move { cache.get(spec("a"), "").await });
+    let first = setup.tasks.spawn(async move { cache.get(spec("a"), &Request::default()).await });
     sleep(secs(1)).await; // its run is in flight
     let (second, hangs_up) = (setup.ask(), async {
         first.abort();
@@ -58,15 +61,9 @@ async fn a_bug_after_the_run_is_a_failure_and_not_a_wait_for_ever() {
     };
     let mut setup = setup(&[Token(mins(10))]);
     let Setup { runner, clock, tasks, draining, .. } = &setup;
-    setup.cache = CredentialCache::new(CacheParts {
-        runner: Arc::clone(runner),
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-        jitter,
-        epoch: "test".into(),
-        entries: 1,
-        tasks: tasks.clone(),
-        draining: draining.clone(),
-    });
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let parts = CacheParts::for_tests(Arc::clone(runner), clock, tasks, draining);
+    setup.cache = CredentialCache::new(CacheParts { jitter, ..parts });
     let failed = tokio::time::timeout(mins(1), setup.ask()).await.expect("an answer").unwrap_err();
     assert!(matches!(failed.error, CacheError::Run(RunError::Panicked { .. })), "{failed:?}");
     sleep(failed.retry_after).await;
@@ -125,23 +122,23 @@ async fn draining_ends_the_runs_and_answers_those_who_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_full_cache_forgets_the_idlest_and_never_one_in_use() {
     let setup = setup_with(2, &[Token(mins(10))]);
-    setup.cache.get(spec("a"), "").await.unwrap();
-    setup.cache.get(spec("b"), "").await.unwrap();
-    let failed = setup.cache.get(spec("c"), "").await.unwrap_err();
+    setup.cache.get(spec("a"), &Request::default()).await.unwrap();
+    setup.cache.get(spec("b"), &Request::default()).await.unwrap();
+    let failed = setup.cache.get(spec("c"), &Request::default()).await.unwrap_err();
     assert!(matches!(failed.error, CacheError::Full { limit: 2 }), "{failed:?}");
     sleep(secs(50)).await;
-    setup.cache.get(spec("a"), "").await.unwrap();
+    setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     sleep(secs(20)).await; // `b` is idle for more than a minute, `a` is not
-    setup.cache.get(spec("c"), "").await.unwrap();
+    setup.cache.get(spec("c"), &Request::default()).await.unwrap();
     assert_eq!(setup.runs(), 3);
-    setup.cache.get(spec("a"), "").await.unwrap();
+    setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     assert_eq!((setup.runs(), setup.cache.len()), (3, 2), "`a` was kept");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_entry_is_dropped_and_its_secret_with_it() {
     let setup = setup(&[Token(mins(1))]);
-    let material = Arc::downgrade(&setup.cache.get(spec("a"), "").await.unwrap().material);
+    let material = Arc::downgrade(&setup.cache.get(spec("a"), &Request::default()).await.unwrap());
     assert!(material.upgrade().is_some());
     sleep(mins(7)).await;
     assert!(setup.cache.is_empty());

@@ -29,7 +29,11 @@ fn spec_at(profile: &str, server: &str) -> PluginSpec {
 }
 
 async fn ask(setup: &Setup, profile: &str, server: &str) -> Result<String, Failed> {
-    setup.cache.get(spec_at(profile, server), "").await.map(|issued| issued.generation.to_string())
+    setup
+        .cache
+        .get(spec_at(profile, server), &Request::default())
+        .await
+        .map(|issued| issued.generation.to_string())
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,10 +58,10 @@ async fn what_leads_to_the_place_of_now_and_what_is_anybody_elses_stays() {
 #[tokio::test(start_paused = true)]
 async fn the_secret_goes_with_it() {
     let setup = setup(&[Token(mins(60))]);
-    let issued = setup.cache.get(spec_at("paris", "old"), "").await.unwrap();
-    let mut watch = setup.cache.watch(spec_at("paris", "old")).unwrap();
+    let issued = setup.cache.get(spec_at("paris", "old"), &Request::default()).await.unwrap();
+    let mut watch = setup.cache.watch(spec_at("paris", "old"), Caller::default()).unwrap();
     drop(watch.next().await.unwrap());
-    let material = Arc::downgrade(&issued.material);
+    let material = Arc::downgrade(&issued);
     drop(issued);
     assert!(material.upgrade().is_some());
     setup.cache.forget(&name("paris"), None);
@@ -94,7 +98,7 @@ async fn a_run_in_flight_that_fails_is_told_to_those_who_wait_and_not_held_again
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_is_held_is_forgotten_too() {
     let setup = setup(&[Fail, Token(mins(60))]);
-    let mut watch = setup.cache.watch(spec_at("paris", "old")).unwrap();
+    let mut watch = setup.cache.watch(spec_at("paris", "old"), Caller::default()).unwrap();
     watch.next().await.unwrap_err();
     assert!(ask(&setup, "paris", "old").await.is_err());
     assert_eq!(setup.runs(), 1, "it is held");
@@ -108,21 +112,17 @@ async fn a_failure_that_is_held_is_forgotten_too() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_what_comes_back_is_of_what_everybody_else_is_served() {
     let setup = setup(&[Token(mins(60))]);
-    let mut old = setup.cache.watch(spec_at("paris", "old")).unwrap();
-    let first = old.next().await.unwrap().unwrap();
+    let mut old = setup.cache.watch(spec_at("paris", "old"), Caller::default()).unwrap();
+    let first = old.next().await.unwrap();
     setup.cache.forget(&name("paris"), None);
-    let mut watch = setup.cache.watch(spec_at("paris", "old")).unwrap();
+    let mut watch = setup.cache.watch(spec_at("paris", "old"), Caller::default()).unwrap();
     watch.succeeds(&old);
     drop(old);
-    let second = watch.next().await.unwrap().unwrap();
+    let second = watch.next().await.unwrap();
     assert_ne!(second.generation, first.generation);
     assert_eq!(ask(&setup, "paris", "old").await.unwrap(), second.generation.to_string());
-    let third = loop {
-        if let Some(issued) = watch.next().await.unwrap() {
-            break issued;
-        }
-    };
+    let third = watch.next().await.unwrap();
     assert!(second.is_valid_at(setup.clock.now()), "renewed ahead of its end");
     assert_eq!((third.generation.to_string().as_str(), setup.runs()), ("test-3", 3));
-    assert_eq!(setup.cache.list(None)[0].watchers, 1);
+    assert_eq!(setup.cache.list_after(None, None, usize::MAX)[0].watchers, 1);
 }

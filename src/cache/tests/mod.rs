@@ -6,14 +6,16 @@
 mod abandoning;
 mod cell;
 mod forgetting;
+mod promises;
 mod rejection;
 mod schedule;
+mod suspicion;
 mod time;
 mod watching;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    path::PathBuf,
+    num::NonZeroUsize,
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -24,12 +26,13 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CacheParts, CredentialCache, Failed};
+use super::{CacheParts, Caller, CredentialCache, Failed, Request};
 use crate::{
     clock::{Clock, Now},
-    credential::{Decoded, Material, Token},
-    exec::{PluginRunner, RunError},
-    plugin::{Command, Executable, PluginKey, PluginSpec, test_provider},
+    credential::{Decoded, Material, Token, encoded::plain},
+    exec::{PluginRunner, RunError, RunOutput, Scheduler},
+    plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
+    verify::Verdict,
 };
 
 /// How long a fake run takes.
@@ -72,6 +75,8 @@ struct Setup {
     cache: CredentialCache<Arc<FakeRunner>>,
     runner: Arc<FakeRunner>,
     clock: Arc<FakeClock>,
+    /// Of the plugins of some tests.
+    file: Arc<PluginFile>,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -90,24 +95,19 @@ fn setup_with(entries: usize, script: &[Script]) -> Setup {
         clock: Arc::clone(&clock),
     });
     let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
-    let cache = CredentialCache::new(CacheParts {
-        runner: Arc::clone(&runner),
-        clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        jitter: || 0.5,
-        epoch: "test".into(),
-        entries,
-        tasks: tasks.clone(),
-        draining: draining.clone(),
-    });
+    let parts =
+        CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining);
+    let cache = CredentialCache::new(CacheParts { entries, ..parts });
     let keeper = cache.clone();
     tasks.spawn(async move { keeper.keep_fresh().await });
-    Setup { cache, runner, clock, tasks, draining }
+    let file = Arc::new(PluginFile::new(Command::Path("/fake".into()), None));
+    Setup { cache, runner, clock, file, tasks, draining }
 }
 
 impl Setup {
     /// Asks for the one key that most tests use: its generation, as text.
     async fn ask(&self) -> Result<String, Failed> {
-        self.cache.get(spec("a"), "").await.map(|issued| issued.generation.to_string())
+        self.cache.get(spec("a"), &Request::default()).await.map(|issued| issued.generation.to_string())
     }
 
     /// Plugin runs so far.
@@ -137,7 +137,8 @@ impl Clock for FakeClock {
 }
 
 impl PluginRunner for Arc<FakeRunner> {
-    async fn run(&self, _: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+        let file_version = spec.file_version();
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         let script = {
             let mut script = self.script.lock().unwrap();
@@ -145,13 +146,16 @@ impl PluginRunner for Arc<FakeRunner> {
         };
         tokio::time::sleep(RUN).await;
         let now = self.clock.now().wall;
-        match script {
-            Script::Token(lifetime) => Ok(token(&format!("token-{number}"), now + lifetime)),
-            Script::Same(until) => Ok(token("the same", base() + until)),
-            Script::Expired(ago) => Ok(token(&format!("token-{number}"), now - ago)),
-            Script::Fail => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),
+        let decoded = match script {
+            Script::Token(lifetime) => token(&format!("token-{number}"), now + lifetime),
+            Script::Same(until) => token("the same", base() + until),
+            Script::Expired(ago) => token(&format!("token-{number}"), now - ago),
+            Script::Fail => {
+                return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() });
+            }
             Script::Panic => panic!("a bug in the runner"),
-        }
+        };
+        Ok(RunOutput { decoded, file_version })
     }
 }
 
@@ -161,15 +165,46 @@ fn token(text: &str, expires_at: SystemTime) -> Decoded {
     Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() }
 }
 
+impl<R> CacheParts<R> {
+    /// Parts that ask no API server, of a start that is called `test`.
+    pub(crate) fn for_tests(
+        runner: R,
+        clock: Arc<dyn Clock>,
+        tasks: &TaskTracker,
+        draining: &CancellationToken,
+    ) -> Self {
+        Self {
+            runner,
+            scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5, tasks.clone()),
+            encode: plain,
+            verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
+            clock,
+            jitter: || 0.5,
+            epoch: "test".into(),
+            entries: 1000,
+            tasks: tasks.clone(),
+            draining: draining.clone(),
+        }
+    }
+}
+
+/// The caller of that name, in a process of its own.
+fn caller(name: &str) -> Request {
+    let name = name.bytes().fold(7, |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    Request { caller: Caller { name, peer: name, ..Caller::default() }, ..Request::default() }
+}
+
 /// A key of its own for each text.
 fn spec(text: &str) -> PluginSpec {
     let mut key = [0; 32];
     key[..text.len()].copy_from_slice(text.as_bytes());
-    let provider = test_provider("fake", Command::Path("/fake".into()));
+    let command = Command::Path("/fake".into());
+    let many = NonZeroUsize::new(10_000).unwrap();
+    let issuer = Arc::new(Issuer { name: "fake".into(), runs_per_second: many, concurrency: many });
     PluginSpec {
         key: PluginKey(key),
-        provider: Arc::new(provider),
-        executable: Executable { path: PathBuf::from("/fake"), inode: 1, modified: base() },
+        provider: Arc::new(Provider { issuer, ..test_provider("fake", command.clone()) }),
+        file: Arc::new(PluginFile::new(command, None)),
         cluster: None,
         caller_env: BTreeMap::new(),
         target: None,

@@ -6,11 +6,14 @@ use super::{Script::*, *};
 
 impl Setup {
     async fn report(&self, generation: &str) -> Result<String, Failed> {
-        self.cache.report(spec("a"), generation).await.map(|issued| issued.generation.to_string())
+        self.cache
+            .report(spec("a"), generation, &Request::default())
+            .await
+            .map(|issued| issued.generation.to_string())
     }
 
-    async fn ask_as(&self, caller: &str) -> Result<String, Failed> {
-        self.cache.get(spec("a"), caller).await.map(|issued| issued.generation.to_string())
+    async fn ask_as(&self, name: &str) -> Result<String, Failed> {
+        self.cache.get(spec("a"), &caller(name)).await.map(|issued| issued.generation.to_string())
     }
 }
 
@@ -22,9 +25,9 @@ async fn twenty_concurrent_reports_of_a_generation_are_one_run() {
     let reports: Vec<_> = (0..20)
         .map(|_| {
             let cache = setup.cache.clone();
-            setup
-                .tasks
-                .spawn(async move { cache.report(spec("a"), "test-1").await.unwrap().generation.to_string() })
+            setup.tasks.spawn(async move {
+                cache.report(spec("a"), "test-1", &Request::default()).await.unwrap().generation.to_string()
+            })
         })
         .collect();
     for report in reports {

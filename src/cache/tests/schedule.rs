@@ -45,10 +45,10 @@ async fn a_refresh_that_fails_leaves_the_valid_one_until_its_own_expiry_and_neve
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_its_checks_leaves_credential_and_expiry_as_they_were() {
     let setup = setup(&[Token(mins(10)), Expired(mins(6))]);
-    let before = setup.cache.get(spec("a"), "").await.unwrap();
+    let before = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     sleep(mins(9)).await;
     assert!(setup.runs() > 1, "a renewal was refused");
-    let after = setup.cache.get(spec("a"), "").await.unwrap();
+    let after = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     assert_eq!((&after.generation, after.expires_at), (&before.generation, before.expires_at));
     sleep(mins(1)).await;
     assert!(setup.ask().await.is_err());
@@ -57,11 +57,11 @@ async fn a_renewal_that_fails_its_checks_leaves_credential_and_expiry_as_they_we
 #[tokio::test(start_paused = true)]
 async fn the_same_credential_again_is_no_news_and_asked_for_in_growing_calm() {
     let setup = setup(&[Same(mins(60))]);
-    let first = setup.cache.get(spec("a"), "").await.unwrap();
+    let first = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     let mut runs = Vec::new();
     for minute in 1..58 {
         sleep(mins(1)).await;
-        let now = setup.cache.get(spec("a"), "").await.unwrap();
+        let now = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
         assert_eq!(
             (&now.generation, now.expires_at),
             (&first.generation, first.expires_at),
@@ -77,7 +77,7 @@ async fn the_same_credential_again_is_no_news_and_asked_for_in_growing_calm() {
 #[tokio::test(start_paused = true)]
 async fn a_credential_that_had_just_expired_is_lent_for_ten_seconds_and_not_asked_for_sooner() {
     let setup = setup(&[Expired(secs(30))]);
-    let lent = setup.cache.get(spec("a"), "").await.unwrap();
+    let lent = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     assert!(lent.within_skew);
     for _ in 0..9 {
         sleep(secs(1)).await;

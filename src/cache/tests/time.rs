@@ -75,7 +75,7 @@ async fn a_thousand_keys_after_a_step_run_once_each() {
     let ask_all = || async {
         let asks = keys.iter().map(|key| {
             let (cache, spec) = (setup.cache.clone(), spec(key));
-            setup.tasks.spawn(async move { cache.get(spec, "").await.unwrap() })
+            setup.tasks.spawn(async move { cache.get(spec, &Request::default()).await.unwrap() })
         });
         for ask in asks.collect::<Vec<_>>() {
             ask.await.unwrap();

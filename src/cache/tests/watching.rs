@@ -7,17 +7,13 @@ use crate::cache::CacheError;
 
 /// The generation of the next value.
 async fn next(watch: &mut super::super::Watch<Arc<FakeRunner>>) -> Result<String, Failed> {
-    loop {
-        if let Some(issued) = watch.next().await? {
-            return Ok(issued.generation.to_string());
-        }
-    }
+    watch.next().await.map(|issued| issued.generation.to_string())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_gives_the_credential_now_and_then_each_rotation() {
     let setup = setup(&[Token(mins(60))]);
-    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     let started = Instant::now();
     assert_eq!(next(&mut watch).await.unwrap(), "test-1");
     for generation in 2..6 {
@@ -30,7 +26,7 @@ async fn a_watch_gives_the_credential_now_and_then_each_rotation() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_said_when_nothing_changed() {
     let setup = setup(&[Same(mins(60))]);
-    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     next(&mut watch).await.unwrap();
     assert!(timeout(mins(55), next(&mut watch)).await.is_err());
     assert!(setup.runs() > 3, "the plugin was asked, and had nothing new");
@@ -39,13 +35,9 @@ async fn nothing_is_said_when_nothing_changed() {
 #[tokio::test(start_paused = true)]
 async fn a_later_end_of_the_same_credential_is_news() {
     let setup = setup(&[Same(mins(10)), Same(mins(30))]);
-    let mut watch = setup.cache.watch(spec("a")).unwrap();
-    let first = watch.next().await.unwrap().unwrap();
-    let second = loop {
-        if let Some(issued) = watch.next().await.unwrap() {
-            break issued;
-        }
-    };
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    let first = watch.next().await.unwrap();
+    let second = watch.next().await.unwrap();
     assert_eq!(first.generation, second.generation);
     assert!(second.expires_at > first.expires_at);
 }
@@ -53,8 +45,10 @@ async fn a_later_end_of_the_same_credential_is_news() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_latest_and_delays_nobody() {
     let setup = setup(&[Token(mins(10))]);
-    let (mut slow, mut quick) =
-        (setup.cache.watch(spec("a")).unwrap(), setup.cache.watch(spec("a")).unwrap());
+    let (mut slow, mut quick) = (
+        setup.cache.watch(spec("a"), Caller::default()).unwrap(),
+        setup.cache.watch(spec("a"), Caller::default()).unwrap(),
+    );
     assert_eq!(next(&mut slow).await.unwrap(), "test-1");
     for generation in 1..5 {
         assert_eq!(next(&mut quick).await.unwrap(), format!("test-{generation}"));
@@ -65,7 +59,7 @@ async fn a_slow_reader_gets_the_latest_and_delays_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_credential_that_ends_without_another_ends_the_watch_with_the_reason() {
     let setup = setup(&[Token(mins(10)), Fail]);
-    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     let started = Instant::now();
     next(&mut watch).await.unwrap();
     let failed = next(&mut watch).await.unwrap_err();
@@ -76,10 +70,10 @@ async fn a_credential_that_ends_without_another_ends_the_watch_with_the_reason()
 #[tokio::test(start_paused = true)]
 async fn a_key_is_forgotten_only_when_its_last_watch_is_gone() {
     let setup = setup(&[Token(mins(10))]);
-    let mut watch = setup.cache.watch(spec("a")).unwrap();
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     next(&mut watch).await.unwrap();
     sleep(mins(60)).await;
-    assert_eq!(setup.cache.list(None)[0].watchers, 1);
+    assert_eq!(setup.cache.list_after(None, None, usize::MAX)[0].watchers, 1);
     assert!(setup.runs() > 5);
     drop(watch);
     sleep(mins(60)).await;
@@ -89,9 +83,9 @@ async fn a_key_is_forgotten_only_when_its_last_watch_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn an_evicted_credential_is_wiped_and_a_watch_gets_the_next() {
     let setup = setup(&[Token(mins(60))]);
-    let mut watch = setup.cache.watch(spec("a")).unwrap();
-    let first = watch.next().await.unwrap().unwrap();
-    let material = Arc::downgrade(&first.material);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    let first = watch.next().await.unwrap();
+    let material = Arc::downgrade(&first);
     drop(first);
     assert_eq!(setup.cache.evict(Some("another")), 0);
     assert_eq!(setup.cache.evict(None), 1);
@@ -100,14 +94,33 @@ async fn an_evicted_credential_is_wiped_and_a_watch_gets_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_old_run_brings_after_an_eviction_is_renewed_at_once() {
+async fn what_a_run_brings_that_began_before_an_eviction_is_for_those_who_waited_alone() {
     let setup = setup(&[Token(mins(60))]);
-    let (asked, ()) = tokio::join!(setup.ask(), async {
-        sleep(secs(1)).await; // the run is in flight, perhaps for the account that is left
-        setup.cache.evict(None);
+    let (waited, asked) = tokio::join!(setup.ask(), async {
+        sleep(secs(1)).await; // the run is in flight, perhaps for the account that was left
+        assert_eq!(setup.cache.evict(None), 1);
+        setup.ask().await
     });
-    assert_eq!(asked.unwrap(), "test-1");
-    sleep(secs(4)).await;
+    assert_eq!((waited.unwrap().as_str(), asked.unwrap().as_str()), ("test-1", "test-2"));
+    for _ in 0..60 {
+        assert_eq!(setup.ask().await.unwrap(), "test-2");
+        sleep(secs(1)).await;
+    }
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_began_before_an_eviction_ends_and_brings_nothing() {
+    let setup = setup(&[Token(mins(60))]);
+    setup.ask().await.unwrap();
+    let refresh = setup.cache.refresh("fake");
+    let evict = async {
+        sleep(secs(1)).await;
+        setup.cache.evict(Some("fake"));
+    };
+    tokio::join!(refresh, evict);
+    sleep(RUN).await;
+    assert!(setup.cache.list_after(None, None, 1).is_empty());
     assert_eq!(setup.ask().await.unwrap(), "test-2");
 }
 
@@ -119,6 +132,6 @@ async fn a_refresh_runs_now_and_a_failing_one_leaves_what_is_there() {
     assert_eq!(setup.ask().await.unwrap(), "test-2");
     setup.cache.refresh("fake").await;
     assert_eq!((setup.ask().await.unwrap().as_str(), setup.runs()), ("test-2", 3));
-    let held = setup.cache.list(Some("fake"));
+    let held = setup.cache.list_after(Some("fake"), None, usize::MAX);
     assert_eq!((held[0].holding, held[0].runs), (crate::cache::Holding::Renewing, 3));
 }

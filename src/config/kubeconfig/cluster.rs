@@ -1,6 +1,10 @@
-//! What a plugin is told about its cluster when the caller does not say: the contexts that use its user.
+//! The clusters of the contexts that use a user: what its plugin gets when the caller sends none, and where its
+//! credentials can be verified.
 
-use std::{fs, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -8,7 +12,7 @@ use bytes::Bytes;
 use super::{Kubeconfig, Named, import::place};
 use crate::{
     config::{
-        file::below,
+        file::{self, below},
         problem::Report,
         reader::{Cursor, Dialect},
     },
@@ -19,44 +23,69 @@ use crate::{
 /// The cluster extension that plugins are given as `config`.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-impl Kubeconfig {
+/// The clusters that contexts lead to. Each is read once, and so is each file of authorities, however many contexts and
+/// users share it; what is wrong with one is reported once, as a warning.
+#[derive(Debug)]
+pub(super) struct Clusters<'a> {
+    /// The names of the clusters of a user's contexts.
+    by_user: HashMap<&'a str, Vec<&'a str>>,
+    named: HashMap<&'a str, Named<'a>>,
+    /// `None`: it cannot be read.
+    read: HashMap<&'a str, Option<Cluster>>,
+    files: HashMap<PathBuf, Bytes>,
+}
+
+/// Why is in the report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unreadable;
+
+impl<'a> Clusters<'a> {
+    pub(super) fn of(kubeconfig: &'a Kubeconfig) -> Self {
+        let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
+        for context in kubeconfig.contexts() {
+            if let (Some(user), Some(cluster)) = (text(context.body, "user"), text(context.body, "cluster")) {
+                by_user.entry(user).or_default().push(cluster);
+            }
+        }
+        let named = kubeconfig.clusters().into_iter().map(|cluster| (cluster.name, cluster)).collect();
+        Self { by_user, named, read: HashMap::new(), files: HashMap::new() }
+    }
+
     /// The distinct clusters of the contexts of `user`. If one of them cannot be read there are none: the others
     /// would wrongly look like all there are.
-    pub(super) fn clusters_of(&self, user: &str, report: &mut Report) -> Vec<Cluster> {
-        self.clusters_where(|context| text(context.body, "user").as_deref() == Some(user), report)
-    }
-
-    /// The cluster of one context.
-    pub(super) fn clusters_of_context(&self, name: &str, report: &mut Report) -> Vec<Cluster> {
-        self.clusters_where(|context| context.name == name, report)
-    }
-
-    fn clusters_where(&self, wanted: impl Fn(&Named<'_>) -> bool, report: &mut Report) -> Vec<Cluster> {
-        let contexts = self.contexts();
-        let in_use = contexts.iter().filter(|context| wanted(context));
-        let all = self.clusters();
+    pub(super) fn of_user(&mut self, user: &str, report: &mut Report) -> Vec<Cluster> {
+        let mut seen = HashSet::new();
+        let mut names = self.by_user.get(user).cloned().unwrap_or_default();
+        names.retain(|name| seen.insert(*name));
         let mut clusters = Vec::new();
-        for name in in_use.filter_map(|context| text(context.body, "cluster")) {
-            let Some(named) = all.iter().find(|cluster| cluster.name == name) else { continue };
-            let mut found = Report::default();
-            let read = cluster(named, &mut found);
-            let wrong = !found.problems.is_empty();
-            report.append_as_warnings(found);
-            match read {
-                Some(cluster) if !wrong && !clusters.contains(&cluster) => clusters.push(cluster),
-                Some(_) if !wrong => {}
-                _ => return Vec::new(),
+        for name in names {
+            match self.named(name, report) {
+                Ok(Some(cluster)) if !clusters.contains(&cluster) => clusters.push(cluster),
+                Ok(_) => {}
+                Err(Unreadable) => return Vec::new(),
             }
         }
         clusters
     }
+
+    /// The cluster of that name; `None`: there is none.
+    pub(super) fn named(&mut self, name: &str, report: &mut Report) -> Result<Option<Cluster>, Unreadable> {
+        let Some(named) = self.named.get(name).copied() else { return Ok(None) };
+        if !self.read.contains_key(name) {
+            let mut found = Report::default();
+            let read = cluster(&named, &mut self.files, &mut found).filter(|_| found.problems.is_empty());
+            report.append_as_warnings(found);
+            self.read.insert(named.name, read);
+        }
+        self.read.get(name).cloned().flatten().map(Some).ok_or(Unreadable)
+    }
 }
 
-fn text(node: &Node, key: &str) -> Option<String> {
-    node.get(key).and_then(Node::as_str).map(str::to_owned)
+fn text<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.get(key).and_then(Node::as_str)
 }
 
-fn cluster(named: &Named<'_>, report: &mut Report) -> Option<Cluster> {
+fn cluster(named: &Named<'_>, files: &mut HashMap<PathBuf, Bytes>, report: &mut Report) -> Option<Cluster> {
     let root = Cursor::new(named.file, Dialect::Kubeconfig, named.body);
     let fields = root.below(format!("cluster `{}`", named.name), named.body).fields(&[], report)?;
     let mut text = |key| fields.text(key, report).unwrap_or_default().to_owned();
@@ -72,7 +101,7 @@ fn cluster(named: &Named<'_>, report: &mut Report) -> Option<Cluster> {
         server,
         tls_server_name,
         insecure_skip_tls_verify,
-        certificate_authority_data: authorities(named, &data, &file, report)?,
+        certificate_authority_data: authorities(named, &data, &file, files, report)?,
         proxy_url,
         disable_compression,
         config: extension(named.body),
@@ -80,7 +109,13 @@ fn cluster(named: &Named<'_>, report: &mut Report) -> Option<Cluster> {
 }
 
 /// The PEM bundle: given as data, which wins, or as a file.
-fn authorities(named: &Named<'_>, data: &str, file: &str, report: &mut Report) -> Option<Bytes> {
+fn authorities(
+    named: &Named<'_>,
+    data: &str,
+    file: &str,
+    files: &mut HashMap<PathBuf, Bytes>,
+    report: &mut Report,
+) -> Option<Bytes> {
     let what = |problem: &str| format!("cluster `{}`: {problem}", named.name);
     if !data.is_empty() {
         let compact: String = data.split_ascii_whitespace().collect();
@@ -94,8 +129,11 @@ fn authorities(named: &Named<'_>, data: &str, file: &str, report: &mut Report) -
         return Some(Bytes::new());
     }
     let path = below(named.file.parent().unwrap_or(Path::new("/")), file);
-    match fs::read(&path) {
-        Ok(bytes) => Some(bytes.into()),
+    if let Some(bytes) = files.get(&path) {
+        return Some(bytes.clone());
+    }
+    match file::authorities(&path) {
+        Ok(bytes) => Some(files.entry(path).or_insert(bytes.into()).clone()),
         Err(error) => {
             let problem = format!("certificate-authority `{}` cannot be read: {error}", path.display());
             report.problem(place(named), what(&problem));

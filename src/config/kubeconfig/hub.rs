@@ -2,6 +2,7 @@
 
 use super::{
     Kubeconfig, Named,
+    cluster::Clusters,
     import::{exec, is_shim},
 };
 use crate::{
@@ -68,9 +69,7 @@ impl Kubeconfig {
         let stanza = stanza(&cursor(&user, exec), rules(&user), report)?;
         let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
         let mut provider = provider(name, stanza, &variables);
-        if provider.provide_cluster_info {
-            provider.clusters = self.clusters_of_context(wanted, report);
-        }
+        provider.clusters.extend(Clusters::of(self).named(text("cluster"), report).ok().flatten());
         Some(provider)
     }
 }

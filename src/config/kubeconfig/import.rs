@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Kubeconfig, Mode, Named};
+use super::{Kubeconfig, Mode, Named, cluster::Clusters};
 use crate::{
     config::{
         problem::{Place, Report},
@@ -32,10 +32,11 @@ impl Kubeconfig {
         };
         let variables =
             Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: identity_variables() };
+        let mut clusters = Clusters::of(self);
         let mut providers = Vec::new();
         for user in users {
             let mut found = Report::default();
-            providers.extend(self.provider(&user, &variables, &mut found));
+            providers.extend(import(&user, &variables, &mut clusters, &mut found));
             match mode {
                 Mode::Named => report.append(found),
                 Mode::Ambient => report.append_as_warnings(found),
@@ -43,36 +44,39 @@ impl Kubeconfig {
         }
         providers
     }
+}
 
-    fn provider(&self, user: &Named<'_>, variables: &Variables<'_>, report: &mut Report) -> Option<Provider> {
-        let exec = exec(user)?;
-        if is_shim(exec) {
-            return None;
-        }
-        report.provider(place(user), user.name);
-        let path = format!("user `{}`", user.name.escape_debug());
-        let at = Cursor::new(user.file, Dialect::Kubeconfig, user.body).below(path.clone(), user.body);
-        if user.name.is_empty() || user.name.chars().any(char::is_control) {
-            at.problem(report, "a name is not empty and has no control characters");
-        }
-        if user.body.get("auth-provider").is_some_and(|value| !value.is_null()) {
-            at.problem(report, "authProvider cannot be provided in combination with an exec plugin");
-        }
-        let rules = Rules {
-            dir: user.file.parent().unwrap_or(Path::new("/")),
-            accept_v1alpha1: false,
-            never_interactive: false,
-        };
-        let stanza = stanza(&at.below(format!("{path}.exec"), exec), rules, report);
-        if !report.problems.is_empty() {
-            return None;
-        }
-        let mut provider = provider(user.name, stanza?, variables);
-        if provider.provide_cluster_info {
-            provider.clusters = self.clusters_of(user.name, report);
-        }
-        Some(provider)
+fn import(
+    user: &Named<'_>,
+    variables: &Variables<'_>,
+    clusters: &mut Clusters<'_>,
+    report: &mut Report,
+) -> Option<Provider> {
+    let exec = exec(user)?;
+    if is_shim(exec) {
+        return None;
     }
+    report.provider(place(user), user.name);
+    let path = format!("user `{}`", user.name.escape_debug());
+    let at = Cursor::new(user.file, Dialect::Kubeconfig, user.body).below(path.clone(), user.body);
+    if user.name.is_empty() || user.name.chars().any(char::is_control) {
+        at.problem(report, "a name is not empty and has no control characters");
+    }
+    if user.body.get("auth-provider").is_some_and(|value| !value.is_null()) {
+        at.problem(report, "authProvider cannot be provided in combination with an exec plugin");
+    }
+    let rules = Rules {
+        dir: user.file.parent().unwrap_or(Path::new("/")),
+        accept_v1alpha1: false,
+        never_interactive: false,
+    };
+    let stanza = stanza(&at.below(format!("{path}.exec"), exec), rules, report);
+    if !report.problems.is_empty() {
+        return None;
+    }
+    let mut provider = provider(user.name, stanza?, variables);
+    provider.clusters = clusters.of_user(user.name, report);
+    Some(provider)
 }
 
 /// The `exec` stanza of a user.

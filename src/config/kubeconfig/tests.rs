@@ -156,16 +156,20 @@ fn what_client_go_refuses_to_load_is_an_error() {
 ");
 }
 
-#[test]
-fn the_clusters_of_a_users_contexts_are_known() {
-    let users = "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never, provideClusterInfo: true}}\n";
-    let text = format!(
-        r"{users}
+/// Users, contexts and clusters; the file `ca.pem` is not written.
+const CLUSTERS: &str = r"
+users:
+- {name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never, provideClusterInfo: true}}}
+- {name: v, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}}}
 contexts:
-- {{name: a, context: {{user: u, cluster: one}}}}
-- {{name: b, context: {{user: u, cluster: one, namespace: other}}}}
-- {{name: c, context: {{user: somebody, cluster: two}}}}
-- {{name: d, context: {{user: u, cluster: absent}}}}
+- {name: a, context: {user: u, cluster: one}}
+- {name: b, context: {user: u, cluster: one, namespace: other}}
+- {name: c, context: {user: somebody, cluster: two}}
+- {name: d, context: {user: u, cluster: absent}}
+- {name: e, context: {user: v, cluster: one}}
+- {name: f, context: {user: v, cluster: two}}
+- {name: g, context: {user: v, cluster: three}}
+- {name: h, context: {user: v, cluster: four}}
 clusters:
 - name: one
   cluster:
@@ -176,15 +180,20 @@ clusters:
     proxy-url: http://proxy
     disable-compression: true
     extensions:
-    - {{name: other, extension: 1}}
-    - {{name: client.authentication.k8s.io/exec, extension: {{audience: a, level: 2}}}}
-- {{name: two, cluster: {{server: https://two, certificate-authority-data: Y2E=}}}}
-"
-    );
-    let files = Files::new(&[&text]);
+    - {name: other, extension: 1}
+    - {name: client.authentication.k8s.io/exec, extension: {audience: a, level: 2}}
+- {name: two, cluster: {server: https://two, certificate-authority-data: Y2E=}}
+- {name: three, cluster: {certificate-authority-data: Y2E=, server: https://two}}
+- {name: four, cluster: {server: https://four, certificate-authority: ./ca.pem}}
+";
+
+#[test]
+fn the_clusters_of_a_users_contexts_are_known_whether_its_plugin_gets_them_or_not() {
+    let files = Files::new(&[CLUSTERS]);
     fs::write(files.dir.path().join("0/ca.pem"), "pem").unwrap();
-    let [provider] = <[_; 1]>::try_from(files.providers()).unwrap();
-    let expected = Cluster {
+    let [u, v] = <[_; 2]>::try_from(files.providers()).unwrap();
+    assert!(u.provide_cluster_info && !v.provide_cluster_info);
+    let one = Cluster {
         server: "https://one".into(),
         tls_server_name: "name".into(),
         insecure_skip_tls_verify: true,
@@ -193,23 +202,43 @@ clusters:
         disable_compression: true,
         config: r#"{"audience":"a","level":2}"#.into(),
     };
-    assert_eq!(provider.clusters, std::slice::from_ref(&expected));
-
-    let both = text.replace("user: somebody", "user: u");
-    let files = Files::new(&[&both]);
-    fs::write(files.dir.path().join("0/ca.pem"), "pem").unwrap();
     let two = Cluster {
         server: "https://two".into(),
         certificate_authority_data: "ca".into(),
         ..Cluster::default()
     };
-    assert_eq!(files.providers().first().unwrap().clusters, [expected, two]);
+    assert_eq!(u.clusters, std::slice::from_ref(&one), "one for several contexts");
+    let four = Cluster {
+        server: "https://four".into(),
+        certificate_authority_data: "pem".into(),
+        ..Cluster::default()
+    };
+    assert_eq!(v.clusters, [one, two, four], "one for several names");
+    let file = |provider: &Provider| provider.clusters.last().unwrap().certificate_authority_data.as_ptr();
+    assert_eq!(file(&u), file(&v), "a file is in memory once");
+}
 
-    // One that cannot be read: no other may pass for the only one.
-    let files = Files::new(&[&both]);
-    let (providers, report) = files.import(Mode::Ambient);
-    assert!(providers.first().unwrap().clusters.is_empty());
-    insta::assert_snapshot!(files.shown(&report.warnings), @"0/config:11:3: cluster `one`: certificate-authority `0/ca.pem` cannot be read: No such file or directory (os error 2)");
+#[test]
+fn a_cluster_that_cannot_be_read_is_one_warning_and_no_other_passes_for_the_only_one() {
+    let broken = [
+        CLUSTERS.to_owned(),
+        CLUSTERS.replace("certificate-authority: ca.pem", "certificate-authority: ."),
+        CLUSTERS.replace("certificate-authority: ca.pem", "certificate-authority-data: '*'"),
+        CLUSTERS.replace("server: https://one", "server: ''").replace("certificate-authority: ca.pem", ""),
+    ];
+    let warnings = broken.map(|text| {
+        let files = Files::new(&[&text]);
+        let (providers, report) = files.import(Mode::Named);
+        assert_eq!(providers.iter().map(|provider| provider.clusters.len()).collect::<Vec<_>>(), [0, 0]);
+        assert!(report.problems.is_empty(), "it stops no provider, in a file that a config names either");
+        files.shown(&report.warnings)
+    });
+    insta::assert_snapshot!(warnings.join("\n"), @r"
+0/config:15:3: cluster `one`: certificate-authority `0/ca.pem` cannot be read: No such file or directory (os error 2)
+0/config:15:3: cluster `one`: certificate-authority `0` cannot be read: it is not a regular file
+0/config:15:3: cluster `one`: certificate-authority-data is not base64
+0/config:15:3: cluster `one` has no `server`
+");
 }
 
 #[test]

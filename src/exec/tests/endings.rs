@@ -80,6 +80,20 @@ async fn a_grandchild_that_holds_only_stderr_delays_nothing() {
     started.is_gone("child").await;
 }
 
+/// As the kernel does with a background process that reads from the terminal of its session, or writes to it.
+#[tokio::test]
+async fn a_plugin_that_stops_at_a_terminal_is_ended_at_once() {
+    for signal in ["TTIN", "TTOU"] {
+        let script = format!("echo $$ > $STATE/pid; echo 'Enter code:' >&2; kill -{signal} $$; echo token");
+        let (result, started) = Plugin::script(&script).run().await; // its time is not up before that of the test
+        assert!(
+            matches!(&result, Err(RunError::NeedsTerminal { stderr, .. }) if &**stderr == "Enter code:"),
+            "{result:?}"
+        );
+        started.is_gone("pid").await;
+    }
+}
+
 /// It is beyond the group's reach; that it stays is known.
 #[tokio::test]
 async fn a_grandchild_in_a_session_of_its_own_cannot_block_the_answer() {
@@ -105,5 +119,5 @@ async fn dropping_the_run_kills_the_group_and_leaves_nothing() {
     };
     started.is_gone("child").await;
     eventually("the reaping", || state(pid).is_none().then_some(())).await;
-    assert_eq!(fs::read_dir(started.file("runs")).unwrap().count(), 0);
+    started.leaves_nothing().await;
 }

@@ -1,49 +1,37 @@
 //! Many runs: caps and leaks.
 
 use tokio::task::JoinSet;
+use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::{
+    clock::SystemClock,
+    exec::{Scheduler, Urgency},
+};
 
 #[tokio::test]
 async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
     // Every run writes down how many are going on at its middle.
     let script = "echo x > $STATE/running/$$; ls $STATE/running | wc -l >> $STATE/counts; sleep 0.05; rm $STATE/running/$$; echo token";
     let mut plugin = Plugin::script(script);
-    plugin.limits.runs_per_provider = 2;
+    plugin.provider.issuer = Arc::new(Issuer::new("idp", NonZeroUsize::new(2).unwrap()));
     fs::create_dir(plugin.home.path().join("running")).unwrap();
     let (started, spec) = plugin.spec();
     let started = Arc::new(started);
+    let scheduler = Scheduler::new(8, Arc::new(SystemClock), || 0.5, TaskTracker::new());
     let mut runs = JoinSet::new();
     for _ in 0..10 {
         let (started, spec) = (Arc::clone(&started), Arc::clone(&spec));
-        runs.spawn(async move { started.runner.stdout(&spec).await.map(|stdout| stdout.len()) });
+        let ticket = scheduler.enter(&spec.provider, Urgency::Background);
+        runs.spawn(async move {
+            let _permit = ticket.turn().await.unwrap();
+            started.runner.stdout(&spec).await.map(|(stdout, _)| stdout.len())
+        });
     }
     assert!(runs.join_all().await.into_iter().all(|length| length.unwrap() == 6));
     let counts = fs::read_to_string(started.file("counts")).unwrap();
     let counts: Vec<u32> = counts.lines().map(|line| line.trim().parse().unwrap()).collect();
     assert_eq!((counts.len(), counts.iter().max()), (10, Some(&2)), "{counts:?}");
-}
-
-#[tokio::test]
-async fn who_waits_for_a_slot_too_long_is_told_so() {
-    let mut slow = Plugin::script("echo $$ > $STATE/pid; exec sleep 300");
-    slow.limits.runs = 1;
-    let mut impatient = Plugin::script("echo token");
-    impatient.provider.name = "another".into();
-    impatient.provider.timeout = ms(50);
-    let ((started, slow), (_home, impatient)) = (slow.spec(), impatient.spec());
-    let refused = async {
-        started.pid("pid").await;
-        started.runner.stdout(&impatient).await
-    };
-    tokio::select! {
-        result = started.runner.stdout(&slow) => panic!("{result:?}"),
-        result = refused => {
-            assert!(matches!(result, Err(RunError::Overloaded { waited, .. }) if waited == ms(50)), "{result:?}");
-        }
-    }
-    let free = started.runner.stdout(&impatient).await.unwrap();
-    assert_eq!(*free, b"token\n");
 }
 
 /// Other tests run beside this one, so a few descriptors come and go; a thousand would be seen.

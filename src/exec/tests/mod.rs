@@ -8,7 +8,8 @@ mod surroundings;
 use std::{
     collections::BTreeMap,
     fs::{self, Permissions},
-    os::unix::fs::{MetadataExt, PermissionsExt as _},
+    num::NonZeroUsize,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -16,11 +17,14 @@ use std::{
 
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
 
 use super::{Limits, ProcessRunner, RunError};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
-    plugin::{ClusterInfo, Command, Environment, Executable, Globs, PluginKey, PluginSpec, Provider},
+    plugin::{
+        ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider, Verify,
+    },
 };
 
 /// Longer than anything here takes, on any machine.
@@ -57,42 +61,50 @@ impl Plugin {
             provide_cluster_info: false,
             needs_terminal: false,
             install_hint: None,
+            issuer: Arc::new(Issuer::new("test", NonZeroUsize::new(4).unwrap())),
             timeout: AGES,
             interactive_timeout: AGES,
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },
             clusters: Vec::new(),
             cluster_info: ClusterInfo::default(),
+            verify: Verify::default(),
             profile_sourced: None,
         };
         let limits = Limits { terminate_grace: AGES, stdout_grace: AGES, ..Limits::default() };
         Self { home, limits, provider, path }
     }
 
+    /// The same by a bare name, which is looked up in the plugin's home.
+    fn of(mut self, name: &str) -> Self {
+        self.provider.command = Command::Name(name.into());
+        let path = self.home.path().into();
+        Arc::make_mut(&mut self.provider.inherited).0.insert("PATH".into(), path);
+        self
+    }
+
     fn spec(self) -> (Started, Arc<PluginSpec>) {
-        let file = fs::metadata(&self.path).ok();
-        let executable = Executable {
-            path: self.path,
-            inode: file.as_ref().map_or(0, MetadataExt::ino),
-            modified: file.map_or(std::time::UNIX_EPOCH, |file| file.modified().unwrap()),
-        };
+        let (command, path) = (self.provider.command.clone(), self.provider.inherited.get("PATH"));
+        let file = Arc::new(PluginFile::new(command, path));
         let spec = PluginSpec {
             key: PluginKey([0; 32]),
             provider: Arc::new(self.provider),
-            executable,
+            file,
             cluster: None,
             caller_env: BTreeMap::new(),
             target: None,
         };
-        let runner = ProcessRunner::new(self.limits, self.home.path().join("runs"));
-        (Started { home: self.home, runner }, Arc::new(spec))
+        let tasks = TaskTracker::new();
+        tasks.close();
+        let runner = ProcessRunner::new(self.limits, self.home.path().join("runs"), tasks.clone());
+        (Started { home: self.home, runner, tasks }, Arc::new(spec))
     }
 
     /// One run, and afterwards what it left behind.
     async fn run(self) -> (Result<String, RunError>, Started) {
         let (started, spec) = self.spec();
         let stdout = timeout(AGES, started.runner.stdout(&spec)).await.expect("the run ends");
-        let stdout = stdout.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
-        assert_eq!(fs::read_dir(started.file("runs")).unwrap().count(), 0, "its directory is gone");
+        let stdout = stdout.map(|(bytes, _)| String::from_utf8(bytes.to_vec()).unwrap());
+        started.leaves_nothing().await;
         (stdout, started)
     }
 }
@@ -101,9 +113,16 @@ impl Plugin {
 struct Started {
     home: TempDir,
     runner: ProcessRunner,
+    tasks: TaskTracker,
 }
 
 impl Started {
+    /// Waits until the directories of its runs are removed.
+    async fn leaves_nothing(&self) {
+        timeout(AGES, self.tasks.wait()).await.expect("the removal ends");
+        assert_eq!(fs::read_dir(self.file("runs")).unwrap().count(), 0, "its directory is gone");
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }

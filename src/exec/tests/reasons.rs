@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::exec::PluginRunner as _;
+use crate::exec::{PluginRunner as _, RunOutput};
 
 #[tokio::test]
 async fn a_failure_carries_the_code_and_the_end_of_stderr() {
@@ -46,6 +46,26 @@ async fn a_missing_plugin_says_how_to_install_it() {
     let error = plugin.run().await.0.unwrap_err();
     assert!(matches!(error, RunError::NotFound { .. }), "{error:?}");
     assert!(error.to_string().ends_with("is not installed. Run U+001B[1mapt install it"), "{error}");
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_installed_meanwhile_runs_without_waiting_for_the_next_look() {
+    let plugin = Plugin::program(tempfile::tempdir().unwrap(), "/nowhere".into());
+    let bin = plugin.home.path().to_owned();
+    let (started, spec) = plugin.of("plugin").spec();
+    let error = started.runner.stdout(&spec).await.unwrap_err();
+    assert!(matches!(error, RunError::NotFound { .. }), "{error:?}");
+    assert_eq!(error.to_string(), "plugin `plugin` is not installed in the broker's PATH");
+    let version = async |text: &str| {
+        write_executable(&bin.join("new"), &format!("#!/bin/sh\necho {text}\n"));
+        fs::rename(bin.join("new"), bin.join("plugin")).unwrap();
+        let (stdout, version) = started.runner.stdout(&spec).await.unwrap();
+        assert_eq!(*stdout, format!("{text}\n").into_bytes());
+        assert_eq!(spec.file_version(), version);
+        version
+    };
+    assert_eq!(version("one").await, 1);
+    assert_eq!(version("two").await, 2, "a run says which file it was");
 }
 
 #[tokio::test]
@@ -112,7 +132,8 @@ async fn a_plugin_that_leads_back_to_us_is_ended_however_stubborn() {
 async fn what_a_good_run_printed_is_decoded() {
     let document = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"abc"}}"#;
     let (started, spec) = Plugin::script(&format!("echo '{document}'; echo chatter >&2")).spec();
-    let decoded = started.runner.run(spec).await.unwrap();
+    let RunOutput { decoded, file_version } = started.runner.run(spec).await.unwrap();
+    assert_eq!(file_version, 1);
     assert_eq!(decoded.material.token.unwrap().secret.expose_secret(), "abc");
 }
 

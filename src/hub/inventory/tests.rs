@@ -20,8 +20,8 @@ fn list<R: PluginRunner>(inventory: &Inventory<R>, namespace: Option<&str>, obje
     inventory.end(namespace);
 }
 
-#[test]
-fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_own_namespace() {
+#[tokio::test]
+async fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_own_namespace() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
     list(&inventory, Some("edge"), &["edge/a"]);
@@ -34,8 +34,8 @@ fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_own_name
     assert_eq!(names(&setup), ["edge/a", "fleet/b"]);
 }
 
-#[test]
-fn an_end_without_a_beginning_takes_nothing_away() {
+#[tokio::test]
+async fn an_end_without_a_beginning_takes_nothing_away() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
     list(&inventory, None, &["fleet/a"]);
@@ -43,8 +43,8 @@ fn an_end_without_a_beginning_takes_nothing_away() {
     assert_eq!(names(&setup), ["fleet/a"]);
 }
 
-#[test]
-fn what_goes_and_comes_back_while_a_list_runs_stays() {
+#[tokio::test]
+async fn what_goes_and_comes_back_while_a_list_runs_stays() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
     inventory.begin(None);
@@ -65,10 +65,10 @@ async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one(
     let resolved = || setup.resolver.resolve(ask()).unwrap();
     // Asked for between the change of the fleet and what follows from it.
     inventory.apply(&object("fleet/a", "new"));
-    setup.cache.get(resolved(), "").await.unwrap();
+    setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
     inventory.apply(&object("fleet/a", "old"));
     assert!(setup.cache.is_empty());
-    setup.cache.get(resolved(), "").await.unwrap();
+    setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
     let old = setup.fleet.get(&ProfileName::new("fleet", "a")).unwrap();
     let moved = Setup::new(Duration::ZERO, false);
     let early = {
@@ -77,10 +77,10 @@ async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one(
         moved.resolver.resolve(ask()).unwrap()
     };
     let key = early.key;
-    setup.cache.get(early, "").await.unwrap();
+    setup.cache.get(early, &crate::cache::Request::default()).await.unwrap();
     assert_eq!((setup.cache.len(), old.outcome.is_ok()), (2, true));
     inventory.apply(&object("fleet/a", "new"));
-    let held = setup.cache.list(None);
+    let held = setup.cache.list_after(None, None, usize::MAX);
     assert_eq!(held.iter().map(|held| held.spec.key).collect::<Vec<_>>(), [key]);
     inventory.delete(&object("fleet/a", "new"));
     assert!(setup.cache.is_empty());

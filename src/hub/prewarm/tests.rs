@@ -46,19 +46,6 @@ async fn a_run_that_is_due_does_not_wait_for_the_turn_of_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_while_somebody_who_asked_waits() {
-    let setup = Setup::new(Duration::ZERO, false);
-    setup.runner.busy.send_replace(true);
-    let prewarmer = setup.prewarmer(vec![rule("*", 2, 1000)]);
-    offer(&setup, &prewarmer, &["a"]);
-    sleep(60 * SECOND).await;
-    assert!(setup.runner.ran().is_empty());
-    setup.runner.busy.send_replace(false);
-    sleep(SECOND).await;
-    assert_eq!(setup.runner.ran(), ["a"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_plugin_that_fails_is_tried_three_times_with_pauses_and_holds_nobody_up() {
     let setup = Setup::new(Duration::ZERO, true);
     let prewarmer = setup.prewarmer(vec![rule("*", 1, 1000)]);

@@ -1,4 +1,4 @@
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -19,9 +19,8 @@ struct Run {
     name: String,
     args: Vec<String>,
     inherited: Variables,
-    path: String,
-    inode: u64,
-    modified: Duration,
+    /// Of a bare name, or of a path.
+    command: (bool, String),
     cluster: Option<Parts>,
     caller_env: Variables,
 }
@@ -33,28 +32,25 @@ fn run() -> impl Strategy<Value = Run> {
     let bytes = || prop::collection::vec(0..3_u8, 0..3);
     let cluster = (text(), text(), any::<bool>(), bytes(), text(), any::<bool>(), bytes());
     let parts = (
-        (text(), prop::collection::vec(text(), 0..3), variables(), text()),
-        (0..3_u64, 0..3_u64, prop::option::of(cluster), variables()),
+        (text(), prop::collection::vec(text(), 0..3), variables(), (any::<bool>(), text())),
+        (prop::option::of(cluster), variables()),
     );
-    parts.prop_map(|((name, args, inherited, path), (inode, nanos, cluster, caller_env))| Run {
+    parts.prop_map(|((name, args, inherited, command), (cluster, caller_env))| Run {
         name,
         args,
         inherited,
-        path,
-        inode,
-        modified: Duration::from_nanos(nanos),
+        command,
         cluster,
         caller_env,
     })
 }
 
 fn key(run: &Run) -> PluginKey {
-    let mut provider = provider("x", Command::Name("x".into()));
-    provider.name = run.name.as_str().into();
+    let (is_path, command) = &run.command;
+    let command = if *is_path { Command::Path(command.into()) } else { Command::Name(command.clone()) };
+    let mut provider = provider(&run.name, command);
     provider.args.clone_from(&run.args);
     provider.inherited = Arc::new(run.inherited.iter().cloned().collect());
-    let executable =
-        Executable { path: PathBuf::from(&run.path), inode: run.inode, modified: UNIX_EPOCH + run.modified };
     let cluster = run.cluster.clone().map(|cluster| Cluster {
         server: cluster.0,
         tls_server_name: cluster.1,
@@ -64,18 +60,16 @@ fn key(run: &Run) -> PluginKey {
         disable_compression: cluster.5,
         config: Bytes::from(cluster.6),
     });
-    let caller_env = run.caller_env.iter().cloned().collect();
-    PluginKey::of(RunDigest::of(&provider), &executable, cluster.as_ref(), &caller_env)
+    let caller_env: BTreeMap<_, _> = run.caller_env.iter().map(|(name, value)| (&**name, &**value)).collect();
+    PluginKey::of(RunDigest::of(&provider), cluster.as_ref(), caller_env.into_iter())
 }
 
 /// Each sets one field to what it is in another run.
-const FIELDS: [fn(&mut Run, &Run); 14] = [
+const FIELDS: [fn(&mut Run, &Run); 12] = [
     |run, other| run.name.clone_from(&other.name),
     |run, other| run.args.clone_from(&other.args),
     |run, other| run.inherited.clone_from(&other.inherited),
-    |run, other| run.path.clone_from(&other.path),
-    |run, other| run.inode = other.inode,
-    |run, other| run.modified = other.modified,
+    |run, other| run.command.clone_from(&other.command),
     |run, other| run.caller_env.clone_from(&other.caller_env),
     |run, _| run.cluster.get_or_insert_default().0.push('x'),
     |run, _| run.cluster.get_or_insert_default().1.push('x'),
@@ -114,9 +108,7 @@ fn text_that_moves_between_neighbours_is_another_run() {
         name: "p".into(),
         args: vec!["ab".into(), "c".into()],
         inherited: vec![("A".into(), "1".into())],
-        path: "/p".into(),
-        inode: 1,
-        modified: Duration::ZERO,
+        command: (false, "p".into()),
         cluster: None,
         caller_env: Vec::new(),
     };
@@ -124,6 +116,7 @@ fn text_that_moves_between_neighbours_is_another_run() {
         Run { args: vec!["a".into(), "bc".into()], ..base.clone() },
         Run { args: vec!["ab c".into()], ..base.clone() },
         Run { inherited: vec![("A1".into(), String::new())], ..base.clone() },
+        Run { command: (true, "p".into()), ..base.clone() },
         Run { inherited: Vec::new(), caller_env: base.inherited.clone(), ..base.clone() },
         Run { cluster: Some(<_>::default()), ..base.clone() }, // none differs from empty
     ];
@@ -145,8 +138,7 @@ fn text_that_moves_between_the_fields_of_a_cluster_is_another_run() {
             ..Cluster::default()
         };
         let digest = RunDigest::of(&provider("p", Command::Name("x".into())));
-        let executable = Executable { path: "/p".into(), inode: 1, modified: UNIX_EPOCH };
-        PluginKey::of(digest, &executable, Some(&cluster), &BTreeMap::new())
+        PluginKey::of(digest, Some(&cluster), std::iter::empty())
     };
     let shifted = [
         ["ab", "", "", "", ""],

@@ -7,7 +7,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use bytes::Bytes;
 
 use super::*;
-use crate::plugin::{Command, Environment, Globs, Provider, provider::tests::provider};
+use crate::plugin::{Command, Globs, Provider, provider::tests::provider};
 
 /// An executable file in `dir`.
 fn plugin(dir: &Path) -> Command {
@@ -49,10 +49,18 @@ fn contexts_that_share_a_user_but_differ_in_the_extension_each_get_their_own() {
 #[test]
 fn a_plugin_that_wants_no_cluster_is_one_run_for_all_of_them() {
     let dir = tempfile::tempdir().unwrap();
-    let providers = resolver([provider("p", plugin(dir.path()))]);
+    let provider = provider("p", plugin(dir.path()));
+    let providers = resolver([provider.clone()]);
     let one = providers.resolve(Ask { cluster: Some(cluster("https://one", "")), ..ask("p") }).unwrap();
     let two = providers.resolve(Ask { cluster: Some(cluster("", "no json")), ..ask("p") }).unwrap();
     assert_eq!((one.key, one.cluster), (two.key, two.cluster));
+    let known = Provider { clusters: vec![cluster("https://one", "")], ..provider };
+    let three = resolver([known]).resolve(ask("p")).unwrap();
+    assert_eq!(
+        (three.key, three.cluster),
+        (two.key, None),
+        "the plugin gets no cluster that only the broker knows"
+    );
 }
 
 #[test]
@@ -108,26 +116,60 @@ fn a_variable_that_no_process_can_have_is_refused() {
 }
 
 #[test]
-fn an_upgraded_plugin_is_another_run() {
+fn a_plugin_that_is_replaced_or_removed_is_the_same_run() {
     let dir = tempfile::tempdir().unwrap();
     let providers = resolver([provider("p", plugin(dir.path()))]);
-    let before = providers.resolve(ask("p")).unwrap().key;
+    providers.providers().look();
+    let before = providers.resolve(ask("p")).unwrap();
+    let keeps_the_key = |version| {
+        providers.providers().look();
+        let now = providers.resolve(ask("p")).unwrap();
+        assert_eq!((now.key, now.file_version()), (before.key, version));
+        assert_eq!(before.file_version(), version, "a spec that was resolved before sees it too");
+    };
+    keeps_the_key(1);
     fs::create_dir(dir.path().join("other")).unwrap();
     plugin(&dir.path().join("other"));
     fs::rename(dir.path().join("other/plugin"), dir.path().join("plugin")).unwrap();
-    assert_ne!(providers.resolve(ask("p")).unwrap().key, before);
+    keeps_the_key(2);
+    fs::remove_file(dir.path().join("plugin")).unwrap();
+    keeps_the_key(2);
 }
 
 #[test]
-fn what_is_missing_is_named_with_its_remedy() {
-    let of = |command| Provider {
-        install_hint: Some("Install it with `apt install plugin`.".into()),
-        inherited: Environment::from_iter([("PATH", "/nowhere")]).into(),
-        ..provider("p", command)
+fn a_key_is_found_without_the_run_that_it_names() {
+    let with = |cluster, env: &[(&str, &str)]| {
+        let env = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Ask { cluster, env, ..ask("p") }
     };
-    let missing = |command| refused(&resolver([of(command)]), ask("p"));
-    insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"plugin `plugin` of provider `p` is not installed in the broker's PATH. Install it with `apt install plugin`.");
-    insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"plugin `/nowhere/plugin` of provider `p` is not installed. Install it with `apt install plugin`.");
+    let asks = || {
+        [None, Some(cluster("https://one", "")), Some(cluster("https://two", "{}"))].into_iter().flat_map(
+            move |cluster| {
+                [&[][..], &[("HOME", "/x")], &[("A", "1")], &[("A", "2"), ("HOME", "/x")]]
+                    .map(|env| with(cluster.clone(), env))
+            },
+        )
+    };
+    let known = vec![cluster("https://one", "")];
+    for provide_cluster_info in [true, false] {
+        for cluster_info in [ClusterInfo::FromCaller, ClusterInfo::Match] {
+            let providers = resolver([Provider {
+                provide_cluster_info,
+                cluster_info,
+                clusters: known.clone(),
+                caller_env: Globs::new(["A"]),
+                ..provider("p", Command::Name("x".into()))
+            }]);
+            for ask in asks() {
+                let (key, shown) = (providers.key(&ask), format!("{ask:?}"));
+                match (key, providers.resolve(ask)) {
+                    (Ok(key), Ok(spec)) => assert_eq!(key, spec.key, "{shown}"),
+                    (Err(key), Err(run)) => assert_eq!(key.to_string(), run.to_string()),
+                    differ => panic!("{shown}: {differ:?}"),
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -11,8 +11,7 @@ use super::*;
 use crate::{
     cache::CacheParts,
     clock::SystemClock,
-    credential::Decoded,
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{ClusterProfile, Command, PluginSpec, Providers, Rules, test_provider},
 };
 
@@ -21,7 +20,7 @@ use crate::{
 struct NoRuns;
 
 impl PluginRunner for NoRuns {
-    async fn run(&self, _: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, _: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         std::future::pending().await
     }
 }
@@ -40,15 +39,12 @@ impl Setup {
     }
 
     fn watch(&self, namespace: &str) -> Messages {
-        let cache = CredentialCache::new(CacheParts {
-            runner: NoRuns,
-            clock: Arc::new(SystemClock),
-            jitter: || 0.5,
-            epoch: "test".into(),
-            entries: 1,
-            tasks: TaskTracker::new(),
-            draining: self.draining.clone(),
-        });
+        let cache = CredentialCache::new(CacheParts::for_tests(
+            NoRuns,
+            Arc::new(SystemClock),
+            &TaskTracker::new(),
+            &self.draining,
+        ));
         let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
         let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&self.fleet))));
         let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use credbroker_proto::v1 as pb;
 use futures_util::StreamExt as _;
+use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::{
-    cache::CacheParts,
+    cache::{CacheParts, Request},
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{
         ClusterProfile, Command, Fleet, HubState, ProfileName, Providers, Rules, Source, test_provider,
     },
@@ -23,12 +25,13 @@ use crate::{
 struct ServerAsToken;
 
 impl PluginRunner for ServerAsToken {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         let server = spec.target.as_ref().map(|target| target.endpoint.server.clone()).unwrap_or_default();
         let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
         let token = Token { secret: server.into(), expires_at: None };
         let material = Material { token: Some(token), pair: None };
-        Ok(Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() })
+        let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
+        Ok(RunOutput { decoded, file_version: spec.file_version() })
     }
 }
 
@@ -38,19 +41,24 @@ fn apply(fleet: &Fleet, server: &str) {
     fleet.apply(ClusterProfile::read(ProfileName::new("fleet", "paris"), &Value::Null, &status));
 }
 
+async fn message(messages: &mut Messages) -> pb::WatchCredentialResponse {
+    let bytes = messages.next().await.unwrap().unwrap();
+    pb::WatchCredentialResponse::decode(bytes).unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
     let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));
     let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&fleet))));
     let cache = CredentialCache::new(CacheParts {
-        runner: ServerAsToken,
-        clock: Arc::new(SystemClock),
-        jitter: || 0.5,
-        epoch: "test".into(),
-        entries: 10,
-        tasks: TaskTracker::new(),
-        draining: CancellationToken::new(),
+        encode: crate::server::encode,
+        ..CacheParts::for_tests(
+            ServerAsToken,
+            Arc::new(SystemClock),
+            &TaskTracker::new(),
+            &CancellationToken::new(),
+        )
     });
     fleet.set_hub(HubState { synced: true, problem: None });
     apply(&fleet, "a");
@@ -58,22 +66,24 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let ask = Ask { source: Source::ClusterProfile(name.clone()), ..Ask::default() };
     let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let (held, draining) = (cache.clone(), CancellationToken::new());
-    let following = Following::start(cache, Arc::clone(&resolver), ask.clone(), draining, slot).unwrap();
+    let following =
+        Following::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), draining, slot)
+            .unwrap();
     let mut messages = following.messages();
-    let first = messages.next().await.unwrap().unwrap().credential.unwrap();
+    let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {
         assert!(fleet.remove(&name));
         held.forget(&name, None);
         apply(&fleet, "a");
-        let again = messages.next().await.unwrap().unwrap().credential.unwrap();
+        let again = message(&mut messages).await.credential.unwrap();
         assert_ne!(again.generation, first.generation);
-        let everybody = held.get(resolver.resolve(ask.clone()).unwrap(), "").await.unwrap();
+        let everybody = held.get(resolver.resolve(ask.clone()).unwrap(), &Request::default()).await.unwrap();
         assert_eq!(everybody.generation.to_string(), again.generation);
     }
     let quiet = timeout(Duration::from_secs(30), messages.next()).await;
     assert!(quiet.is_err(), "nothing more is told, and the profile is waited for");
     apply(&fleet, "b");
-    let moved = messages.next().await.unwrap().unwrap();
+    let moved = message(&mut messages).await;
     assert_eq!(
         (moved.cluster.unwrap().server, moved.credential.unwrap().token),
         ("https://b".into(), "https://b".into())

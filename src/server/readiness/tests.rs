@@ -5,10 +5,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
-    cache::CacheParts,
+    cache::{CacheParts, Caller, Request},
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
-    exec::RunError,
+    exec::{RunError, RunOutput},
     plugin::{
         Ask, ClusterProfile, Command, Fleet, PluginKey, PluginSpec, Providers, Rules, Source, test_provider,
     },
@@ -19,7 +19,7 @@ use crate::{
 struct AsTheCallerSays;
 
 impl PluginRunner for AsTheCallerSays {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<Decoded, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
         match spec.caller_env.get("THEN").map(String::as_str) {
             Some("wait") => std::future::pending().await,
             Some("fail") => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),
@@ -27,22 +27,21 @@ impl PluginRunner for AsTheCallerSays {
                 let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
                 let token = Token { secret: "t".into(), expires_at: None };
                 let material = Material { token: Some(token), pair: None };
-                Ok(Decoded { material, expires_at: Some::<SystemTime>(expires_at), warnings: Vec::new() })
+                let expires_at = Some::<SystemTime>(expires_at);
+                let decoded = Decoded { material, expires_at, warnings: Vec::new() };
+                Ok(RunOutput { decoded, file_version: spec.file_version() })
             }
         }
     }
 }
 
 fn cache() -> CredentialCache<AsTheCallerSays> {
-    CredentialCache::new(CacheParts {
-        runner: AsTheCallerSays,
-        clock: Arc::new(SystemClock),
-        jitter: || 0.5,
-        epoch: "test".into(),
-        entries: 1000,
-        tasks: TaskTracker::new(),
-        draining: CancellationToken::new(),
-    })
+    CredentialCache::new(CacheParts::for_tests(
+        AsTheCallerSays,
+        Arc::new(SystemClock),
+        &TaskTracker::new(),
+        &CancellationToken::new(),
+    ))
 }
 
 #[tokio::test]
@@ -73,7 +72,8 @@ async fn the_best_of_a_profiles_keys_counts() {
                 key[0] ^= at;
                 spec.key = PluginKey(key);
                 spec.caller_env.insert("THEN".into(), (*then).into());
-                let asked = cache.get(spec, "");
+                let request = Request::default();
+                let asked = cache.get(spec, &request);
                 if *then == "wait" {
                     drop(tokio::time::timeout(Duration::from_millis(1), asked).await);
                 } else {
@@ -101,9 +101,13 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
     fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
     let cache = cache();
     let source = Source::ClusterProfile(name.clone());
-    let _watch = cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap()).unwrap();
+    let _watch =
+        cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap(), Caller::default()).unwrap();
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
+    assert_eq!(of(&gone), (State::Idle, ""), "no look has found yet that it is not there");
+    there.providers().look();
+    gone.providers().look();
     assert_eq!((cache.len(), of(&there)), (1, (State::Idle, "")));
     assert_eq!(of(&gone), (State::Unusable, "PLUGIN_NOT_FOUND"));
 }

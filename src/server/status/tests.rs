@@ -28,14 +28,26 @@ fn run_errors() -> Vec<RunError> {
             source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000, limit: 131_072 },
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
-        RunError::NotFound { command: command(), install_hint: Some("Install it.".into()) },
+        RunError::NeedsTerminal { command: command(), stderr: stderr() },
+        RunError::NotFound {
+            command: "p".into(),
+            place: " in the broker's PATH",
+            install_hint: Some("Install it.".into()),
+        },
         RunError::OutputTooLarge { command: command(), limit: 1 << 20 },
-        RunError::Overloaded { command: command(), waited: Duration::from_secs(30) },
         RunError::Panicked { command: command() },
         RunError::Recursion { command: command() },
         RunError::Signal { command: command(), signal: 9, stderr: stderr() },
         RunError::Spawn { command: command(), source: source() },
+        RunError::Throttled {
+            command: command(),
+            provider: "cloud".into(),
+            issuer: "idp".into(),
+            retry_after: Duration::from_millis(40_200),
+        },
         RunError::Timeout { command: command(), limit: Duration::from_secs(30), stderr: stderr() },
+        RunError::Unanswered { command: command() },
+        RunError::Unreadable { command: command(), source: source() },
     ]
 }
 
@@ -168,7 +180,7 @@ fn every_reason_but_one_is_reachable() {
         .filter_map(|status| Reason::from_name(&status.get_details_error_info()?.reason))
         .collect();
     let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();
-    assert_eq!(missing, [Reason::IssuerThrottled, Reason::PluginNotAllowed, Reason::RunPending]);
+    assert_eq!(missing, [Reason::PluginNotAllowed, Reason::RunPending]);
 }
 
 /// gRPC for Java and the C core take 8 KiB of headers: 32 bytes are counted for each besides its name and value.

@@ -40,6 +40,9 @@ pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, bod
     if let Some(target) = Target::parse(path) {
         return collection(state, head, &target, token, body).unwrap_or_else(Reply::Document);
     }
+    if (path, &head.method) == (SELF_REVIEWS, &Method::POST) {
+        return Reply::Document((StatusCode::CREATED, self_review()));
+    }
     let fixed = match (path, namespace) {
         ("/version", _) => {
             json!({"major": "1", "minor": "32", "gitVersion": "v1.32.0", "platform": "linux/amd64"})
@@ -61,6 +64,17 @@ pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, bod
         (StatusCode::OK, fixed)
     } else {
         failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "only GET is served here")
+    })
+}
+
+/// Where every authenticated user may ask who they are.
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+/// What `kubectl auth whoami` prints.
+fn self_review() -> Value {
+    json!({
+        "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
+        "status": {"userInfo": {"username": "somebody", "groups": ["system:authenticated"]}},
     })
 }
 

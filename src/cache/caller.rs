@@ -1,0 +1,175 @@
+//! Who asks, as far as it matters to the cache; and which generation each caller was given.
+//!
+//! The exec API has no way to say "rejected". A process that asks again for what it already has suggests it.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Callers remembered per key. When there are more, all are forgotten, which costs a hint and nothing else.
+const REMEMBERED: usize = 1024;
+/// How much the memory of callers grows by: it is never far larger than what it holds.
+const GROWTH: usize = 16;
+/// A caller that does not come back for so long has used its credential with success.
+pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Caller {
+    /// A hash of the name of the process that the credential is for; 0: it gave none.
+    pub name: u64,
+    /// The process that the kernel sees, or else the connection: for turns, and to tell callers apart.
+    pub peer: u64,
+    /// It set no `KUBERNETES_EXEC_INFO`: what it repeats is verified, and never believed.
+    pub without_exec_info: bool,
+    /// A person waits for the answer.
+    pub at_terminal: bool,
+}
+
+/// The last generation that each caller was given, sorted by name. 16 bytes a caller.
+#[derive(Debug, Default)]
+pub(crate) struct Callers(Mutex<Vec<Given>>);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Given {
+    name: u64,
+    /// The low bits of the generation's number.
+    generation: u32,
+    /// When it was given it, in tenths of a second since boot, shifted left by [`FLAGS`]; then the flags.
+    since_and_flags: u32,
+}
+
+/// It came back for this generation.
+const CAME_BACK: u32 = 1;
+/// It did so within [`SATISFIED_AFTER`].
+const AT_ONCE: u32 = 2;
+/// It came back for the generation before.
+const REJECTED_BEFORE: u32 = 4;
+/// Bits of the flags.
+const FLAGS: u32 = 3;
+
+impl Callers {
+    /// Notes that the caller `name` is given `generation` at `now`: true if it has that one already.
+    pub(crate) fn repeats(&self, name: u64, generation: u64, now: Duration) -> bool {
+        if name == 0 {
+            return false;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits tell generations of one key apart")]
+        let generation = generation as u32;
+        let since = tenths(now) << FLAGS;
+        let mut callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match callers.binary_search_by_key(&name, |given| given.name) {
+            Ok(index) => {
+                let Some(given) = callers.get_mut(index) else { return false };
+                if given.generation == generation {
+                    let satisfied = given.since_and_flags >> FLAGS <= settled(now);
+                    given.since_and_flags |= CAME_BACK | if satisfied { 0 } else { AT_ONCE };
+                    return true;
+                }
+                let before = if given.since_and_flags & CAME_BACK == 0 { 0 } else { REJECTED_BEFORE };
+                *given = Given { name, generation, since_and_flags: since | before };
+                false
+            }
+            Err(_) if callers.len() >= REMEMBERED => {
+                callers.clear();
+                callers.push(Given { name, generation, since_and_flags: since });
+                false
+            }
+            Err(index) => {
+                if callers.len() == callers.capacity() {
+                    callers.reserve_exact(GROWTH);
+                }
+                callers.insert(index, Given { name, generation, since_and_flags: since });
+                false
+            }
+        }
+    }
+
+    /// Whether `generation` was used with success: a caller that rejected the one before did not come back for ten
+    /// seconds, or two others did not.
+    pub(crate) fn accepted(&self, generation: u64, now: Duration) -> bool {
+        #[expect(clippy::cast_possible_truncation, reason = "as above")]
+        let generation = generation as u32;
+        let callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let satisfied = callers.iter().filter(|given| {
+            given.generation == generation
+                && given.since_and_flags & AT_ONCE == 0
+                && given.since_and_flags >> FLAGS <= settled(now)
+        });
+        let weight = |given: &Given| if given.since_and_flags & REJECTED_BEFORE == 0 { 1 } else { 2 };
+        satisfied.map(weight).sum::<usize>() >= 2
+    }
+
+    /// Callers that are remembered.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A year and a half of them fit.
+fn tenths(since_boot: Duration) -> u32 {
+    u32::try_from(since_boot.as_millis() / 100).unwrap_or(u32::MAX) & (u32::MAX >> FLAGS)
+}
+
+/// Who was given a generation before this and has not come back is satisfied with it.
+fn settled(now: Duration) -> u32 {
+    tenths(now.saturating_sub(SATISFIED_AFTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn the_same_caller_with_the_same_generation_repeats_itself() {
+        let callers = Callers::default();
+        let table = [(7, 1, false), (8, 1, false), (7, 1, true), (7, 2, false), (7, 2, true), (8, 2, false)];
+        for (caller, generation, repeats) in table {
+            assert_eq!(callers.repeats(caller, generation, at(1)), repeats, "{caller} {generation}");
+        }
+        assert!(!callers.repeats(0, 1, at(1)) && !callers.repeats(0, 1, at(1)), "0 is no name");
+    }
+
+    #[test]
+    fn there_are_never_more_than_the_limit_and_each_takes_16_bytes() {
+        let callers = Callers::default();
+        for caller in 1..10 * REMEMBERED as u64 {
+            callers.repeats(caller.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1, at(1));
+            assert!(callers.len() <= REMEMBERED);
+        }
+        assert_eq!(size_of::<Given>(), 16);
+        assert!(callers.0.lock().unwrap().capacity() <= REMEMBERED + GROWTH);
+    }
+
+    #[test]
+    fn a_generation_is_accepted_when_who_rejected_the_last_one_does_not_come_back() {
+        let callers = Callers::default();
+        callers.repeats(7, 1, at(0));
+        callers.repeats(7, 1, at(1));
+        callers.repeats(7, 2, at(2));
+        assert!(!callers.accepted(2, at(11)));
+        assert!(callers.accepted(2, at(12)));
+        callers.repeats(7, 2, at(13));
+        assert!(callers.accepted(2, at(30)), "it came back later");
+        callers.repeats(7, 3, at(31));
+        callers.repeats(7, 3, at(40));
+        assert!(!callers.accepted(3, at(60)), "it came back at once");
+    }
+
+    #[test]
+    fn a_generation_is_accepted_when_two_others_do_not_come_back() {
+        let callers = Callers::default();
+        callers.repeats(7, 2, at(2));
+        assert!(!callers.accepted(2, at(60)), "one is not enough");
+        callers.repeats(8, 2, at(50));
+        assert!(!callers.accepted(2, at(59)));
+        assert!(callers.accepted(2, at(60)));
+        assert!(!callers.accepted(1, at(60)), "another generation");
+    }
+}

@@ -1,0 +1,63 @@
+//! What people, and the hub, can do about what is held.
+
+use std::sync::Arc;
+
+use super::{CredentialCache, entry::Entry, policy::Decision};
+use crate::{
+    exec::{PluginRunner, Urgency},
+    plugin::{ProfileName, Target},
+};
+
+impl<R: PluginRunner> CredentialCache<R> {
+    /// Runs the plugin now for everything that is held of `provider`, and waits for the outcomes. The old credentials
+    /// are served meanwhile, and stay if a run fails.
+    ///
+    /// The first run starts even while the issuer is paused; when there are many, the others are background work.
+    pub async fn refresh(&self, provider: &str) {
+        let entries = self.lock().after(Some(provider), None, usize::MAX);
+        let mut flights = Vec::with_capacity(entries.len());
+        for (index, entry) in entries.iter().enumerate() {
+            let urgency = if index == 0 { Urgency::Forced } else { Urgency::Background };
+            let look = entry.look(urgency, |_| Decision::Wait);
+            self.start(entry, &look);
+            if let Some(flight) = look.flight {
+                flight.set_floor(urgency);
+                flights.push(flight);
+            }
+        }
+        for flight in flights {
+            // Whatever it is, the overview shows it.
+            drop(flight.landed().await);
+        }
+    }
+
+    /// Forgets what is held of `provider`, or all, and returns how many that were. Secrets are wiped when the last
+    /// answer that holds them is sent. Watches get the next one.
+    ///
+    /// What a run brings that had started before goes to those who waited for it, and is not kept: it may have started
+    /// as another account.
+    pub fn evict(&self, provider: Option<&str>) -> usize {
+        let evicted = self.lock().take_out(provider);
+        evicted.iter().for_each(|entry| entry.forget());
+        evicted.len()
+    }
+
+    /// Forgets what is held for `profile`, but for what leads to `now`: the profile leads elsewhere, or is gone. Callers
+    /// that wait for a run in flight still get its outcome, for the place that they asked for; a run without callers
+    /// ends.
+    pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
+        let is_stale = |entry: &Arc<Entry>| {
+            let target = entry.spec.target.as_ref();
+            target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))
+        };
+        let gone: Vec<_> = {
+            let mut entries = self.lock();
+            let gone = entries.of_profile(profile).iter().filter(|entry| is_stale(entry)).cloned().collect();
+            for entry in &gone {
+                entries.remove(entry);
+            }
+            gone
+        };
+        gone.iter().for_each(|entry| entry.forget());
+    }
+}

@@ -1,0 +1,156 @@
+//! A caller that comes back for what it has, long before it is due: an API server may have refused it.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use tracing::{debug, info};
+
+use super::{
+    CredentialCache, Failed, Request,
+    entry::Entry,
+    policy::Decision,
+    rejection::{Evidence, VERIFY_EVERY},
+};
+use crate::{
+    credential::{Cluster, Issued},
+    exec::PluginRunner,
+    verify::Verdict,
+};
+
+/// Asks an API server whether it accepts a credential.
+pub type Verify = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;
+
+/// A question to an API server; all who suspect the credential share the answer.
+pub(crate) struct Verification {
+    /// Time since boot.
+    asked: Duration,
+    generation: u64,
+    verdict: Shared<BoxFuture<'static, Verdict>>,
+}
+
+impl fmt::Debug for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verification").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+impl<R: PluginRunner> CredentialCache<R> {
+    /// What a caller gets that came back for `issued`: the outcome of a run if one is worth it, else what is held. A
+    /// guess never turns a valid credential into an error.
+    pub(super) async fn suspected(
+        &self,
+        entry: &Arc<Entry>,
+        issued: Arc<Issued>,
+        request: &Request,
+    ) -> Arc<Issued> {
+        let verdict = match &request.verify_at {
+            Some(cluster) => self.verdict(entry, &issued, cluster).await,
+            None => Verdict::Unverifiable,
+        };
+        let now = self.now();
+        let accepted = entry.callers.accepted(issued.generation.number(), now.boot);
+        let mut run = false;
+        entry.cell.send_if_modified(|state| {
+            let same =
+                state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
+            let Some(current) = same.map(|current| Arc::clone(&current.issued)) else { return false };
+            let rejections = state.rejections.get_or_insert_default();
+            rejections.note(&current, now);
+            let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, now);
+            run = evidence.is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
+            run |= evidence.is_some() && state.flight.is_some();
+            false
+        });
+        if run {
+            info!(provider = %entry.spec.provider.name, key = %entry.spec.key, ?verdict, "the credential seems to be rejected: running the plugin");
+            if let Ok(newer) = self.settle(entry, request, Some(|| Decision::Wait)).await {
+                return newer;
+            }
+        }
+        let held = entry.cell.borrow().valid(self.now()).map(|current| Arc::clone(&current.issued));
+        held.unwrap_or(issued)
+    }
+
+    /// What the API server of `cluster` says of `issued`. A credential is asked about once in a while, for all who
+    /// suspect it.
+    async fn verdict(&self, entry: &Entry, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
+        let now = self.now();
+        let (verdict, is_new) = {
+            let mut last = entry.verification.lock().unwrap_or_else(PoisonError::into_inner);
+            let recent = last.as_ref().filter(|last| {
+                last.generation == issued.generation.number()
+                    && now.boot.saturating_sub(last.asked) < VERIFY_EVERY
+            });
+            if let Some(recent) = recent {
+                (recent.verdict.clone(), false)
+            } else {
+                let question = (self.inner.parts.verify)(Arc::clone(issued), Arc::clone(cluster));
+                let (verdict, generation) = (question.shared(), issued.generation.number());
+                *last = Some(Verification { asked: now.boot, generation, verdict: verdict.clone() });
+                (verdict, true)
+            }
+        };
+        let verdict = verdict.await;
+        if is_new {
+            info!(provider = %entry.spec.provider.name, key = %entry.spec.key, ?verdict, "asked the API server about a credential that seems to be rejected");
+            entry.cell.send_if_modified(|state| {
+                let rejections = state.rejections.get_or_insert_default();
+                rejections.verifications += 1;
+                rejections.verdict = Some(verdict);
+                false
+            });
+        }
+        verdict
+    }
+
+    /// What to use instead of `generation`, which an API server refused: a newer one if there is one, else the outcome
+    /// of one run, shared by all who report. Where a run is not worth it (the generation is seconds old, or the last
+    /// such run was a short time ago) the same one is returned.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get). The old credential stays for those who did not report it.
+    pub async fn report(
+        &self,
+        spec: crate::plugin::PluginSpec,
+        generation: &str,
+        request: &Request,
+    ) -> Result<Arc<Issued>, Failed> {
+        let interest = self.enter(spec)?;
+        let entry = &interest.0;
+        let now = self.now();
+        let (mut answer, mut anew) = (None, false);
+        entry.cell.send_if_modified(|state| {
+            let reported = state.valid(now).map(|current| Arc::clone(&current.issued));
+            let Some(issued) = reported.filter(|issued| issued.generation.to_string() == generation) else {
+                return false;
+            };
+            let rejections = state.rejections.get_or_insert_default();
+            rejections.note(&issued, now);
+            let run = rejections.admit(&issued, &request.caller, Evidence::Reported, now);
+            let failure =
+                state.failure.as_ref().filter(|failure| failure.is_held(now, request.caller.at_terminal));
+            anew = true;
+            answer = match failure {
+                _ if state.flight.is_some() => None,
+                Some(failure) => Some(Err(failure.at(now, request.caller.at_terminal))),
+                None if run => None,
+                None => Some(Ok(issued)),
+            };
+            false
+        });
+        debug!(provider = %entry.spec.provider.name, generation, run = anew && answer.is_none(), "reported as rejected");
+        match answer {
+            Some(answer) => answer,
+            None if anew => self.settle(entry, request, Some(|| Decision::Wait)).await,
+            None => self.settle(entry, request, None).await,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Suspected rejections: an API server is asked where that is possible, and a guess takes nothing away.
+
+use tokio::time::sleep;
+
+use super::{Script::*, *};
+use crate::credential::Cluster;
+
+/// A setup whose API server answers what `verdict` says at the moment.
+fn setup_verified(script: &[Script], verdict: &Arc<Mutex<Verdict>>) -> (Setup, Arc<AtomicUsize>) {
+    let mut setup = setup(script);
+    let (asked, verdict) = (Arc::new(AtomicUsize::new(0)), Arc::clone(verdict));
+    let counted = Arc::clone(&asked);
+    let verify: crate::cache::Verify = Arc::new(move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let verdict = Arc::clone(&verdict);
+        Box::pin(async move {
+            sleep(Duration::from_millis(100)).await;
+            *verdict.lock().unwrap()
+        })
+    });
+    let Setup { runner, clock, tasks, draining, .. } = &setup;
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let parts = CacheParts::for_tests(Arc::clone(runner), clock, tasks, draining);
+    setup.cache = CredentialCache::new(CacheParts { verify, ..parts });
+    (setup, asked)
+}
+
+/// The caller of that name, of a credential whose API server is known.
+fn verifiable(name: &str) -> Request {
+    let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
+    Request { verify_at: Some(Arc::new(cluster)), ..caller(name) }
+}
+
+async fn ask(setup: &Setup, request: &Request) -> Result<String, Failed> {
+    setup.cache.get(spec("a"), request).await.map(|issued| issued.generation.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_credential_is_replaced_at_once() {
+    let verdict = Arc::new(Mutex::new(Verdict::Rejected));
+    let (setup, asked) = setup_verified(&[Token(mins(60))], &verdict);
+    assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), "test-1");
+    assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), "test-2", "it is two seconds old");
+    assert_eq!((setup.runs(), asked.load(Ordering::SeqCst)), (2, 1));
+    let held = setup.cache.list_after(None, None, 1);
+    let rejections = held[0].rejections.unwrap();
+    assert_eq!((rejections.count, rejections.verifications), (1, 1));
+    assert_eq!(rejections.verdict, Some(Verdict::Rejected));
+    assert!(rejections.next_run.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_revocation_costs_a_caller_one_request_and_one_run() {
+    let verdict = Arc::new(Mutex::new(Verdict::Accepted));
+    let (setup, _) = setup_verified(&[Token(mins(60))], &verdict);
+    let mut generation = ask(&setup, &verifiable("0")).await.unwrap();
+    for revocation in 1..20 {
+        sleep(mins(2)).await;
+        *verdict.lock().unwrap() = Verdict::Rejected;
+        // A kubectl of its own each time: it is given the revoked token, and comes back with a 401.
+        let kubectl = verifiable(&revocation.to_string());
+        assert_eq!(ask(&setup, &kubectl).await.unwrap(), generation);
+        let next = ask(&setup, &kubectl).await.unwrap();
+        assert_ne!(next, generation, "revocation {revocation}");
+        generation = next;
+        *verdict.lock().unwrap() = Verdict::Accepted;
+    }
+    assert_eq!(setup.runs(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_calls_the_shim_in_a_loop_costs_no_run() {
+    let verdict = Arc::new(Mutex::new(Verdict::Accepted));
+    let (setup, asked) = setup_verified(&[Token(mins(60))], &verdict);
+    let mut program = verifiable("a shell script");
+    program.caller.without_exec_info = true;
+    for _ in 0..300 {
+        assert_eq!(ask(&setup, &program).await.unwrap(), "test-1");
+        sleep(secs(1)).await;
+    }
+    assert_eq!(setup.runs(), 1);
+    assert!(asked.load(Ordering::SeqCst) <= 61, "one question in five seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_is_healed_by_a_verification_and_never_without_one() {
+    let verdict = Arc::new(Mutex::new(Verdict::Unverifiable));
+    let (setup, _) = setup_verified(&[Token(mins(60))], &verdict);
+    let mut java = verifiable("java");
+    java.caller.without_exec_info = true;
+    for _ in 0..100 {
+        assert_eq!(ask(&setup, &java).await.unwrap(), "test-1");
+        sleep(secs(1)).await;
+    }
+    *verdict.lock().unwrap() = Verdict::Rejected;
+    sleep(secs(5)).await;
+    assert_eq!(ask(&setup, &java).await.unwrap(), "test-2");
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_suspect_share_one_question() {
+    let verdict = Arc::new(Mutex::new(Verdict::Accepted));
+    let (setup, asked) = setup_verified(&[Token(mins(60))], &verdict);
+    let callers: Vec<_> = (0..50).map(|name| verifiable(&name.to_string())).collect();
+    for caller in &callers {
+        ask(&setup, caller).await.unwrap();
+    }
+    let repeats = callers.into_iter().map(|caller| {
+        let cache = setup.cache.clone();
+        setup.tasks.spawn(async move { cache.get(spec("a"), &caller).await.unwrap() })
+    });
+    for repeat in repeats.collect::<Vec<_>>() {
+        repeat.await.unwrap();
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guess_never_turns_a_valid_credential_into_an_error() {
+    for verdict in [Verdict::Rejected, Verdict::Accepted, Verdict::Unverifiable] {
+        let (setup, _) = setup_verified(&[Token(mins(60)), Fail], &Arc::new(Mutex::new(verdict)));
+        for request in [caller("a"), verifiable("b"), verifiable("c")] {
+            for _ in 0..100 {
+                assert_eq!(ask(&setup, &request).await.unwrap(), "test-1", "{verdict:?}");
+                sleep(secs(1)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_the_server_may_have_cached_is_doubted_once() {
+    let verdict = Arc::new(Mutex::new(Verdict::Accepted));
+    let (setup, _) = setup_verified(&[Token(mins(60))], &verdict);
+    for name in ["a", "b", "c"] {
+        ask(&setup, &verifiable(name)).await.unwrap();
+    }
+    sleep(secs(30)).await;
+    assert_eq!(ask(&setup, &verifiable("a")).await.unwrap(), "test-1");
+    assert_eq!(ask(&setup, &verifiable("b")).await.unwrap(), "test-1");
+    assert_eq!(ask(&setup, &verifiable("c")).await.unwrap(), "test-2", "two came back after the verdict");
+    assert_eq!(setup.runs(), 2);
+}

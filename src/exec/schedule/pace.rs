@@ -1,0 +1,257 @@
+//! How fast an issuer may be asked.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::words::Throttling;
+use crate::plugin::Issuer;
+
+/// The pause after a run that was throttled and did not say for how long: this, ± 20 %.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause that a plugin's stderr can bring about.
+const LONGEST: Duration = Duration::from_secs(600);
+/// The time in which the slow start doubles: from one run at a time and in a second to 16 takes 20 s, and costs the
+/// work of 13 s against the default rate of 10.
+const DOUBLING: Duration = Duration::from_secs(5);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The classes of work that an issuer tells apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Class {
+    /// Goes by the configured limits only.
+    Forced,
+    /// Goes before the background.
+    First,
+    /// Evenly spread, so that it never takes a second's budget at once: who comes then waits for a tenth of it.
+    Background,
+}
+
+/// Whether a run may start.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Gate {
+    Open,
+    /// Not before this time, and why.
+    At(Duration, Cause),
+    /// Not before another run of the issuer has ended.
+    Shut(Cause),
+}
+
+/// What holds a run back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// All run slots are in use, or runs of others are next.
+    Slots {
+        /// `limits.pluginRuns`.
+        runs: usize,
+    },
+    /// The issuer has as many runs at a time as it may.
+    Concurrency {
+        /// That many.
+        runs: usize,
+    },
+    /// The issuer has had its runs of this second.
+    Rate {
+        /// That many.
+        runs: usize,
+    },
+    /// The issuer asked for fewer runs.
+    Paused {
+        /// How long the pause still lasts.
+        left: Duration,
+    },
+    /// The issuer asked for fewer runs, and one run tries it again.
+    Probe,
+    /// The issuer asked for fewer runs, and works again: it is asked more often step by step.
+    SlowStart,
+}
+
+/// What a run's end says about its issuer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Outcome {
+    /// It gave a credential.
+    Success,
+    /// It failed, and not because of too many runs.
+    Reached,
+    /// The issuer asked for fewer runs.
+    Throttled(Throttling),
+    /// Nothing: the plugin did not run to its end.
+    Unknown,
+}
+
+/// What an outcome changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Change {
+    /// A pause of this length began.
+    Paused(Duration),
+    /// The issuer works again.
+    Resumed,
+}
+
+/// What is remembered of a run while it runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// How many pauses there had been. What a run of before a pause says is no news of it.
+    pauses: u64,
+    probe: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Open,
+    Paused { until: Duration },
+    Probe { in_flight: bool },
+    SlowStart { since: Duration },
+}
+
+/// One issuer's limits, and what it said. All times are since boot, and never go back.
+#[derive(Debug)]
+pub(super) struct Pace {
+    rate: usize,
+    concurrency: usize,
+    running: usize,
+    /// The starts of the last second, at most `rate`.
+    starts: VecDeque<Duration>,
+    /// The next start of a background run, if nothing else holds it back.
+    background: Duration,
+    mode: Mode,
+    pauses: u64,
+}
+
+impl Pace {
+    pub(super) fn new(issuer: &Issuer) -> Self {
+        let (rate, concurrency) = (issuer.runs_per_second.get(), issuer.concurrency.get());
+        let (starts, background) = (VecDeque::new(), Duration::ZERO);
+        Self { rate, concurrency, running: 0, starts, background, mode: Mode::Open, pauses: 0 }
+    }
+
+    /// How long the pause still lasts at `now`.
+    pub(super) fn paused(&self, now: Duration) -> Option<Duration> {
+        match self.mode {
+            Mode::Paused { until } if now < until => Some(until.saturating_sub(now)),
+            _ => None,
+        }
+    }
+
+    /// Whether a run of `class` may start at `now`. Time alone only opens it.
+    pub(super) fn gate(&self, class: Class, now: Duration) -> Gate {
+        let mut step = None;
+        let (rate, concurrency) = match self.mode {
+            _ if class == Class::Forced => (self.rate, self.concurrency),
+            Mode::Open => (self.rate, self.concurrency),
+            Mode::Paused { until } if now < until => {
+                return Gate::At(until, Cause::Paused { left: until.saturating_sub(now) });
+            }
+            Mode::Probe { in_flight: true } => return Gate::Shut(Cause::Probe),
+            Mode::Paused { .. } | Mode::Probe { .. } => (1, self.concurrency),
+            Mode::SlowStart { since } => match level(since, now) {
+                Level { runs, .. } if runs >= self.rate => (self.rate, self.concurrency),
+                Level { runs, next } => {
+                    step = Some(next);
+                    (runs, self.concurrency.min(runs))
+                }
+            },
+        };
+        let slow = rate < self.rate;
+        // A step of the slow start may come first.
+        let earliest = |at: Duration| step.map_or(at, |step| step.min(at));
+        if self.running >= concurrency {
+            return match step {
+                Some(step) if self.running < self.concurrency => Gate::At(step, Cause::SlowStart),
+                _ => Gate::Shut(Cause::Concurrency { runs: self.concurrency }),
+            };
+        }
+        let rated = if slow { Cause::SlowStart } else { Cause::Rate { runs: rate } };
+        let oldest = self.starts.len().checked_sub(rate).and_then(|index| self.starts.get(index));
+        if let Some(free) = oldest.map(|start| start.saturating_add(SECOND)).filter(|free| now < *free) {
+            return Gate::At(earliest(free), rated);
+        }
+        if class == Class::Background && now < self.background {
+            return Gate::At(earliest(self.background), rated);
+        }
+        Gate::Open
+    }
+
+    /// Starts a run of `class` at `now`, for which the gate is open.
+    pub(super) fn start(&mut self, class: Class, now: Duration) -> Run {
+        let mut rate = self.rate;
+        let mut probe = false;
+        match self.mode {
+            Mode::Paused { until } if now < until => {}
+            Mode::Paused { .. } | Mode::Probe { in_flight: false } => {
+                (self.mode, probe) = (Mode::Probe { in_flight: true }, true);
+            }
+            Mode::SlowStart { since } => match level(since, now).runs {
+                runs if runs >= self.rate => self.mode = Mode::Open,
+                runs => rate = runs,
+            },
+            Mode::Open | Mode::Probe { .. } => {}
+        }
+        if class == Class::Background {
+            let apart = SECOND / u32::try_from(rate).unwrap_or(u32::MAX);
+            // A start that came late is made up for, a little.
+            self.background = self.background.max(now.saturating_sub(apart / 2)).saturating_add(apart);
+        }
+        self.running += 1;
+        while self.starts.len() >= self.rate
+            || self.starts.front().is_some_and(|start| start.saturating_add(SECOND) <= now)
+        {
+            self.starts.pop_front();
+        }
+        self.starts.push_back(now);
+        Run { pauses: self.pauses, probe }
+    }
+
+    /// A run has ended. `u` is uniform in [0, 1).
+    pub(super) fn finish(&mut self, run: Run, outcome: Outcome, u: f64, now: Duration) -> Option<Change> {
+        self.running = self.running.saturating_sub(1);
+        let news = run.pauses == self.pauses;
+        let shut = matches!(self.mode, Mode::Paused { .. } | Mode::Probe { .. });
+        match outcome {
+            Outcome::Throttled(Throttling { retry_after }) => {
+                let pause = retry_after.unwrap_or_else(|| PAUSE.mul_f64(0.8 + 0.4 * u)).min(LONGEST);
+                let until = now.saturating_add(pause);
+                match &mut self.mode {
+                    // Of the runs that were there when it began, each says the same.
+                    Mode::Paused { until: current } if now < *current => {
+                        if news || retry_after.is_some() {
+                            *current = until.max(*current);
+                        }
+                        None
+                    }
+                    mode => {
+                        *mode = Mode::Paused { until };
+                        self.pauses += 1;
+                        Some(Change::Paused(pause))
+                    }
+                }
+            }
+            Outcome::Success if news && shut => Some(self.resume(now)),
+            Outcome::Reached if news && run.probe && shut => Some(self.resume(now)),
+            Outcome::Unknown if news && run.probe && shut => {
+                self.mode = Mode::Probe { in_flight: false };
+                None
+            }
+            Outcome::Success | Outcome::Reached | Outcome::Unknown => None,
+        }
+    }
+
+    fn resume(&mut self, now: Duration) -> Change {
+        self.mode = Mode::SlowStart { since: now };
+        Change::Resumed
+    }
+}
+
+struct Level {
+    runs: usize,
+    next: Duration,
+}
+
+/// How far a slow start has come.
+fn level(since: Duration, now: Duration) -> Level {
+    let steps = now.saturating_sub(since).as_secs() / DOUBLING.as_secs();
+    let steps = u32::try_from(steps).unwrap_or(u32::MAX).min(30);
+    Level { runs: 1 << steps, next: since.saturating_add(DOUBLING * (steps + 1)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+use std::num::NonZeroUsize;
+
+use super::*;
+
+const THROTTLED: Outcome = Outcome::Throttled(Throttling { retry_after: None });
+
+fn pace(rate: usize, concurrency: usize) -> Pace {
+    let count = |count| NonZeroUsize::new(count).unwrap();
+    Pace::new(&Issuer { name: "idp".into(), runs_per_second: count(rate), concurrency: count(concurrency) })
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn after(seconds: u64) -> Outcome {
+    Outcome::Throttled(Throttling { retry_after: Some(secs(seconds)) })
+}
+
+impl Pace {
+    /// One run that ends at once.
+    fn run(&mut self, class: Class, outcome: Outcome, now: Duration) -> Option<Change> {
+        assert_eq!(self.gate(class, now), Gate::Open, "at {now:?}");
+        let run = self.start(class, now);
+        self.finish(run, outcome, 0.5, now)
+    }
+
+    /// How many runs of `class` start at once at `now`, each of which ends at once.
+    fn burst(&mut self, class: Class, now: Duration) -> usize {
+        let started = std::iter::from_fn(|| {
+            (self.gate(class, now) == Gate::Open).then(|| self.run(class, Outcome::Success, now))
+        });
+        started.count()
+    }
+
+    /// The starts from `from` to `until` where more than enough runs wait, each of which takes `long`.
+    fn all(&mut self, class: Class, (from, until): (Duration, Duration), long: Duration) -> Vec<Duration> {
+        let (mut starts, mut running, mut now) = (Vec::new(), VecDeque::new(), from);
+        while now < until {
+            while running.front().is_some_and(|(end, _)| *end <= now) {
+                let (_, run) = running.pop_front().unwrap();
+                self.finish(run, Outcome::Success, 0.5, now);
+            }
+            while self.gate(class, now) == Gate::Open {
+                running.push_back((now + long, self.start(class, now)));
+                starts.push(now);
+            }
+            now += ms(10);
+        }
+        starts
+    }
+}
+
+/// The most starts in any second.
+fn busiest(starts: &[Duration]) -> usize {
+    let within = |(index, first): (usize, &Duration)| {
+        starts[index..].iter().take_while(|at| **at < *first + SECOND).count()
+    };
+    starts.iter().enumerate().map(within).max().unwrap_or_default()
+}
+
+#[test]
+fn at_rest_no_run_waits() {
+    let mut pace = pace(10, 4);
+    for class in [Class::Forced, Class::First, Class::Background] {
+        assert_eq!(pace.run(class, Outcome::Success, secs(100)), None);
+    }
+    assert_eq!(pace.burst(Class::First, secs(100)), 7, "the rest of the second's ten");
+}
+
+#[test]
+fn no_second_has_more_runs_than_the_rate() {
+    for (class, rate, long) in [
+        (Class::First, 10, ms(0)),
+        (Class::First, 1, ms(0)),
+        (Class::First, 3, ms(700)),
+        (Class::Forced, 10, ms(50)),
+        (Class::Background, 10, ms(0)),
+        (Class::Background, 1, ms(0)),
+        (Class::Background, 7, ms(300)),
+    ] {
+        let starts = pace(rate, 4).all(class, (secs(5), secs(65)), long);
+        assert_eq!(busiest(&starts), rate, "{class:?}");
+        assert!(starts.len() >= rate * 59, "{class:?} {rate}: {} starts leave none unused", starts.len());
+    }
+}
+
+#[test]
+fn background_runs_are_spread_over_the_second() {
+    let starts = pace(10, 4).all(Class::Background, (secs(1), secs(2)), ms(20));
+    assert!(starts.windows(2).all(|pair| pair[0] + ms(50) <= pair[1]), "{starts:?}");
+    // So somebody who comes then waits for a tenth of it at most.
+    let mut pace = pace(10, 4);
+    let until = secs(10) + ms(510);
+    pace.all(Class::Background, (secs(5), until), ms(0));
+    let Gate::At(at, cause) = pace.gate(Class::First, until) else { panic!("the second is used up") };
+    assert!(at <= until + ms(100), "{at:?}");
+    assert_eq!(cause, Cause::Rate { runs: 10 });
+}
+
+#[test]
+fn a_run_at_a_time_is_a_run_at_a_time() {
+    let mut pace = pace(10, 2);
+    let first = pace.start(Class::First, secs(1));
+    assert_eq!(pace.gate(Class::Background, secs(1)), Gate::Open);
+    let second = pace.start(Class::Background, secs(1));
+    for class in [Class::Forced, Class::First, Class::Background] {
+        assert_eq!(pace.gate(class, secs(9)), Gate::Shut(Cause::Concurrency { runs: 2 }));
+    }
+    pace.finish(first, Outcome::Unknown, 0.5, secs(9));
+    assert_eq!(pace.gate(Class::First, secs(9)), Gate::Open);
+    pace.finish(second, Outcome::Reached, 0.5, secs(9));
+    assert_eq!(pace.paused(secs(9)), None, "a failure alone means nothing");
+}
+
+#[test]
+fn a_pause_lasts_as_long_as_the_issuer_says_or_a_minute() {
+    for (outcome, u, pause) in [
+        (THROTTLED, 0.0, secs(48)),
+        (THROTTLED, 0.5, secs(60)),
+        (THROTTLED, 0.999, ms(71_976)),
+        (after(7), 0.9, secs(7)),
+        (after(7200), 0.9, secs(600)),
+    ] {
+        let mut pace = pace(10, 4);
+        let run = pace.start(Class::First, secs(1));
+        assert_eq!(pace.finish(run, outcome, u, secs(2)), Some(Change::Paused(pause)));
+        assert_eq!(pace.paused(secs(2)), Some(pause));
+        let end = secs(2) + pause;
+        let cause = Cause::Paused { left: pause };
+        for class in [Class::First, Class::Background] {
+            assert_eq!(pace.gate(class, secs(2)), Gate::At(end, cause));
+            assert_eq!(pace.gate(class, end), Gate::Open);
+        }
+        assert_eq!(pace.gate(Class::Forced, secs(2)), Gate::Open);
+        assert_eq!(pace.paused(end), None);
+    }
+}
+
+#[test]
+fn after_a_pause_one_run_tries_it_again() {
+    let mut pace = pace(10, 4);
+    pace.run(Class::First, THROTTLED, secs(0));
+    let probe = pace.start(Class::Background, secs(60));
+    for class in [Class::First, Class::Background] {
+        assert_eq!(pace.gate(class, secs(70)), Gate::Shut(Cause::Probe));
+    }
+    assert_eq!(pace.gate(Class::Forced, secs(70)), Gate::Open);
+    assert_eq!(pace.finish(probe, THROTTLED, 0.5, secs(70)), Some(Change::Paused(secs(60))));
+    let probe = pace.start(Class::First, secs(130));
+    pace.finish(probe, Outcome::Unknown, 0.5, secs(131));
+    let probe = pace.start(Class::First, secs(131));
+    assert_eq!(pace.gate(Class::First, secs(132)), Gate::Shut(Cause::Probe), "the last one said nothing");
+    assert_eq!(pace.finish(probe, Outcome::Reached, 0.5, secs(132)), Some(Change::Resumed));
+}
+
+#[test]
+fn a_slow_start_doubles_and_costs_little() {
+    for (rate, most) in [(1, 1), (10, 14), (100, 30), (500, 45)] {
+        let mut pace = pace(rate, 1000);
+        pace.run(Class::First, THROTTLED, secs(0));
+        pace.run(Class::First, Outcome::Success, secs(60));
+        let starts = pace.all(Class::First, (secs(60), secs(160)), ms(0));
+        let lost = (100 * rate - starts.len()) / rate;
+        assert!(lost <= most, "{rate}: {lost} s of its runs are lost");
+        assert_eq!(busiest(&starts), rate);
+        let within = |from, until| starts.iter().filter(|at| (secs(from)..secs(until)).contains(*at)).count();
+        assert!(within(60, 65) <= 5 && within(65, 70) <= 10, "{rate}: slowly at first");
+    }
+}
+
+#[test]
+fn a_slow_start_begins_with_one_run_at_a_time() {
+    let mut pace = pace(10, 3);
+    pace.run(Class::First, THROTTLED, secs(0));
+    pace.run(Class::First, Outcome::Success, secs(60));
+    pace.start(Class::First, secs(62));
+    assert_eq!(pace.gate(Class::First, secs(63)), Gate::At(secs(65), Cause::SlowStart));
+    assert_eq!(pace.gate(Class::Forced, secs(63)), Gate::Open, "a person goes by the configured limits");
+    pace.start(Class::First, secs(65));
+    assert_eq!(pace.gate(Class::First, secs(66)), Gate::At(secs(70), Cause::SlowStart));
+    pace.start(Class::First, secs(70));
+    assert_eq!(pace.gate(Class::First, secs(71)), Gate::Shut(Cause::Concurrency { runs: 3 }));
+}
+
+#[test]
+fn a_step_of_the_slow_start_opens_the_gate_ahead_of_the_second() {
+    let mut pace = pace(10, 4);
+    pace.run(Class::First, THROTTLED, secs(0));
+    pace.run(Class::First, Outcome::Success, secs(60));
+    pace.run(Class::First, Outcome::Success, ms(64_500));
+    assert_eq!(pace.gate(Class::First, ms(64_500)), Gate::At(secs(65), Cause::SlowStart));
+    assert_eq!(pace.gate(Class::First, secs(65)), Gate::Open);
+}
+
+#[test]
+fn what_runs_of_before_a_pause_say_neither_ends_nor_lengthens_it() {
+    let mut pace = pace(10, 4);
+    let [first, second, third, fourth] = [0; 4].map(|_| pace.start(Class::First, secs(0)));
+    pace.finish(first, THROTTLED, 0.5, secs(1));
+    assert_eq!(pace.finish(second, THROTTLED, 0.5, secs(5)), None);
+    assert_eq!(pace.finish(third, Outcome::Success, 0.5, secs(6)), None);
+    assert_eq!(pace.paused(secs(6)), Some(secs(55)));
+    assert_eq!(pace.finish(fourth, after(90), 0.5, secs(6)), None);
+    assert_eq!(pace.paused(secs(6)), Some(secs(90)), "unless the issuer says for how long");
+}
+
+#[test]
+fn a_forced_run_that_succeeds_ends_the_pause_and_one_that_fails_does_not() {
+    let mut pace = pace(10, 4);
+    pace.run(Class::First, THROTTLED, secs(0));
+    assert_eq!(pace.run(Class::Forced, Outcome::Reached, secs(10)), None);
+    assert_eq!(pace.run(Class::Forced, THROTTLED, secs(20)), None);
+    assert_eq!(pace.paused(secs(20)), Some(secs(60)), "it was asked again, and said the same");
+    assert_eq!(pace.run(Class::Forced, Outcome::Success, secs(30)), Some(Change::Resumed));
+    assert_eq!(pace.paused(secs(30)), None);
+}

@@ -1,0 +1,97 @@
+//! The right to one run.
+
+use std::sync::Arc;
+
+use super::{Shared, pace::Outcome, words::throttling};
+use crate::exec::RunError;
+
+/// The right to one run. Dropping it gives the slot back and says nothing about the issuer.
+#[derive(Debug)]
+#[must_use = "dropping a permit gives its slot back"]
+pub struct Permit {
+    shared: Arc<Shared>,
+    id: u64,
+    outcome: Outcome,
+}
+
+impl Permit {
+    pub(super) fn new(shared: &Arc<Shared>, id: u64) -> Self {
+        Self { shared: Arc::clone(shared), id, outcome: Outcome::Unknown }
+    }
+
+    /// Gives the slot back, and learns from the run's end whether its issuer asks for fewer runs.
+    pub fn finish<T>(mut self, result: &Result<T, RunError>) {
+        self.outcome = outcome(result);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.shared.finish(self.id, self.outcome);
+    }
+}
+
+/// What the end of a run says about its issuer.
+fn outcome<T>(result: &Result<T, RunError>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Success,
+        Err(
+            RunError::Exit { stderr, .. }
+            | RunError::Signal { stderr, .. }
+            | RunError::Timeout { stderr, .. },
+        ) => throttling(stderr).map_or(Outcome::Reached, Outcome::Throttled),
+        Err(RunError::Decode { .. } | RunError::OutputTooLarge { .. }) => Outcome::Reached,
+        // It did not come so far as to ask anybody.
+        Err(
+            RunError::ArgumentsTooLong { .. }
+            | RunError::Directory { .. }
+            | RunError::ExecInfo { .. }
+            | RunError::NeedsTerminal { .. }
+            | RunError::NotFound { .. }
+            | RunError::Panicked { .. }
+            | RunError::Recursion { .. }
+            | RunError::Spawn { .. }
+            | RunError::Throttled { .. }
+            | RunError::Unanswered { .. }
+            | RunError::Unreadable { .. },
+        ) => Outcome::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::Duration};
+
+    use super::*;
+    use crate::{credential::DecodeError, exec::schedule::words::Throttling};
+
+    #[test]
+    fn only_the_stderr_of_failed_runs_says_that_the_issuer_throttles() {
+        let command = || Arc::<str>::from("429"); // names mean nothing
+        let stderr = || Arc::<str>::from("HTTP 429");
+        let after = |retry_after| Outcome::Throttled(Throttling { retry_after });
+        let (long, second) = (Duration::from_secs(30), Duration::from_secs(1));
+        for (error, expected) in [
+            (RunError::Exit { command: command(), code: 1, stderr: stderr() }, after(None)),
+            (RunError::Signal { command: command(), signal: 9, stderr: stderr() }, after(None)),
+            (
+                RunError::Timeout { command: command(), limit: long, stderr: "Retry-After: 1".into() },
+                after(Some(second)),
+            ),
+            (RunError::Exit { command: command(), code: 429, stderr: "no".into() }, Outcome::Reached),
+            (RunError::Decode { command: command(), source: DecodeError::Empty }, Outcome::Reached),
+            (RunError::OutputTooLarge { command: command(), limit: 429 }, Outcome::Reached),
+            (
+                RunError::NotFound { command: command(), install_hint: Some("429".into()), place: "" },
+                Outcome::Unknown,
+            ),
+            (
+                RunError::Spawn { command: command(), source: Arc::new(io::ErrorKind::NotFound.into()) },
+                Outcome::Unknown,
+            ),
+        ] {
+            assert_eq!(outcome::<()>(&Err(error.clone())), expected, "{error}");
+        }
+        assert_eq!(outcome(&Ok(())), Outcome::Success);
+    }
+}

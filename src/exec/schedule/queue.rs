@@ -1,0 +1,266 @@
+//! Whose run is next. Pure: a function of what entered, what ended, and `now`, the time since boot.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Urgency,
+    lane::Caller,
+    line::{Line, Listed},
+    pace::{Cause, Change, Class, Gate, Outcome, Run},
+};
+use crate::plugin::Issuer;
+
+/// What became of a run that waited.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    /// It may start.
+    Start,
+    /// Its issuer is paused, so long.
+    Throttled(Duration),
+}
+
+/// All runs that wait, and those that have started. Every operation takes O(log n), for each run that it answers.
+#[derive(Debug)]
+pub(super) struct Queue {
+    runs: usize,
+    waiting: HashMap<u64, Waiting>,
+    started: HashMap<u64, Started>,
+    /// How many of the started runs are background ones.
+    background: usize,
+    issuers: HashMap<Arc<str>, Line>,
+    /// The issuers that may start a run of the first class now, by the number of their next turn.
+    first: BTreeSet<(u64, Arc<str>)>,
+    /// The same of background runs.
+    rest: BTreeSet<(u64, Arc<str>)>,
+    /// When to look again at issuers for which runs wait for a time to come.
+    times: BTreeSet<(Duration, Arc<str>)>,
+    answers: Vec<(u64, Answer)>,
+    /// Numbers runs and turns.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    provider: Arc<str>,
+    issuer: Arc<str>,
+    urgency: Urgency,
+}
+
+#[derive(Debug)]
+struct Started {
+    issuer: Arc<str>,
+    class: Class,
+    run: Run,
+}
+
+impl Queue {
+    /// A queue for `runs` runs at a time, at least one.
+    pub(super) fn new(runs: usize) -> Self {
+        Self {
+            runs: runs.max(1),
+            waiting: HashMap::new(),
+            started: HashMap::new(),
+            background: 0,
+            issuers: HashMap::new(),
+            first: BTreeSet::new(),
+            rest: BTreeSet::new(),
+            times: BTreeSet::new(),
+            answers: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Puts a run in, and returns its number.
+    pub(super) fn enter(
+        &mut self,
+        provider: &Arc<str>,
+        issuer: &Issuer,
+        urgency: Urgency,
+        now: Duration,
+    ) -> u64 {
+        let id = self.number();
+        self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| Line::new(issuer));
+        let (provider, issuer) = (Arc::clone(provider), Arc::clone(&issuer.name));
+        self.insert(id, Waiting { provider, issuer, urgency }, now);
+        id
+    }
+
+    /// Takes a run out that has not started.
+    pub(super) fn leave(&mut self, id: u64, now: Duration) {
+        if let Some(waiting) = self.remove(id) {
+            self.list(&waiting.issuer, now);
+        }
+    }
+
+    /// Changes the class of a run that has not started.
+    pub(super) fn set_urgency(&mut self, id: u64, urgency: Urgency, now: Duration) {
+        if self.waiting.get(&id).is_some_and(|waiting| waiting.urgency != urgency)
+            && let Some(waiting) = self.remove(id)
+        {
+            self.insert(id, Waiting { urgency, ..waiting }, now);
+        }
+    }
+
+    /// A started run has ended. `u` is uniform in [0, 1).
+    pub(super) fn finish(
+        &mut self,
+        id: u64,
+        outcome: Outcome,
+        u: f64,
+        now: Duration,
+    ) -> Option<(Arc<str>, Change)> {
+        let Started { issuer, class, run } = self.started.remove(&id)?;
+        self.background -= usize::from(class == Class::Background);
+        let line = self.issuers.get_mut(&issuer)?;
+        let change = line.pace.finish(run, outcome, u, now);
+        if let Some(left) = line.pace.paused(now).filter(|_| change.is_some()) {
+            for id in line.first.take_waited() {
+                self.waiting.remove(&id);
+                self.answers.push((id, Answer::Throttled(left)));
+            }
+        }
+        self.list(&issuer, now);
+        change.map(|change| (issuer, change))
+    }
+
+    /// Starts what may start, and returns what became of runs since the last call.
+    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, Answer)> {
+        while let Some((_, issuer)) = self.times.first().filter(|(at, _)| *at <= now) {
+            let issuer = Arc::clone(issuer);
+            self.list(&issuer, now); // leads to a later time, or none
+        }
+        while self.started.len() < self.runs {
+            // One slot is kept for those that somebody waits for, if there are two.
+            let is_spare = self.runs == 1 || self.background + 1 < self.runs;
+            let (next, is_first) = match (self.first.first(), self.rest.first()) {
+                (Some(next), _) => (next, true),
+                (None, Some(next)) if is_spare => (next, false),
+                _ => break,
+            };
+            let issuer = Arc::clone(&next.1);
+            self.start(&issuer, is_first, now);
+        }
+        std::mem::take(&mut self.answers)
+    }
+
+    /// When to dispatch again, if nothing else happens. `None`: no run waits for a time to come.
+    pub(super) fn next_wake(&self) -> Option<Duration> {
+        self.times.first().map(|(at, _)| *at)
+    }
+
+    /// How long the pause of `issuer` still lasts.
+    pub(super) fn paused(&self, issuer: &str, now: Duration) -> Option<Duration> {
+        self.issuers.get(issuer)?.pace.paused(now)
+    }
+
+    /// What holds a run back that has not started, and how many other runs of its provider and class wait.
+    pub(super) fn waits_for(&self, id: u64, now: Duration) -> Option<(Cause, usize)> {
+        let Waiting { provider, issuer, urgency } = self.waiting.get(&id)?;
+        let line = self.issuers.get(issuer)?;
+        let class = class(*urgency);
+        let cause = match line.pace.gate(class, now) {
+            Gate::Open => Cause::Slots { runs: self.runs },
+            Gate::At(_, cause) | Gate::Shut(cause) => cause,
+        };
+        Some((cause, line.lane(class).waiting(provider).saturating_sub(1)))
+    }
+
+    fn insert(&mut self, id: u64, waiting: Waiting, now: Duration) {
+        let turn = self.number();
+        let issuer = Arc::clone(&waiting.issuer);
+        let Some(line) = self.issuers.get_mut(&issuer) else { return };
+        let caller = caller(waiting.urgency);
+        match line.pace.paused(now) {
+            Some(left) if caller != Caller::Broker => self.answers.push((id, Answer::Throttled(left))),
+            _ => {
+                line.lane_mut(class(waiting.urgency)).insert(&waiting.provider, caller, id, turn);
+                self.waiting.insert(id, waiting);
+            }
+        }
+        self.list(&issuer, now);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&id)?;
+        let lane = self.issuers.get_mut(&waiting.issuer)?.lane_mut(class(waiting.urgency));
+        lane.remove(&waiting.provider, caller(waiting.urgency), id);
+        Some(waiting)
+    }
+
+    fn start(&mut self, issuer: &Arc<str>, is_first: bool, now: Duration) {
+        let turn = self.number();
+        let Some(line) = self.issuers.get_mut(issuer) else { return };
+        let class = match is_first {
+            true if line.turn(Class::Forced, now) == line.listed.first => Class::Forced,
+            true => Class::First,
+            false => Class::Background,
+        };
+        if let Some(id) = line.lane_mut(class).take(turn) {
+            let run = line.pace.start(class, now);
+            self.waiting.remove(&id);
+            self.background += usize::from(class == Class::Background);
+            self.started.insert(id, Started { issuer: Arc::clone(issuer), class, run });
+            self.answers.push((id, Answer::Start));
+        }
+        self.list(issuer, now);
+    }
+
+    /// Puts an issuer where it belongs, after anything about it has changed.
+    fn list(&mut self, issuer: &Arc<str>, now: Duration) {
+        let Some(line) = self.issuers.get_mut(issuer) else { return };
+        let (forced, first) = (line.turn(Class::Forced, now), line.turn(Class::First, now));
+        let listed = Listed {
+            first: forced.into_iter().chain(first).min(),
+            rest: line.turn(Class::Background, now),
+            time: line.time(now),
+        };
+        let before = std::mem::replace(&mut line.listed, listed);
+        relist(&mut self.first, before.first, line.listed.first, issuer);
+        relist(&mut self.rest, before.rest, line.listed.rest, issuer);
+        relist(&mut self.times, before.time, line.listed.time, issuer);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+fn relist<T: Copy + Ord>(
+    set: &mut BTreeSet<(T, Arc<str>)>,
+    before: Option<T>,
+    after: Option<T>,
+    issuer: &Arc<str>,
+) {
+    if before == after {
+        return;
+    }
+    if let Some(before) = before {
+        set.remove(&(before, Arc::clone(issuer)));
+    }
+    if let Some(after) = after {
+        set.insert((after, Arc::clone(issuer)));
+    }
+}
+
+fn class(urgency: Urgency) -> Class {
+    match urgency {
+        Urgency::Background => Class::Background,
+        Urgency::Forced => Class::Forced,
+        Urgency::Urgent | Urgency::Waited { .. } => Class::First,
+    }
+}
+
+fn caller(urgency: Urgency) -> Caller {
+    match urgency {
+        Urgency::Background | Urgency::Forced | Urgency::Urgent => Caller::Broker,
+        Urgency::Waited { peer } => Caller::Peer(peer),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+mod properties;
+mod simulated;
+
+use std::num::NonZeroUsize;
+
+use super::*;
+use crate::exec::schedule::words::Throttling;
+
+const THROTTLED: Outcome = Outcome::Throttled(Throttling { retry_after: None });
+const NOW: Duration = Duration::from_secs(1000);
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn issuer(name: &str, rate: usize, concurrency: usize) -> Issuer {
+    let count = |count| NonZeroUsize::new(count).unwrap();
+    Issuer { name: name.into(), runs_per_second: count(rate), concurrency: count(concurrency) }
+}
+
+fn waited(peer: u64) -> Urgency {
+    Urgency::Waited { peer }
+}
+
+/// A queue whose providers are their own issuers, with a rate that holds nothing back.
+struct Setup {
+    queue: Queue,
+    now: Duration,
+    concurrency: usize,
+    names: HashMap<u64, String>,
+}
+
+impl Setup {
+    fn new(runs: usize, concurrency: usize) -> Self {
+        Self { queue: Queue::new(runs), now: NOW, concurrency, names: HashMap::new() }
+    }
+
+    /// Enters runs that are called after their provider, each with a number.
+    fn enter(&mut self, provider: &str, urgency: Urgency, count: usize) -> Vec<u64> {
+        let issuer = issuer(provider, 100_000, self.concurrency);
+        let enter = |number| {
+            let id = self.queue.enter(&provider.into(), &issuer, urgency, self.now);
+            self.names.insert(id, format!("{provider}{number}"));
+            id
+        };
+        (0..count).map(enter).collect()
+    }
+
+    /// Enters one run that is called `name`.
+    fn one(&mut self, provider: &str, urgency: Urgency, name: &str) -> u64 {
+        let id = self.enter(provider, urgency, 1)[0];
+        self.names.insert(id, name.to_owned());
+        id
+    }
+
+    /// What starts a second later.
+    fn started(&mut self) -> Vec<u64> {
+        self.now += secs(1);
+        let started = |(id, answer)| (answer == Answer::Start).then_some(id);
+        self.queue.dispatch(self.now).into_iter().filter_map(started).collect()
+    }
+
+    /// The order in which everything starts that waits, one at a time after what has started already has ended.
+    fn order(&mut self) -> String {
+        let mut order = Vec::new();
+        let mut running: Vec<_> = self.queue.started.keys().copied().collect();
+        loop {
+            for id in running {
+                self.queue.finish(id, Outcome::Success, 0.5, self.now);
+            }
+            running = self.started();
+            if running.is_empty() {
+                return order.join(" ");
+            }
+            order.extend(running.iter().map(|id| self.names[id].clone()));
+        }
+    }
+}
+
+#[test]
+fn a_run_of_an_idle_broker_starts_at_once() {
+    for urgency in [Urgency::Background, Urgency::Urgent, waited(1), Urgency::Forced] {
+        let mut setup = Setup::new(1, 1);
+        let id = setup.enter("a", urgency, 1);
+        assert_eq!(setup.started(), id);
+        assert_eq!(setup.queue.next_wake(), None);
+    }
+}
+
+#[test]
+fn who_is_waited_for_goes_before_the_background() {
+    let mut setup = Setup::new(1, 1);
+    setup.enter("busy", waited(1), 1);
+    setup.started();
+    setup.one("a", Urgency::Background, "refresh");
+    setup.one("a", Urgency::Background, "prewarm");
+    setup.one("b", waited(1), "waited");
+    setup.one("a", Urgency::Urgent, "urgent");
+    setup.one("c", Urgency::Forced, "forced");
+    assert_eq!(setup.order(), "waited urgent forced refresh prewarm");
+}
+
+#[test]
+fn turns_go_round_by_provider_then_by_caller() {
+    let mut setup = Setup::new(1, 1);
+    setup.enter("busy", waited(1), 1);
+    setup.started();
+    for (provider, peer, name) in [
+        ("a", 1, "a1"),
+        ("a", 1, "a1'"),
+        ("a", 1, "a1''"),
+        ("a", 2, "a2"),
+        ("b", 1, "b1"),
+        ("b", 1, "b1'"),
+        ("a", 2, "a2'"),
+        ("c", 3, "c3"),
+    ] {
+        setup.one(provider, waited(peer), name);
+    }
+    assert_eq!(setup.order(), "a1 b1 c3 a2 b1' a1' a2' a1''");
+}
+
+#[test]
+fn what_is_held_and_ends_soon_is_one_caller_of_its_provider() {
+    let mut setup = Setup::new(1, 1);
+    setup.enter("busy", waited(1), 1);
+    setup.started();
+    for number in 1..=3 {
+        setup.one("a", waited(7), &format!("new{number}"));
+    }
+    for number in 1..=3 {
+        setup.one("a", Urgency::Urgent, &format!("held{number}"));
+    }
+    assert_eq!(setup.order(), "new1 held1 new2 held2 new3 held3");
+}
+
+#[test]
+fn background_runs_go_round_by_provider() {
+    let mut setup = Setup::new(1, 1);
+    setup.enter("busy", waited(1), 1);
+    setup.started();
+    setup.enter("a", Urgency::Background, 3);
+    setup.enter("b", Urgency::Background, 2);
+    assert_eq!(setup.order(), "a0 b0 a1 b1 a2");
+}
+
+#[test]
+fn a_busy_provider_leaves_slots_to_the_others() {
+    let mut setup = Setup::new(3, 1);
+    let busy = setup.enter("busy", waited(1), 2);
+    let other = setup.enter("other", waited(1), 1);
+    assert_eq!(setup.started(), [busy[0], other[0]]);
+    assert_eq!(setup.queue.waits_for(busy[1], setup.now), Some((Cause::Concurrency { runs: 1 }, 0)));
+    setup.queue.finish(busy[0], Outcome::Success, 0.5, setup.now);
+    assert_eq!(setup.started(), [busy[1]]);
+}
+
+#[test]
+fn all_providers_together_are_capped() {
+    let mut setup = Setup::new(2, 2);
+    let [a, b, c] = ["a", "b", "c"].map(|provider| setup.enter(provider, waited(1), 1)[0]);
+    assert_eq!(setup.started(), [a, b]);
+    assert_eq!(setup.queue.waits_for(c, setup.now), Some((Cause::Slots { runs: 2 }, 0)));
+    assert_eq!(setup.queue.next_wake(), None, "no time is waited for");
+    setup.queue.finish(a, Outcome::Unknown, 0.5, setup.now);
+    assert_eq!(setup.started(), [c]);
+}
+
+#[test]
+fn the_background_leaves_one_slot() {
+    let mut setup = Setup::new(3, 3);
+    let refreshes = setup.enter("a", Urgency::Background, 3);
+    assert_eq!([setup.started(), setup.started()].concat(), refreshes[..2]);
+    assert!(setup.started().is_empty());
+    let caller = setup.enter("a", waited(1), 1);
+    assert_eq!(setup.started(), caller);
+    setup.queue.finish(refreshes[0], Outcome::Success, 0.5, setup.now);
+    assert_eq!(setup.started(), refreshes[2..], "two others run, but only one of them is a background run");
+}
+
+#[test]
+fn who_leaves_is_not_waited_for() {
+    let mut setup = Setup::new(1, 1);
+    let busy = setup.enter("a", waited(1), 1)[0];
+    setup.started();
+    let [first, second, third] = ["1", "2", "3"].map(|name| setup.one("a", waited(1), name));
+    assert_eq!(setup.queue.waits_for(third, setup.now), Some((Cause::Concurrency { runs: 1 }, 2)));
+    setup.queue.leave(first, setup.now);
+    setup.queue.leave(third, setup.now);
+    assert_eq!(setup.queue.waits_for(third, setup.now), None);
+    setup.queue.leave(busy, setup.now);
+    assert!(setup.started().is_empty(), "what has started does not leave, it ends");
+    setup.queue.finish(busy, Outcome::Success, 0.5, setup.now);
+    assert_eq!(setup.started(), [second]);
+}
+
+#[test]
+fn a_run_that_a_caller_comes_for_moves_ahead_with_its_time_of_entry() {
+    let mut setup = Setup::new(1, 1);
+    setup.enter("busy", waited(1), 1);
+    setup.started();
+    let [refresh, other] = ["refresh", "other"].map(|name| setup.one("a", Urgency::Background, name));
+    setup.one("a", waited(1), "waited");
+    setup.queue.set_urgency(refresh, waited(1), setup.now);
+    assert_eq!(setup.queue.waits_for(other, setup.now).unwrap().1, 0, "it waits among its own class");
+    assert_eq!(setup.order(), "refresh waited other");
+    let mut setup = Setup::new(1, 1);
+    setup.enter("busy", waited(1), 1);
+    setup.started();
+    let given_up = setup.one("a", waited(1), "given up");
+    setup.one("a", waited(2), "waited");
+    setup.queue.set_urgency(given_up, Urgency::Background, setup.now);
+    assert_eq!(setup.order(), "waited given up");
+}
+
+#[test]
+fn providers_of_one_issuer_share_its_budget() {
+    let mut queue = Queue::new(100);
+    let shared = issuer("idp", 3, 50);
+    let ids: Vec<_> = ["a", "b", "a", "b", "a"]
+        .map(|provider| queue.enter(&provider.into(), &shared, waited(1), NOW))
+        .into();
+    let started: Vec<_> = queue.dispatch(NOW).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(started, ids[..3]);
+    assert_eq!(queue.waits_for(ids[3], NOW), Some((Cause::Rate { runs: 3 }, 0)));
+    assert_eq!(queue.next_wake(), Some(NOW + secs(1)));
+    assert_eq!(queue.dispatch(NOW + ms(999)), []);
+    assert_eq!(queue.dispatch(NOW + secs(1)).len(), 2);
+    assert_eq!(queue.next_wake(), None);
+}
+
+#[test]
+fn a_pause_answers_those_who_wait_and_keeps_the_others() {
+    let mut queue = Queue::new(8);
+    let (idp, other) = (issuer("idp", 10, 1), issuer("other", 10, 1));
+    let mut enter = |provider: &str, issuer, urgency| queue.enter(&provider.into(), issuer, urgency, NOW);
+    let running = enter("a", &idp, waited(1));
+    let waiting = [enter("a", &idp, waited(1)), enter("b", &idp, waited(2))];
+    let kept = [enter("a", &idp, Urgency::Urgent), enter("a", &idp, Urgency::Background)];
+    enter("c", &other, waited(1));
+    assert_eq!(queue.dispatch(NOW).len(), 2);
+    let change = queue.finish(running, THROTTLED, 0.5, NOW);
+    assert_eq!(change, Some(("idp".into(), Change::Paused(secs(60)))));
+    let throttled = Answer::Throttled(secs(60));
+    let mut answers = queue.dispatch(NOW);
+    answers.sort_unstable_by_key(|(id, _)| *id);
+    assert_eq!(answers, waiting.map(|id| (id, throttled)));
+    assert_eq!((queue.paused("idp", NOW), queue.paused("other", NOW)), (Some(secs(60)), None));
+    // Who comes later hears the same at once, and so does a caller that joins a waiting run.
+    let later = NOW + secs(20);
+    let late = queue.enter(&"b".into(), &idp, waited(3), later);
+    queue.set_urgency(kept[1], waited(4), later);
+    let throttled = Answer::Throttled(secs(40));
+    assert_eq!(queue.dispatch(later), [(late, throttled), (kept[1], throttled)]);
+    assert_eq!(queue.waits_for(kept[0], later), Some((Cause::Paused { left: secs(40) }, 0)));
+    // A person's run starts all the same.
+    let forced = queue.enter(&"a".into(), &idp, Urgency::Forced, later);
+    assert_eq!(queue.dispatch(later), [(forced, Answer::Start)]);
+    queue.finish(forced, Outcome::Reached, 0.5, later);
+    // When it is over, one run tries it again, at the time that was promised.
+    assert_eq!(queue.next_wake(), Some(NOW + secs(60)));
+    assert_eq!(queue.dispatch(NOW + secs(60)), [(kept[0], Answer::Start)]);
+    assert_eq!(queue.next_wake(), None);
+}
+
+#[test]
+fn a_probe_is_a_run_that_somebody_waits_for_if_there_is_one() {
+    let mut queue = Queue::new(1);
+    let (idp, other) = (issuer("idp", 10, 4), issuer("other", 10, 4));
+    let first = queue.enter(&"a".into(), &idp, waited(1), NOW);
+    queue.dispatch(NOW);
+    queue.finish(first, THROTTLED, 0.5, NOW);
+    queue.enter(&"a".into(), &idp, Urgency::Background, NOW);
+    let busy = queue.enter(&"b".into(), &other, waited(1), NOW);
+    queue.dispatch(NOW);
+    let later = NOW + secs(60);
+    let caller = queue.enter(&"a".into(), &idp, waited(1), later);
+    assert_eq!(queue.dispatch(later), []);
+    queue.finish(busy, Outcome::Success, 0.5, later);
+    assert_eq!(queue.dispatch(later), [(caller, Answer::Start)]);
+}
+
+#[test]
+fn ten_thousand_runs_that_wait_are_no_burden() {
+    let mut setup = Setup::new(4, 4);
+    let ids: Vec<_> = (0..10_000).flat_map(|peer| setup.enter("a", waited(peer % 100), 1)).collect();
+    assert_eq!(setup.started().len(), 4);
+    for id in ids.iter().skip(4).step_by(2) {
+        setup.queue.leave(*id, setup.now);
+    }
+    assert_eq!(setup.order().split(' ').count(), 4998);
+    let queue = &setup.queue;
+    assert!(queue.waiting.is_empty() && queue.started.is_empty() && queue.next_wake().is_none());
+}

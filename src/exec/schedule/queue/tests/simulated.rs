@@ -1,0 +1,216 @@
+//! Hours of many credentials, with a simple model of what a cache asks for.
+
+use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
+
+use super::*;
+
+const LIFETIME: Duration = Duration::from_secs(900);
+/// With so much left a credential that is in use is urgent: a tenth of its lifetime.
+const URGENT: Duration = Duration::from_secs(90);
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    /// A run has ended.
+    End(u64),
+    /// A credential is to be renewed.
+    Due(usize),
+    /// A credential ends soon.
+    Urgent(usize),
+}
+
+/// A credential that is in use.
+#[derive(Debug)]
+struct Held {
+    expires: Duration,
+    waits: Option<u64>,
+}
+
+struct World {
+    queue: Queue,
+    now: Duration,
+    provider: Arc<str>,
+    issuer: Issuer,
+    /// How long a run takes.
+    long: Duration,
+    /// When the issuer refuses every run.
+    throttles: Range<Duration>,
+    held: Vec<Held>,
+    /// By run: the credential that it renews.
+    renews: HashMap<u64, usize>,
+    events: BinaryHeap<Reverse<(Duration, Event)>>,
+    random: fastrand::Rng,
+    starts: Vec<Duration>,
+    /// The starts of each pause: of the first one those before it.
+    per_pause: Vec<usize>,
+    /// When a credential had ended before the next one came.
+    lapses: Vec<Duration>,
+}
+
+impl World {
+    fn new(runs: usize, issuer: Issuer, long: Duration) -> Self {
+        Self {
+            queue: Queue::new(runs),
+            now: Duration::ZERO,
+            provider: "held".into(),
+            issuer,
+            long,
+            throttles: Duration::MAX..Duration::MAX,
+            held: Vec::new(),
+            renews: HashMap::new(),
+            events: BinaryHeap::new(),
+            random: fastrand::Rng::with_seed(7),
+            starts: Vec::new(),
+            per_pause: vec![0],
+            lapses: Vec::new(),
+        }
+    }
+
+    /// Holds `count` credentials, of which the first ends in `first`, and the others evenly spread until `width` later.
+    fn hold(&mut self, count: u32, first: Duration, width: Duration) {
+        for number in 0..count {
+            self.held.push(Held { expires: Duration::ZERO, waits: None });
+            self.renewed(self.held.len() - 1, first + width * number / count);
+        }
+    }
+
+    fn renewed(&mut self, index: usize, left: Duration) {
+        let held = &mut self.held[index];
+        held.expires = self.now + left;
+        held.waits = None;
+        let lead = Duration::from_secs_f64(360.0 + 90.0 * self.random.f64());
+        let due = held.expires.saturating_sub(lead).max(self.now);
+        let urgent = held.expires.saturating_sub(URGENT).max(self.now);
+        self.events.push(Reverse((due, Event::Due(index))));
+        self.events.push(Reverse((urgent, Event::Urgent(index))));
+    }
+
+    fn run_until(&mut self, end: Duration) {
+        loop {
+            let event = self.events.peek().map(|Reverse((at, _))| *at);
+            let Some(next) = event.into_iter().chain(self.queue.next_wake()).min().filter(|at| *at < end)
+            else {
+                self.now = end;
+                return;
+            };
+            self.now = next;
+            while let Some(Reverse((_, event))) = self.events.pop_if_due(next) {
+                self.happen(event);
+            }
+            for (id, answer) in self.queue.dispatch(next) {
+                if answer == Answer::Start {
+                    self.starts.push(next);
+                    *self.per_pause.last_mut().unwrap() += 1;
+                    self.events.push(Reverse((next + self.long, Event::End(id))));
+                }
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Due(index) => self.enter(index, Urgency::Background),
+            Event::Urgent(index) => {
+                let held = &self.held[index];
+                if let Some(id) = held.waits.filter(|_| held.expires <= self.now + URGENT) {
+                    self.queue.set_urgency(id, Urgency::Urgent, self.now);
+                }
+            }
+            Event::End(id) => {
+                let throttled = self.throttles.contains(&self.now);
+                let outcome = if throttled { THROTTLED } else { Outcome::Success };
+                let change = self.queue.finish(id, outcome, self.random.f64(), self.now);
+                if matches!(change, Some((_, Change::Paused(_)))) {
+                    self.per_pause.push(0);
+                }
+                let Some(index) = self.renews.remove(&id) else { return };
+                if throttled {
+                    let is_urgent = self.held[index].expires <= self.now + URGENT;
+                    self.enter(index, if is_urgent { Urgency::Urgent } else { Urgency::Background });
+                } else {
+                    if self.held[index].expires <= self.now {
+                        self.lapses.push(self.now);
+                    }
+                    self.renewed(index, LIFETIME);
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, index: usize, urgency: Urgency) {
+        let id = self.queue.enter(&self.provider, &self.issuer, urgency, self.now);
+        self.held[index].waits = Some(id);
+        self.renews.insert(id, index);
+    }
+
+    /// The most starts in any second.
+    fn busiest(&self) -> usize {
+        let starts = self.starts.iter().enumerate();
+        let within = |(index, first): (usize, &Duration)| {
+            self.starts[index..].iter().take_while(|at| **at < *first + secs(1)).count()
+        };
+        starts.map(within).max().unwrap_or_default()
+    }
+}
+
+trait PopIfDue {
+    fn pop_if_due(&mut self, now: Duration) -> Option<Reverse<(Duration, Event)>>;
+}
+
+impl PopIfDue for BinaryHeap<Reverse<(Duration, Event)>> {
+    fn pop_if_due(&mut self, now: Duration) -> Option<Reverse<(Duration, Event)>> {
+        self.peek().is_some_and(|Reverse((at, _))| *at <= now).then(|| self.pop()).flatten()
+    }
+}
+
+#[test]
+fn one_peer_that_asks_for_ten_thousand_keys_starves_nothing_that_is_held() {
+    for (provider, first, width) in [
+        ("held", secs(60), secs(840)),
+        ("other", secs(60), secs(840)),
+        // All of them end within a second.
+        ("held", secs(899), secs(1)),
+        ("other", secs(899), secs(1)),
+    ] {
+        let mut world = World::new(4, issuer("idp", 10, 4), ms(500));
+        for _ in 0..10_000 {
+            world.queue.enter(&provider.into(), &world.issuer, waited(1), Duration::ZERO);
+        }
+        world.run_until(secs(1)); // so that all slots are taken
+        world.hold(200, first, width);
+        world.run_until(secs(3600));
+        assert!(world.lapses.is_empty(), "{provider} {first:?}: {:?}", world.lapses);
+        assert!(world.queue.waiting.is_empty(), "everything has had its turn");
+        let since = world.starts.len() - 10_000;
+        assert!((200..=200 * 9).contains(&since), "{since} renewals");
+    }
+}
+
+#[test]
+fn an_hour_of_three_thousand_tokens_costs_what_the_schedule_demands() {
+    let mut world = World::new(8, issuer("idp", 10, 4), ms(500));
+    world.hold(3000, Duration::ZERO, LIFETIME);
+    world.run_until(secs(3600));
+    let (runs, busiest) = (world.starts.len(), world.busiest());
+    assert!(runs <= 21_800 * 11 / 10, "{runs} runs");
+    assert!(busiest <= 12, "{busiest} runs in a second");
+    assert_eq!(world.lapses.iter().filter(|at| **at > secs(300)).count(), 0);
+}
+
+#[test]
+fn an_issuer_that_throttles_for_ten_minutes_is_asked_once_per_pause_and_caught_up_with() {
+    let mut world = World::new(8, issuer("idp", 10, 4), ms(300));
+    let (down, up) = (secs(1800), secs(2400));
+    world.throttles = down..up;
+    world.hold(3000, LIFETIME / 2, LIFETIME / 2);
+    world.run_until(up);
+    let pauses = &world.per_pause[1..];
+    assert!((8..=13).contains(&pauses.len()), "{pauses:?}");
+    assert!(pauses[..pauses.len() - 1].iter().all(|starts| *starts == 1), "one run per pause: {pauses:?}");
+    world.run_until(up + secs(450));
+    let valid = world.held.iter().filter(|held| held.expires > world.now).count();
+    assert_eq!(valid, 3000, "1.5 times as long as its rate needs for all of them");
+    assert!(world.lapses.len() > 1000, "ten minutes are more than their margin: {}", world.lapses.len());
+    assert!(world.busiest() <= 12);
+    world.run_until(up + secs(3600));
+    assert!(world.lapses.iter().all(|at| *at < up + secs(450)));
+}

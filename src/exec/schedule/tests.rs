@@ -1,0 +1,280 @@
+//! The edge under paused time: tickets, permits and the timer.
+
+#![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
+
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicU64, Ordering},
+    time::SystemTime,
+};
+
+use tokio::{
+    task::{JoinSet, yield_now},
+    time::{Instant, timeout},
+};
+
+use super::*;
+use crate::{
+    clock::Now,
+    credential::{Decoded, Material},
+    exec::RunError,
+    plugin::{Command, Issuer, test_provider},
+};
+
+/// Goes with tokio's paused clock; a suspend comes on top.
+#[derive(Debug)]
+struct FakeClock {
+    start: Instant,
+    /// Seconds asleep, while tokio's clock stood still.
+    asleep: AtomicU64,
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Now {
+        let boot = self.start.elapsed() + secs(self.asleep.load(Ordering::SeqCst));
+        Now { wall: SystemTime::UNIX_EPOCH + boot, boot }
+    }
+}
+
+struct Setup {
+    scheduler: Scheduler,
+    clock: Arc<FakeClock>,
+    tasks: TaskTracker,
+}
+
+fn setup(runs: usize) -> Setup {
+    let clock = Arc::new(FakeClock { start: Instant::now(), asleep: AtomicU64::new(0) });
+    let tasks = TaskTracker::new();
+    let scheduler = Scheduler::new(runs, Arc::clone(&clock) as Arc<dyn Clock>, || 0.5, tasks.clone());
+    Setup { scheduler, clock, tasks }
+}
+
+impl Setup {
+    async fn permit(&self, provider: &Arc<Provider>, urgency: Urgency) -> Permit {
+        self.scheduler.enter(provider, urgency).turn().await.unwrap()
+    }
+
+    /// One run that is throttled; the pause lasts a minute.
+    async fn throttle(&self, provider: &Arc<Provider>) {
+        self.permit(provider, WAITED).await.finish(&failed("HTTP 429"));
+        assert_eq!(self.scheduler.paused(provider), Some(secs(60)));
+    }
+
+    /// Seconds since the test's start, by tokio's clock.
+    fn elapsed(&self) -> Duration {
+        self.clock.start.elapsed()
+    }
+}
+
+const WAITED: Urgency = Urgency::Waited { peer: 1 };
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A provider with an issuer of 2 runs in a second.
+fn provider(name: &str) -> Arc<Provider> {
+    let count = |count| NonZeroUsize::new(count).unwrap();
+    let issuer = Issuer { name: "idp".into(), runs_per_second: count(2), concurrency: count(10) };
+    Arc::new(Provider { issuer: Arc::new(issuer), ..test_provider(name, Command::Name(name.into())) })
+}
+
+fn failed(stderr: &str) -> Result<Decoded, RunError> {
+    Err(RunError::Exit { command: "p".into(), code: 1, stderr: stderr.into() })
+}
+
+fn decoded() -> Decoded {
+    Decoded { material: Material { token: None, pair: None }, expires_at: None, warnings: Vec::new() }
+}
+
+/// Whether the turn has not come.
+async fn waits(turn: &mut (impl Future<Output = Result<Permit, Throttled>> + Unpin)) -> bool {
+    timeout(Duration::ZERO, turn).await.is_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_goes_to_the_next_when_its_permit_is_dropped_or_finished() {
+    let (setup, provider) = (setup(1), provider("p"));
+    let first = setup.permit(&provider, WAITED).await;
+    let mut second = Box::pin(setup.scheduler.enter(&provider, WAITED).turn());
+    assert!(waits(&mut second).await);
+    drop(first);
+    second.await.unwrap().finish(&Ok(decoded()));
+    setup.permit(&provider, Urgency::Background).await.finish(&failed("no"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_leaves_no_trace() {
+    let (setup, provider) = (setup(1), provider("p"));
+    let held = setup.permit(&provider, WAITED).await;
+    drop(setup.scheduler.enter(&provider, WAITED));
+    let ticket = setup.scheduler.enter(&provider, WAITED);
+    let handle = ticket.handle();
+    let mut polled = Box::pin(ticket.turn());
+    assert!(waits(&mut polled).await);
+    assert_eq!(
+        handle.waits_for().unwrap().to_string(),
+        "all run slots are in use (`limits.pluginRuns`: 1)",
+        "the ticket that was dropped does not wait"
+    );
+    drop(polled);
+    assert!(handle.waits_for().is_none());
+    // A turn that came but was not taken.
+    let granted = setup.scheduler.enter(&provider, WAITED);
+    drop(held);
+    assert!(granted.handle().waits_for().is_none());
+    drop(granted);
+    drop(setup.permit(&provider, WAITED).await);
+    assert!(setup.scheduler.shared.state().tickets.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_caller_comes_for_moves_ahead_while_it_waits() {
+    let (setup, provider) = (setup(1), provider("p"));
+    let held = setup.permit(&provider, WAITED).await;
+    let enter = |urgency| {
+        let ticket = setup.scheduler.enter(&provider, urgency);
+        (ticket.handle(), Box::pin(ticket.turn()))
+    };
+    let (_, mut refresh) = enter(Urgency::Background);
+    let (handle, mut prewarm) = enter(Urgency::Background);
+    assert!(waits(&mut refresh).await && waits(&mut prewarm).await);
+    handle.set_urgency(WAITED);
+    drop(held);
+    let permit = prewarm.await.unwrap();
+    handle.set_urgency(Urgency::Background); // without effect
+    assert!(waits(&mut refresh).await);
+    drop(permit);
+    drop(refresh.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timer_starts_runs_when_their_second_comes_and_ends_with_them() {
+    let (setup, provider) = (setup(100), provider("p"));
+    let mut runs = JoinSet::new();
+    for _ in 0..5 {
+        let turn = setup.scheduler.enter(&provider, WAITED).turn();
+        let clock = Arc::clone(&setup.clock);
+        runs.spawn(async move {
+            turn.await.unwrap().finish(&Ok(decoded()));
+            clock.start.elapsed().as_secs()
+        });
+    }
+    assert_eq!(setup.tasks.len(), 1, "one timer for all");
+    let mut seconds = runs.join_all().await;
+    seconds.sort_unstable();
+    assert_eq!(seconds, [0, 0, 1, 1, 2]);
+    setup.tasks.close();
+    setup.tasks.wait().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timer_ends_when_the_last_who_waits_leaves() {
+    let (setup, provider) = (setup(100), provider("p"));
+    setup.throttle(&provider).await;
+    let ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    assert_eq!(setup.tasks.len(), 1);
+    let before = setup.elapsed();
+    yield_now().await; // the timer waits
+    drop(ticket);
+    setup.tasks.close();
+    setup.tasks.wait().await;
+    assert_eq!(setup.elapsed(), before, "a shutdown does not wait for the pause");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_issuer_answers_callers_at_once_and_everybody_else_in_time() {
+    let (setup, provider) = (setup(100), provider("p"));
+    setup.throttle(&provider).await;
+    let refused = setup.scheduler.enter(&provider, WAITED).turn().await.unwrap_err();
+    assert_eq!(refused.retry_after, secs(60));
+    insta::assert_snapshot!(refused.into_error("/bin/p".into()), @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; `credbroker refresh p` runs it now");
+    let ticket = setup.scheduler.enter(&provider, Urgency::Urgent);
+    let waits_for = ticket.handle().waits_for().unwrap().to_string();
+    insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");
+    let permit = ticket.turn().await.unwrap();
+    assert_eq!(setup.elapsed(), secs(60));
+    permit.finish(&Ok(decoded()));
+    assert_eq!(setup.scheduler.paused(&provider), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_wait_when_a_pause_begins_hear_of_it() {
+    let (setup, provider) = (setup(1), provider("p"));
+    let running = setup.permit(&provider, Urgency::Background).await;
+    let (caller, refresh) = (
+        setup.scheduler.enter(&provider, Urgency::Waited { peer: 2 }),
+        setup.scheduler.enter(&provider, Urgency::Background),
+    );
+    running.finish(&failed("Throttling: Rate exceeded | Retry-After: 7"));
+    assert_eq!(caller.turn().await.unwrap_err().retry_after, secs(7));
+    let handle = refresh.handle();
+    let mut refresh = Box::pin(refresh.turn());
+    assert!(waits(&mut refresh).await);
+    handle.set_urgency(WAITED);
+    assert_eq!(refresh.await.unwrap_err().retry_after, secs(7), "somebody came for it");
+    setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()));
+    setup.permit(&provider, WAITED).await.finish(&Ok(decoded()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_goes_on_during_a_suspend() {
+    let (setup, provider) = (setup(1), provider("p"));
+    setup.throttle(&provider).await;
+    let ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    yield_now().await; // the timer waits
+    setup.clock.asleep.store(3600, Ordering::SeqCst);
+    drop(ticket.turn().await.unwrap());
+    assert!(setup.elapsed() <= secs(1), "it is noticed within a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_waiting_run_waits_for_can_be_read() {
+    let setup = setup(2);
+    let provider = provider("p");
+    let wait = || setup.scheduler.enter(&provider, WAITED);
+    let mut shown = Vec::new();
+    let mut show = |tickets: &[Ticket]| {
+        shown.push(tickets.last().unwrap().handle().waits_for().unwrap().to_string());
+    };
+    let held = [setup.permit(&provider, WAITED).await, setup.permit(&provider, WAITED).await];
+    show(&[wait(), wait(), wait()]);
+    sleep(secs(1)).await;
+    show(&[wait(), wait()]);
+    drop(held);
+    let issuer = Arc::new(Issuer::new("slow", NonZeroUsize::MIN));
+    let other = Arc::new(Provider { issuer, ..(*provider).clone() });
+    let held = setup.permit(&other, WAITED).await;
+    show(&[setup.scheduler.enter(&other, WAITED)]);
+    drop(held);
+    setup.throttle(&provider).await;
+    let probe = setup.permit(&provider, Urgency::Background).await;
+    show(&[wait()]);
+    probe.finish(&Ok(decoded()));
+    show(&[wait()]);
+    insta::assert_snapshot!(shown.join("\n"), @r"
+issuer `idp` is at its limit of runs in a second (2); 2 other runs of the provider wait
+all run slots are in use (`limits.pluginRuns`: 2); 1 other run of the provider waits
+issuer `slow` is at its limit of runs at a time (1)
+issuer `idp` asked for fewer runs, and one run tries it again
+issuer `idp` asked for fewer runs, and is used slowly at first
+");
+}
+
+#[test]
+fn a_permit_may_outlive_its_runtime() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let provider = provider("p");
+    let (setup, held, ticket) = runtime.block_on(async {
+        let setup = setup(1);
+        let held = setup.permit(&provider, WAITED).await;
+        drop(setup.permit(&provider, Urgency::Background));
+        let ticket = setup.scheduler.enter(&provider, WAITED);
+        (setup, held, ticket)
+    });
+    drop(runtime);
+    held.finish(&failed("429"));
+    drop(ticket);
+    assert!(setup.scheduler.paused(&provider).is_some());
+}

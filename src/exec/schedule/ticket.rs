@@ -1,0 +1,143 @@
+//! A place in the queue.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
+
+use super::{Cause, Permit, Shared, Urgency};
+use crate::{
+    exec::{RunError, error::seconds},
+    plugin::Provider,
+};
+
+/// A place in the queue. Dropping it gives the place up.
+#[derive(Debug)]
+#[must_use = "dropping a ticket gives the place up"]
+pub struct Ticket {
+    handle: TicketHandle,
+    turn: oneshot::Receiver<Result<Permit, Duration>>,
+}
+
+/// Changes and shows a place in the queue. Keeps no place.
+#[derive(Clone, Debug)]
+pub struct TicketHandle {
+    shared: Arc<Shared>,
+    provider: Arc<Provider>,
+    id: u64,
+}
+
+/// The issuer is paused, so the run that a caller waits for does not start.
+#[derive(Clone, Debug)]
+pub struct Throttled {
+    /// The provider whose run it is.
+    pub provider: Arc<Provider>,
+    /// How long the pause still lasts.
+    pub retry_after: Duration,
+}
+
+/// What a run waits for. Its `Display` is a sentence without an end.
+#[derive(Clone, Debug)]
+pub struct WaitsFor {
+    /// The provider whose run it is.
+    pub provider: Arc<Provider>,
+    /// What holds it back.
+    pub cause: Cause,
+    /// How many other runs of the provider wait in the same class. Not all of them need be ahead.
+    pub others: usize,
+}
+
+impl Ticket {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        provider: &Arc<Provider>,
+        id: u64,
+        turn: oneshot::Receiver<Result<Permit, Duration>>,
+    ) -> Self {
+        Self { handle: TicketHandle { shared: Arc::clone(shared), provider: Arc::clone(provider), id }, turn }
+    }
+
+    /// For those who change or show the place while it waits for its turn.
+    pub fn handle(&self) -> TicketHandle {
+        self.handle.clone()
+    }
+
+    /// Waits for the turn. Dropping the future leaves the queue, and gives back a slot that had been given already.
+    ///
+    /// # Errors
+    ///
+    /// [`Throttled`]: only for [`Urgency::Waited`], while the issuer is paused or when it is. All others wait until the
+    /// pause ends.
+    pub async fn turn(mut self) -> Result<Permit, Throttled> {
+        match (&mut self.turn).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(retry_after)) => {
+                Err(Throttled { provider: Arc::clone(&self.handle.provider), retry_after })
+            }
+            // Never: the queue keeps the other end until it answers, or until this ticket is dropped.
+            Err(_closed) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.handle.shared.leave(self.handle.id);
+    }
+}
+
+impl TicketHandle {
+    /// Changes the class of a run that waits: a caller came for it, or the last one left. It keeps its time of entry.
+    /// Without effect once the run has its turn.
+    ///
+    /// Where it becomes [`Urgency::Waited`] while the issuer is paused, its turn ends at once with [`Throttled`].
+    pub fn set_urgency(&self, urgency: Urgency) {
+        self.shared.with(|state, now| state.queue.set_urgency(self.id, urgency, now));
+    }
+
+    /// What the run waits for; `None`: it has its turn, or was given up.
+    pub fn waits_for(&self) -> Option<WaitsFor> {
+        let now = self.shared.clock.now().boot;
+        let (cause, others) = self.shared.state().queue.waits_for(self.id, now)?;
+        Some(WaitsFor { provider: Arc::clone(&self.provider), cause, others })
+    }
+}
+
+impl Throttled {
+    /// As the end of a run of the plugin `command`.
+    pub fn into_error(self, command: Arc<str>) -> RunError {
+        let Self { provider, retry_after } = self;
+        let (provider, issuer) = (Arc::clone(&provider.name), Arc::clone(&provider.issuer.name));
+        RunError::Throttled { command, provider, issuer, retry_after }
+    }
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let issuer = &self.provider.issuer.name;
+        match self.cause {
+            Cause::Slots { runs } => write!(f, "all run slots are in use (`limits.pluginRuns`: {runs})"),
+            Cause::Concurrency { runs } => {
+                write!(f, "issuer `{issuer}` is at its limit of runs at a time ({runs})")
+            }
+            Cause::Rate { runs } => {
+                write!(f, "issuer `{issuer}` is at its limit of runs in a second ({runs})")
+            }
+            Cause::Paused { left } => {
+                write!(
+                    f,
+                    "issuer `{issuer}` asked for fewer runs and is paused for another {}",
+                    seconds(left)
+                )
+            }
+            Cause::Probe => write!(f, "issuer `{issuer}` asked for fewer runs, and one run tries it again"),
+            Cause::SlowStart => {
+                write!(f, "issuer `{issuer}` asked for fewer runs, and is used slowly at first")
+            }
+        }?;
+        match self.others {
+            0 => Ok(()),
+            1 => write!(f, "; 1 other run of the provider waits"),
+            others => write!(f, "; {others} other runs of the provider wait"),
+        }
+    }
+}

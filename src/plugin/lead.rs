@@ -1,0 +1,142 @@
+//! From a provider and a request to one run.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::de::IgnoredAny;
+
+use super::{PluginKey, PluginSpec, Provider, ResolveError, Target, environment::reaches, providers::Entry};
+use crate::credential::Cluster;
+
+/// The run that a request leads to, without what only the request has.
+pub(super) struct Lead<'a> {
+    entry: &'a Entry,
+    place: Place<'a>,
+}
+
+/// What of a cluster is in a run.
+enum Place<'a> {
+    /// Nothing.
+    Nowhere,
+    /// The cluster that the caller sent; the plugin receives it.
+    Sent,
+    /// One that the configuration names; the plugin receives it.
+    Known(&'a Cluster),
+    /// It is for a ClusterProfile.
+    Profile(Arc<Target>),
+}
+
+impl Entry {
+    /// The provider as it is configured, for a caller that sent this cluster. The plugin receives none unless the
+    /// provider wants one; else what the caller sent, which is for this request alone, or the one cluster that the
+    /// kubeconfig uses this user for.
+    pub(super) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+        let known = self.provider.clusters.as_slice();
+        match (sent, known) {
+            _ if !self.provider.provide_cluster_info => self.lead(Place::Nowhere),
+            (Some(sent), _) if sent.server.is_empty() => Err(ResolveError::ClusterServer),
+            (Some(_), _) => self.lead(Place::Sent),
+            (None, [only]) => self.lead(Place::Known(only)),
+            (None, several) => {
+                let provider = Arc::clone(&self.provider.name);
+                Err(ResolveError::NoCluster { provider, known: several.len() })
+            }
+        }
+    }
+
+    /// The provider for one of the clusters that it is configured with.
+    pub(super) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
+        if !self.provider.provide_cluster_info {
+            return self.lead(Place::Nowhere);
+        }
+        if known.server.is_empty() {
+            return Err(ResolveError::ClusterServer);
+        }
+        self.lead(Place::Known(known))
+    }
+
+    /// What a ClusterProfile leads to, which is this provider.
+    pub(super) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
+        self.lead(Place::Profile(target))
+    }
+
+    fn lead<'a>(&'a self, place: Place<'a>) -> Result<Lead<'a>, ResolveError> {
+        self.can_run_unattended()?;
+        Ok(Lead { entry: self, place })
+    }
+
+    /// There is no terminal here.
+    pub(super) fn can_run_unattended(&self) -> Result<(), ResolveError> {
+        if self.provider.needs_terminal {
+            return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
+        }
+        Ok(())
+    }
+}
+
+impl Lead<'_> {
+    /// The key of the run for a caller that sent these.
+    pub(super) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
+        let provider = self.provider();
+        let reaches = |name: &str| reaches(name, &provider.caller_env, &provider.env);
+        let caller_env = env.iter().filter(|(name, _)| reaches(name));
+        let caller_env = caller_env.map(|(name, value)| (name.as_str(), value.as_str()));
+        let digest = self.entry.digest;
+        match &self.place {
+            Place::Nowhere => PluginKey::of(digest, None, caller_env),
+            Place::Sent => PluginKey::of(digest, sent, caller_env),
+            Place::Known(cluster) => PluginKey::of(digest, Some(cluster), caller_env),
+            // The endpoint is part of the digest, whether the plugin receives it or not.
+            Place::Profile(target) => PluginKey::of(target.digest, None, caller_env),
+        }
+    }
+
+    /// The run for a caller that sent these.
+    pub(super) fn spec(
+        self,
+        sent: Option<Cluster>,
+        mut env: BTreeMap<String, String>,
+    ) -> Result<PluginSpec, ResolveError> {
+        if let (Place::Sent, Some(sent)) = (&self.place, &sent) {
+            check_config(sent)?;
+        }
+        let key = self.key(sent.as_ref(), &env);
+        let provider = Arc::clone(self.provider());
+        env.retain(|name, _| reaches(name, &provider.caller_env, &provider.env));
+        if let Some((name, _)) = env.iter().find(|(name, value)| !is_possible(name, value)) {
+            return Err(ResolveError::InvalidVariable { name: name.clone() });
+        }
+        let (cluster, target) = match self.place {
+            Place::Nowhere => (None, None),
+            Place::Sent => (sent.map(Arc::new), None),
+            Place::Known(cluster) => (Some(Arc::new(cluster.clone())), None),
+            Place::Profile(target) => {
+                let cluster = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
+                (cluster, Some(target))
+            }
+        };
+        Ok(PluginSpec { key, provider, file: Arc::clone(&self.entry.file), cluster, caller_env: env, target })
+    }
+
+    /// A profile may add to what is configured.
+    fn provider(&self) -> &Arc<Provider> {
+        match &self.place {
+            Place::Profile(target) => &target.provider,
+            _ => &self.entry.provider,
+        }
+    }
+}
+
+/// The plugin could not read an extension that is not JSON.
+fn check_config(cluster: &Cluster) -> Result<(), ResolveError> {
+    if cluster.config.is_empty() {
+        return Ok(());
+    }
+    serde_json::from_slice::<IgnoredAny>(&cluster.config)
+        .map(drop)
+        .map_err(|error| ResolveError::ClusterConfig { line: error.line(), column: error.column() })
+}
+
+/// Whether the kernel can give a process this variable.
+fn is_possible(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+}

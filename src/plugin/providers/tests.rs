@@ -1,0 +1,113 @@
+use std::path::PathBuf;
+
+use tokio::time::advance;
+
+use super::*;
+use crate::plugin::{
+    Ask, Environment, Resolver, Source,
+    file::tests::{Disk, Looks},
+    provider::tests::provider,
+};
+
+/// Two providers, each with a file of its own on a disk of its own.
+fn two() -> (Providers, [(Disk, Looks); 2]) {
+    let disks = [Disk::new(), Disk::new()];
+    let providers = ["one", "two"].map(|name| provider(name, Command::Name(name.into())));
+    let providers = Providers::with(providers, |command, _| {
+        let disk = if command == Command::Name("one".into()) { &disks[0].0 } else { &disks[1].0 };
+        disk.file(command)
+    });
+    (providers, disks)
+}
+
+/// Time passes until `event`, a hundred times as fast as it does. By itself it does not pass while a thread hangs.
+async fn while_time_passes<T>(event: impl Future<Output = T>) -> T {
+    let passing = async {
+        loop {
+            advance(LOOK_PATIENCE).await;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    tokio::select! {
+        biased;
+        met = event => met,
+        () = passing => unreachable!(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_on_a_hung_mount_holds_up_its_own_provider_only() {
+    let (providers, [(one, mut at_one), (_two, mut at_two)]) = two();
+    let draining = CancellationToken::new();
+    one.set_hanging(true);
+    let looking = providers.keep_looking(&draining);
+    let test = async {
+        while_time_passes(async {
+            at_one.next().await;
+            for _ in 0..4 {
+                at_two.next().await;
+            }
+        })
+        .await;
+        let version = |name| providers.entry(name).unwrap().file.version();
+        assert_eq!((at_one.more(), version("one"), version("two")), (0, 0, 1), "one look at a time");
+        one.set_hanging(false);
+        while_time_passes(at_one.next()).await;
+        assert_eq!(version("one"), 1, "the look that hung has ended, and another one follows");
+        draining.cancel();
+    };
+    tokio::join!(looking, test);
+}
+
+#[test]
+fn no_request_looks_at_a_file() {
+    let (providers, [(one, at_one), _]) = two();
+    one.set_hanging(true); // a look would never return
+    let resolver = Resolver::new(Arc::new(providers), None);
+    let ask = || Ask { source: Source::Provider("one".into()), ..Ask::default() };
+    let spec = resolver.resolve(ask()).unwrap();
+    assert_eq!(resolver.key(&ask()).unwrap(), spec.key);
+    assert_eq!((spec.file_version(), &*spec.command()), (0, "one"));
+    assert!(resolver.providers().runnable("one").is_ok(), "nothing is known against it");
+    assert_eq!(at_one.more(), 0);
+}
+
+#[test]
+fn users_of_one_plugin_share_its_file_and_those_of_another_path_do_not() {
+    let in_path = |name: &str, path: &str| Provider {
+        inherited: Environment::from_iter([("PATH", path)]).into(),
+        ..provider(name, Command::Name("plugin".into()))
+    };
+    let at = provider("d", Command::Path("/bin/plugin".into()));
+    let all = [in_path("a", "/bin"), in_path("b", "/bin"), in_path("c", "/usr/bin"), at];
+    let providers = Providers::new(all);
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| &providers.entry(name).unwrap().file);
+    assert!(Arc::ptr_eq(a, b) && !Arc::ptr_eq(a, c) && !Arc::ptr_eq(a, d));
+    assert_eq!(providers.files.len(), 3);
+}
+
+#[test]
+fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |command| {
+        let providers = Providers::new([Provider {
+            install_hint: Some("Install it with `apt install plugin`.".into()),
+            inherited: Environment::from_iter([("PATH", dir.path())]).into(),
+            ..provider("p", command)
+        }]);
+        assert!(providers.runnable("p").is_ok(), "it was not looked at yet");
+        providers.look();
+        providers
+    };
+    let missing = |command| of(command).runnable("p").unwrap_err().to_string();
+    insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"plugin `plugin` of provider `p` is not installed in the broker's PATH. Install it with `apt install plugin`.");
+    insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"plugin `/nowhere/plugin` of provider `p` is not installed. Install it with `apt install plugin`.");
+    let named = of(Command::Name("plugin".into()));
+    std::fs::write(dir.path().join("plugin"), "").unwrap();
+    assert!(named.runnable("p").is_err());
+    named.look();
+    assert!(named.runnable("p").is_ok());
+    let below_a_file: PathBuf = dir.path().join("plugin/x".repeat(4096));
+    let error = of(Command::Path(below_a_file)).runnable("p").unwrap_err();
+    assert!(matches!(error, ResolveError::PluginUnreadable { .. }), "too long a name: {error:?}");
+}

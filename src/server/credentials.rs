@@ -1,0 +1,301 @@
+//! The calls that answer with a credential: `GetCredential`, `WatchCredential` and `ReportRejected`.
+//!
+//! Their answers are bytes that were encoded once, when the credential arrived, so they go past the generated service,
+//! which would encode a message for each of them.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    hash::{BuildHasher as _, RandomState},
+    pin::Pin,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use credbroker_proto::v1 as pb;
+use http::Request as HttpRequest;
+use pb::credential_broker_server::CredentialBrokerServer;
+use tonic::{
+    Request, Response, Status,
+    body::Body,
+    server::{Grpc, NamedService, ServerStreamingService, UnaryService},
+};
+use tower::Service;
+use tracing::{Instrument as _, debug_span};
+
+use super::{
+    Peer,
+    codec::Encoded,
+    convert,
+    follow::{Following, Messages, WatchSlots},
+    service::{BrokerService, REQUEST},
+    status,
+};
+use crate::{
+    cache::{self, Caller, Failed, Lookup},
+    credential::Issued,
+    exec::PluginRunner,
+    plugin::{Ask, PluginSpec, verifiable_at},
+};
+
+/// The service `CredentialBroker`: the calls of this module, and the generated service for the others.
+#[derive(Debug)]
+pub(super) struct Credentials<R> {
+    broker: Arc<BrokerService<R>>,
+    others: CredentialBrokerServer<BrokerService<R>>,
+}
+
+impl<R> Clone for Credentials<R> {
+    fn clone(&self) -> Self {
+        Self { broker: Arc::clone(&self.broker), others: self.others.clone() }
+    }
+}
+
+impl<R: PluginRunner> Credentials<R> {
+    pub(super) fn new(broker: BrokerService<R>) -> Self {
+        let broker = Arc::new(broker);
+        let others = CredentialBrokerServer::from_arc(Arc::clone(&broker));
+        Self { broker, others: others.max_decoding_message_size(REQUEST) }
+    }
+}
+
+impl<R> NamedService for Credentials<R> {
+    const NAME: &'static str = "credbroker.v1.CredentialBroker";
+}
+
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
+
+impl<R: PluginRunner> Service<HttpRequest<Body>> for Credentials<R> {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: HttpRequest<Body>) -> Self::Future {
+        let broker = Arc::clone(&self.broker);
+        match request.uri().path() {
+            "/credbroker.v1.CredentialBroker/GetCredential" => {
+                Box::pin(async move { Ok(grpc().unary(Get(broker), request).await) })
+            }
+            "/credbroker.v1.CredentialBroker/WatchCredential" => {
+                Box::pin(async move { Ok(grpc().server_streaming(Watch(broker), request).await) })
+            }
+            "/credbroker.v1.CredentialBroker/ReportRejected" => {
+                Box::pin(async move { Ok(grpc().unary(Report(broker), request).await) })
+            }
+            _ => self.others.call(request),
+        }
+    }
+}
+
+fn grpc<T: prost::Message + Default + Send + 'static>() -> Grpc<Encoded<T>> {
+    Grpc::new(Encoded::default()).apply_max_message_size_config(Some(REQUEST), None)
+}
+
+struct Get<R>(Arc<BrokerService<R>>);
+
+impl<R: PluginRunner> UnaryService<pb::GetCredentialRequest> for Get<R> {
+    type Response = Bytes;
+    type Future = Answer<Response<Bytes>>;
+
+    fn call(&mut self, request: Request<pb::GetCredentialRequest>) -> Self::Future {
+        let broker = Arc::clone(&self.0);
+        Box::pin(async move { broker.get(request).await })
+    }
+}
+
+struct Watch<R>(Arc<BrokerService<R>>);
+
+impl<R: PluginRunner> ServerStreamingService<pb::WatchCredentialRequest> for Watch<R> {
+    type Response = Bytes;
+    type ResponseStream = Messages;
+    type Future = Answer<Response<Messages>>;
+
+    fn call(&mut self, request: Request<pb::WatchCredentialRequest>) -> Self::Future {
+        let broker = Arc::clone(&self.0);
+        Box::pin(async move { broker.watch(request).await })
+    }
+}
+
+struct Report<R>(Arc<BrokerService<R>>);
+
+impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for Report<R> {
+    type Response = Bytes;
+    type Future = Answer<Response<Bytes>>;
+
+    fn call(&mut self, request: Request<pb::ReportRejectedRequest>) -> Self::Future {
+        let broker = Arc::clone(&self.0);
+        Box::pin(async move { broker.report(request).await })
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
+        let (peer, deadline) = (peer(&request)?, deadline(&request));
+        let pb::GetCredentialRequest { credential, caller, without_exec_info, at_terminal } =
+            request.into_inner();
+        let caller = Caller { without_exec_info, at_terminal, ..named(&peer, &caller) };
+        let ask = convert::ask(credential)?;
+        if let Ok(key) = self.resolver.key(&ask)
+            && let Lookup::Served(issued) = self.cache.lookup(&key, &caller)
+        {
+            return Ok(answer(&issued));
+        }
+        let get = async {
+            let (spec, request) = self.resolve(ask, caller, deadline).await?;
+            let provider = Arc::clone(&spec.provider.name);
+            let issued = self.cache.get(spec, &request).await;
+            issued.map(|issued| answer(&issued)).map_err(|failed| refused(&provider, &failed))
+        };
+        get.instrument(debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid)).await
+    }
+
+    async fn watch(
+        &self,
+        request: Request<pb::WatchCredentialRequest>,
+    ) -> Result<Response<Messages>, Status> {
+        let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
+        let ask = convert::ask(request.into_inner().credential)?;
+        self.resolver.settled(&ask).await;
+        let (cache, resolver, draining) =
+            (self.cache.clone(), Arc::clone(&self.resolver), self.draining.clone());
+        let following = Following::start(cache, resolver, ask, named(&peer, ""), draining, slot)?;
+        Ok(Response::new(following.messages()))
+    }
+
+    async fn report(&self, request: Request<pb::ReportRejectedRequest>) -> Result<Response<Bytes>, Status> {
+        let (peer, deadline) = (peer(&request)?, deadline(&request));
+        let pb::ReportRejectedRequest { credential, generation } = request.into_inner();
+        if generation.is_empty() {
+            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
+        }
+        let report = async {
+            let (spec, request) = self.resolve(convert::ask(credential)?, named(&peer, ""), deadline).await?;
+            let provider = Arc::clone(&spec.provider.name);
+            let issued = self.cache.report(spec, &generation, &request).await;
+            issued.map(|issued| answer(&issued)).map_err(|failed| refused(&provider, &failed))
+        };
+        report
+            .instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid))
+            .await
+    }
+
+    async fn resolve(
+        &self,
+        ask: Ask,
+        caller: Caller,
+        deadline: Option<Duration>,
+    ) -> Result<(PluginSpec, cache::Request), Status> {
+        self.resolver.settled(&ask).await;
+        let sent = ask.cluster.clone();
+        let spec = self.resolver.resolve(ask).map_err(|error| {
+            tracing::debug!("request refused: {error}");
+            status::unresolved(&error)
+        })?;
+        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), sent.as_ref());
+        Ok((spec, cache::Request { caller, deadline, verify_at }))
+    }
+}
+
+fn answer(issued: &Issued) -> Response<Bytes> {
+    Response::new(issued.encoded.message.clone())
+}
+
+fn refused(provider: &str, failed: &Failed) -> Status {
+    tracing::debug!(provider, "request failed: {failed}");
+    status::failed(provider, failed)
+}
+
+fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
+    request.extensions().get().copied().ok_or_else(status::no_peer)
+}
+
+/// The caller of that name; empty: it gave none. The name is hashed, so that it costs nothing to remember. A process
+/// that the kernel does not show is told from others by its name alone.
+fn named(peer: &Peer, name: &str) -> Caller {
+    static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
+    let peer = peer.pid.map_or(name, |pid| u64::from(pid.cast_unsigned()));
+    Caller { name, peer, ..Caller::default() }
+}
+
+/// How long the caller may be kept waiting: its `grpc-timeout` less a margin, so that the broker can still say what it
+/// waits for.
+fn deadline<T>(request: &Request<T>) -> Option<Duration> {
+    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    let timeout = timeout(text)?;
+    Some(timeout.saturating_sub((timeout / 10).min(MARGIN)))
+}
+
+/// What is left of a caller's deadline for the answer to reach it.
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// At most eight digits and a unit, as the gRPC protocol defines it. `None`: not a timeout, which is the same as none.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let valid = (1..=8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let count: u64 = digits.parse().ok().filter(|_| valid)?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_has_digits_and_a_unit() {
+        let table = [
+            ("1H", Some(Duration::from_secs(3600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("45S", Some(Duration::from_secs(45))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("99999999u", Some(Duration::from_micros(99_999_999))),
+            ("7n", Some(Duration::from_nanos(7))),
+            ("100000000m", None),
+            ("", None),
+            ("S", None),
+            ("-1S", None),
+            ("1.5S", None),
+            ("1s", None),
+            ("1é", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(timeout(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_broker_answers_before_the_callers_deadline() {
+        let within = |text: &str| {
+            let mut request = Request::new(());
+            request.metadata_mut().insert("grpc-timeout", text.parse().unwrap());
+            deadline(&request)
+        };
+        assert_eq!(within("45S"), Some(Duration::from_millis(44_500)));
+        assert_eq!(within("1S"), Some(Duration::from_millis(900)));
+        assert_eq!(within("soon"), None);
+        assert_eq!(deadline(&Request::new(())), None);
+    }
+
+    #[test]
+    fn callers_differ_by_process_where_the_kernel_shows_it_and_by_name_elsewhere() {
+        let at = |pid| Peer { uid: 1, gid: 1, pid };
+        assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
+        assert_ne!(named(&at(None), "a").peer, named(&at(None), "b").peer);
+        assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
+        assert_eq!(named(&at(Some(7)), "").name, 0);
+    }
+}

@@ -1,0 +1,119 @@
+//! The answer that gets, watches and reports send, encoded once for each generation of each key.
+//!
+//! `GetCredentialResponse`, `WatchCredentialResponse` and `ReportRejectedResponse` have the same fields, so that one
+//! encoding serves all three; a test holds them to it.
+
+use std::ops::Range;
+
+use credbroker_proto::v1 as pb;
+use prost::{Message as _, encoding::encoded_len_varint};
+
+use super::convert;
+use crate::credential::{Draft, Encoded};
+
+/// Encodes `draft` as a `GetCredentialResponse`.
+pub fn encode(draft: &Draft<'_>) -> Encoded {
+    let (chain, key) = draft.pair.unwrap_or_default();
+    let credential = pb::Credential {
+        generation: draft.generation.to_string(),
+        token: draft.token.unwrap_or_default().to_owned(),
+        client_certificate_data: chain.to_vec(),
+        client_key_data: key.to_vec(),
+        expiration_timestamp: convert::timestamp(draft.expires_at),
+        certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()).unwrap_or_default(),
+        lifetime: convert::duration(draft.lifetime),
+    };
+    // Fields are written in the order of their numbers, each as tag, length and bytes; empty ones are left out.
+    let mut end = head(credential.encoded_len());
+    let mut field = |length: usize| -> Option<Range<usize>> {
+        let start = end + head(length);
+        (length > 0).then(|| {
+            end = start + length;
+            start..end
+        })
+    };
+    field(credential.generation.len());
+    let token = field(credential.token.len());
+    let certificate = field(credential.client_certificate_data.len());
+    let key = field(credential.client_key_data.len());
+    let cluster = draft.cluster.map(convert::cluster_message);
+    let message = pb::GetCredentialResponse { credential: Some(credential), cluster }.encode_to_vec();
+    Encoded { message: message.into(), token, certificate, key }
+}
+
+/// Bytes of a tag with a field number below 16, and of the length that follows it.
+fn head(length: usize) -> usize {
+    1 + encoded_len_varint(length as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        time::{Duration, SystemTime},
+    };
+
+    use super::*;
+    use crate::credential::{Cluster, Fingerprint, Generation};
+
+    fn draft(generation: &Generation) -> Draft<'_> {
+        Draft {
+            generation,
+            token: Some("a token"),
+            pair: Some((b"chain", b"key")),
+            fingerprint: Some(Fingerprint([0xab; 32])),
+            expires_at: SystemTime::UNIX_EPOCH + Duration::new(1_060, 5),
+            lifetime: Duration::from_secs(60),
+            cluster: None,
+        }
+    }
+
+    fn text<'a>(encoded: &'a Encoded, range: Option<&Range<usize>>) -> Option<&'a str> {
+        range.map(|range| str::from_utf8(&encoded.message[range.clone()]).unwrap())
+    }
+
+    #[test]
+    fn every_field_of_a_credential_goes_out_and_the_secrets_are_where_it_says() {
+        let generation = Generation::new(Arc::from("e"), 7);
+        let encoded = encode(&draft(&generation));
+        let sent = pb::GetCredentialResponse::decode(encoded.message.clone()).unwrap();
+        let credential = sent.credential.unwrap();
+        assert_eq!(credential.generation, "e-7");
+        assert_eq!(credential.token, "a token");
+        assert_eq!(credential.client_certificate_data, b"chain");
+        assert_eq!(credential.client_key_data, b"key");
+        assert_eq!(credential.certificate_fingerprint, "ab".repeat(32));
+        let expiry = credential.expiration_timestamp.unwrap();
+        assert_eq!((expiry.seconds, expiry.nanos), (1_060, 5));
+        assert_eq!(credential.lifetime.unwrap().seconds, 60);
+        assert_eq!(text(&encoded, encoded.token.as_ref()), Some("a token"));
+        assert_eq!(text(&encoded, encoded.certificate.as_ref()), Some("chain"));
+        assert_eq!(text(&encoded, encoded.key.as_ref()), Some("key"));
+    }
+
+    #[test]
+    fn secrets_of_any_length_are_found_and_absent_ones_have_no_place() {
+        let generation = Generation::new(Arc::from("e"), 7);
+        for length in [1, 100, 127, 128, 200, 16_383, 16_384, 70_000] {
+            let token = "t".repeat(length);
+            let encoded = encode(&Draft { token: Some(&token), pair: None, ..draft(&generation) });
+            assert_eq!(text(&encoded, encoded.token.as_ref()), Some(token.as_str()));
+            assert_eq!((encoded.certificate, encoded.key), (None, None));
+        }
+        let encoded = encode(&Draft { token: None, ..draft(&generation) });
+        assert_eq!((text(&encoded, encoded.key.as_ref()), &encoded.token), (Some("key"), &None));
+    }
+
+    #[test]
+    fn one_encoding_is_the_answer_to_all_three_calls() {
+        let generation = Generation::new(Arc::from("e"), 7);
+        let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
+        let encoded = encode(&Draft { cluster: Some(&cluster), ..draft(&generation) }).message;
+        let get = pb::GetCredentialResponse::decode(encoded.clone()).unwrap();
+        let watch = pb::WatchCredentialResponse::decode(encoded.clone()).unwrap();
+        let report = pb::ReportRejectedResponse::decode(encoded).unwrap();
+        assert_eq!(get.cluster.as_ref().unwrap().server, "https://paris");
+        assert_eq!((&get.credential, &get.cluster), (&watch.credential, &watch.cluster));
+        assert_eq!((&get.credential, &get.cluster), (&report.credential, &report.cluster));
+    }
+}

@@ -1,0 +1,158 @@
+//! What is asked, and how its server is reached. Pure.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{
+    HeaderValue, Request, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
+    uri::Scheme,
+};
+use kube::{Config, client::Body, config::AuthInfo};
+use x509_parser::pem::Pem;
+
+use crate::credential::{Cluster, Issued};
+
+const PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("credbroker/", env!("CARGO_PKG_VERSION")));
+
+/// Why a credential is not sent to a cluster at all. Holds nothing of either: a parser's error quotes its input.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("the cluster's server is not an https URL without a user")]
+    Server,
+    #[error("the cluster's server is not to be checked (insecure-skip-tls-verify)")]
+    Insecure,
+    #[error("the cluster's certificate-authority-data has no certificate")]
+    Authorities,
+    #[error("the cluster's proxy-url is not a URL")]
+    Proxy,
+    #[error("the credential has no token that fits a header, and no certificate")]
+    Credential,
+    #[error(
+        "the connection cannot be set up: the proxy's scheme, the TLS server name, the certificate authorities, or the credential's certificate and key cannot be used"
+    )]
+    Connection,
+}
+
+/// How `cluster` is reached with the certificate of `issued`, if it has one. Everything is set here: nothing comes from
+/// the environment.
+pub(super) fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Refusal> {
+    let server = server(cluster).ok_or(Refusal::Server)?;
+    if cluster.insecure_skip_tls_verify {
+        return Err(Refusal::Insecure);
+    }
+    let mut config = Config::new(server);
+    config.root_cert = authorities(&cluster.certificate_authority_data)?;
+    config.tls_server_name = Some(&cluster.tls_server_name).filter(|name| !name.is_empty()).cloned();
+    config.proxy_url = match &*cluster.proxy_url {
+        "" => None,
+        url => Some(url.parse().map_err(|_quotes_it| Refusal::Proxy)?),
+    };
+    config.auth_info = certificate(issued);
+    // When to ask again is the decision of the caller.
+    config.default_retry = false;
+    config.disable_compression = true;
+    Ok(config)
+}
+
+/// The question, with the token of `issued`, if it has one.
+pub(super) fn review(issued: &Issued) -> Result<Request<Body>, Refusal> {
+    let mut request = Request::new(Body::from(REVIEW.as_bytes().to_vec()));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = Uri::from_static(PATH);
+    request.headers_mut().extend([(CONTENT_TYPE, JSON), (ACCEPT, JSON), (USER_AGENT, PRODUCT)]);
+    match issued.token() {
+        Some(token) => {
+            let value = HeaderValue::try_from(format!("Bearer {token}"));
+            let mut value = value.map_err(|_holds_it| Refusal::Credential)?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        // An anonymous request would be answered too, and say nothing about the credential.
+        None if issued.certificate_pem().is_none() => return Err(Refusal::Credential),
+        None => {}
+    }
+    Ok(request)
+}
+
+/// Host and port, for logs. `None`: the URL is not one that is asked.
+pub(super) fn host(cluster: &Cluster) -> Option<String> {
+    server(cluster)?.authority().map(ToString::to_string)
+}
+
+fn server(cluster: &Cluster) -> Option<Uri> {
+    let server: Uri = cluster.server.parse().ok()?;
+    let has_user = server.authority()?.as_str().contains('@');
+    (server.scheme() == Some(&Scheme::HTTPS) && !has_user).then_some(server)
+}
+
+/// The certificates of a bundle, read as Go does: other blocks and broken ones are skipped. `None`: those of the system,
+/// as in client-go when there is no bundle. A bundle without any is an error, or the system's would stand in for it.
+fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
+    if bundle.is_empty() {
+        return Ok(None);
+    }
+    let blocks = Pem::iter_from_buffer(bundle).filter_map(Result::ok);
+    let certificates = blocks.filter(|block| block.label == "CERTIFICATE" && block.parse_x509().is_ok());
+    let authorities: Vec<_> = certificates.map(|block| block.contents).collect();
+    if authorities.is_empty() { Err(Refusal::Authorities) } else { Ok(Some(authorities)) }
+}
+
+fn certificate(issued: &Issued) -> AuthInfo {
+    let mut auth = AuthInfo::default();
+    if let (Some(chain), Some(key)) = (issued.certificate_pem(), issued.key_pem()) {
+        auth.client_certificate_data = Some(STANDARD.encode(chain));
+        auth.client_key_data = Some(STANDARD.encode(key).into());
+    }
+    auth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::tests::token;
+
+    /// A change of a good cluster, and what comes of it.
+    type Row = (fn(&mut Cluster), Option<Refusal>);
+
+    #[test]
+    fn a_cluster_that_cannot_be_checked_is_refused_for_what_is_wrong_with_it() {
+        let refusal = |change: fn(&mut Cluster)| {
+            let mut cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
+            change(&mut cluster);
+            config(&token("t"), &cluster).err()
+        };
+        let table: [Row; 9] = [
+            (|_| {}, None),
+            (|cluster| cluster.server = "HTTPS://paris:443/a/".into(), None),
+            (|cluster| cluster.server = "http://paris".into(), Some(Refusal::Server)),
+            (|cluster| cluster.server = "https://user@paris".into(), Some(Refusal::Server)),
+            (|cluster| cluster.server = "paris:443".into(), Some(Refusal::Server)),
+            (|cluster| cluster.insecure_skip_tls_verify = true, Some(Refusal::Insecure)),
+            (|cluster| cluster.certificate_authority_data = "text".into(), Some(Refusal::Authorities)),
+            (|cluster| cluster.certificate_authority_data = BROKEN.into(), Some(Refusal::Authorities)),
+            (|cluster| cluster.proxy_url = "not a url".into(), Some(Refusal::Proxy)),
+        ];
+        for (index, (change, expected)) in table.into_iter().enumerate() {
+            assert_eq!(refusal(change), expected, "row {index}");
+        }
+    }
+
+    /// Not a certificate, though it is called one.
+    const BROKEN: &str = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn only_a_cluster_without_a_bundle_is_checked_against_the_systems_authorities() {
+        assert_eq!(authorities(b""), Ok(None));
+        assert_eq!(authorities(b" \n"), Err(Refusal::Authorities));
+    }
+
+    #[test]
+    fn a_token_is_marked_as_a_secret_and_an_anonymous_request_is_not_sent() {
+        let request = review(&token("canary")).unwrap();
+        assert!(!format!("{request:?}").contains("canary"), "{request:?}");
+        let anonymous = Issued { encoded: crate::credential::Encoded::default(), ..(*token("t")).clone() };
+        assert_eq!(review(&anonymous).err(), Some(Refusal::Credential));
+    }
+}
