@@ -34,7 +34,7 @@ fn main() -> Result<ExitCode> {
     }
     let subject = if args.iter().any(|arg| arg == "--stand-in") { Subject::StandIn } else { Subject::Daemon };
     let directory = tempfile::tempdir().context("a directory for sockets")?;
-    let shim = artefacts::static_shim()?;
+    let shim = artefacts::static_shim(directory.path())?;
 
     let mut report = Report::default();
     cold::measure(&mut report, &directory.path().join("cold"), &shim, subject)?;

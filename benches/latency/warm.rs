@@ -47,7 +47,8 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
     timer.arg(c_program("baseline")?).arg(&socket).arg("--");
     timer.arg(artefacts::recorded(directory, shim)?).arg(&broker.socket).arg("--");
     timer.arg(shim).args(["--provider", PROVIDER, "--socket"]).arg(&broker.socket);
-    let output = timer.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    // Variables cost a process time and memory: each has as few as there can be, wherever this runs.
+    let output = timer.env_clear().stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{timer:?}: {}", output.status);
     let rounds = String::from_utf8(output.stdout)?.lines().map(round).collect::<Result<Vec<_>>>()?;
 
