@@ -78,9 +78,9 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let told = || arguments.server.clone().map(|server| Cluster { server, ..Cluster::default() });
     let cluster = info.and_then(|info| info.cluster).or_else(told);
     let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
-    let request = request(arguments.source.clone(), cluster, &edges.environment, caller_of(edges))?;
-
     let terminal = edges.terminal;
+    let caller = caller_of(edges);
+    let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal())?;
     let credential = with_progress(edges, &arguments.source, |tell| {
         ask_patiently(&socket, &request, arguments.timeout, terminal, Some(tell))
     })?;
