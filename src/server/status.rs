@@ -94,6 +94,20 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     status(Reason::Overloaded, message, None, Some("limits.watchesPerConnection"))
 }
 
+/// Too much of the requests of one connection has not ended.
+pub(super) fn too_much_unfinished(limit: usize) -> Status {
+    let limit = limit >> 20;
+    let message = format!(
+        "the unfinished requests of this connection exceed {limit} MiB, which is the limit; finish some, or open another connection"
+    );
+    status(Reason::Overloaded, message, None, Some("unfinished requests"))
+}
+
+/// A request did not end in time.
+pub(super) fn unfinished(limit: Duration) -> Status {
+    Status::deadline_exceeded(format!("the request did not end within {limit:?}"))
+}
+
 fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Option<&str>) -> Status {
     let mut details = ErrorDetails::new();
     let limit = limit.map(|limit| (LIMIT.to_owned(), limit.to_owned()));
