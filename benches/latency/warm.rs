@@ -56,10 +56,10 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
         "Warm: whole processes, {RUNS} runs in each of {ROUNDS} rounds, in turns, {length} bytes printed"
     ));
     for (index, name) in PROGRAMS.into_iter().enumerate() {
-        let mut times: Vec<_> = rounds.iter().filter_map(|round| Some(round.get(index)?.time)).collect();
-        let each = times.iter().map(|time| time.as_micros().to_string()).collect::<Vec<_>>().join(" ");
-        times.sort_unstable();
-        figure(&format!("{name}, p50"), &format!("{} µs ({each})", percentile(&times, 50).as_micros()));
+        let mut p50s: Vec<_> = rounds.iter().filter_map(|round| Some(round.get(index)?.time)).collect();
+        let each = p50s.iter().map(|time| time.as_micros().to_string()).collect::<Vec<_>>().join(" ");
+        p50s.sort_unstable();
+        figure(&format!("{name}, p50"), &format!("{} µs ({each})", percentile(&p50s, 50).as_micros()));
     }
     let ratio = |above: usize, below: usize| {
         median(rounds.iter().filter_map(|round| Some(round.get(above)?.over(round.get(below)?))))
