@@ -64,7 +64,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
             let Some(current) = same.map(|current| Arc::clone(&current.issued)) else { return false };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.note(&current, now);
+            rejections.note();
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, now);
             run = evidence.is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
             run |= evidence.is_some() && state.flight.is_some();
@@ -148,7 +148,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 return false;
             };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.note(&issued, now);
+            rejections.note();
             let run = rejections.admit(&issued, &request.caller, Evidence::Reported, now);
             let failure =
                 state.failure.as_ref().filter(|failure| failure.is_held(now, request.caller.at_terminal));
