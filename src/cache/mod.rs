@@ -10,6 +10,8 @@ mod overview;
 mod policy;
 mod rejection;
 mod run;
+#[cfg(test)]
+mod simulation;
 mod state;
 mod suspicion;
 #[cfg(test)]

@@ -63,7 +63,7 @@ struct FakeRunner {
 
 /// Both clocks go with tokio's paused one; steps and suspends come on top.
 #[derive(Debug)]
-struct FakeClock {
+pub(super) struct FakeClock {
     start: Instant,
     /// Milliseconds by which the wall clock was stepped.
     stepped: AtomicI64,
@@ -87,8 +87,7 @@ fn setup(script: &[Script]) -> Setup {
 }
 
 fn setup_with(entries: usize, script: &[Script]) -> Setup {
-    let clock =
-        Arc::new(FakeClock { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) });
+    let clock = Arc::new(FakeClock::new());
     let runner = Arc::new(FakeRunner {
         script: Mutex::new(script.iter().copied().collect()),
         runs: AtomicUsize::new(0),
@@ -117,11 +116,20 @@ impl Setup {
 }
 
 impl FakeClock {
-    fn step(&self, millis: i64) {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) }
+    }
+
+    /// Time that tokio's clock has seen.
+    pub(super) fn awake(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(super) fn step(&self, millis: i64) {
         self.stepped.fetch_add(millis, Ordering::SeqCst);
     }
 
-    fn suspend(&self, time: Duration) {
+    pub(super) fn suspend(&self, time: Duration) {
         self.asleep.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 }
@@ -159,7 +167,7 @@ impl PluginRunner for Arc<FakeRunner> {
     }
 }
 
-fn token(text: &str, expires_at: SystemTime) -> Decoded {
+pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {
     let token = Token { secret: text.into(), expires_at: None };
     let material = Material { token: Some(token), pair: None };
     Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() }

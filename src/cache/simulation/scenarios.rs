@@ -1,0 +1,1 @@
+//! Hours of many credentials.
