@@ -21,6 +21,7 @@ mod watching;
 
 use std::{
     fmt,
+    future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
@@ -109,6 +110,17 @@ pub struct Request {
     pub verify_at: Option<Arc<Cluster>>,
 }
 
+/// What a caller that is not served from memory begins with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum First {
+    /// What the state calls for.
+    Decide,
+    /// A run, for a credential that seems to be rejected.
+    Run,
+    /// A run, for a credential that was reported as rejected: its failure is the answer.
+    RunOrFail,
+}
+
 /// What memory has for a caller.
 #[derive(Debug)]
 pub enum Lookup {
@@ -173,8 +185,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let issued = match repeated {
-            Some(issued) => self.suspected(entry, issued, request).await,
-            None => self.settle(entry, request, None).await?,
+            Some(issued) => self.settle(entry, request, self.suspected(entry, issued, request)).await?,
+            None => self.settle(entry, request, ready(First::Decide)).await?,
         };
         entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
         Ok(issued)
@@ -210,23 +222,28 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// Serves, waits or fails, as often as it takes, until the deadline of `request`. `first` decides the first time.
+    /// Serves, waits or fails, as often as it takes, until the deadline of `request`. Never fails while something valid
+    /// is held, but for [`First::RunOrFail`].
     async fn settle(
         &self,
         entry: &Arc<Entry>,
         request: &Request,
-        mut first: Option<fn() -> Decision>,
+        first: impl Future<Output = First>,
     ) -> Result<Arc<Issued>, Failed> {
         let (caller, file) = (&request.caller, entry.spec.file_version());
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
         let mut waiter = None;
         let mut place = None;
+        let mut may_fail = false;
         let settled = async {
+            let first = first.await;
+            may_fail = first == First::RunOrFail;
+            let mut runs = first != First::Decide;
             loop {
                 let now = self.now();
-                let look = entry.look(Urgency::Background, |state| match first.take() {
-                    Some(first) => first(),
-                    None => decide(state, caller.at_terminal, file, now),
+                let look = entry.look(Urgency::Background, |state| match std::mem::take(&mut runs) {
+                    true => Decision::Wait,
+                    false => decide(state, caller.at_terminal, file, now),
                 });
                 self.start(entry, &look);
                 match look.decision {
@@ -246,14 +263,15 @@ impl<R: PluginRunner> CredentialCache<R> {
                 }
             }
         };
-        match timeout(limit, settled).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let now = self.now();
-                let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
-                Err(CacheError::Pending(pending).into())
-            }
-        }
+        let settled = timeout(limit, settled).await;
+        let now = self.now();
+        let outcome = settled.unwrap_or_else(|_| {
+            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
+            Err(CacheError::Pending(pending).into())
+        });
+        // Another run may have brought one, or a step of the clock have made it valid again.
+        let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
+        outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
     }
 
     /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.

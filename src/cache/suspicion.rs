@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::ready,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -13,9 +14,8 @@ use futures_util::{
 use tracing::{debug, info};
 
 use super::{
-    CredentialCache, Failed, Request,
+    CredentialCache, Failed, First, Request,
     entry::Entry,
-    policy::Decision,
     rejection::{Evidence, VERIFY_EVERY},
 };
 use crate::{
@@ -42,14 +42,14 @@ impl fmt::Debug for Verification {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// What a caller gets that came back for `issued`: the outcome of a run if one is worth it, else what is held. A
-    /// guess never turns a valid credential into an error.
+    /// Whether a run is worth it for a caller that came back for `issued`. A guess never turns a valid credential into
+    /// an error.
     pub(super) async fn suspected(
         &self,
         entry: &Arc<Entry>,
         issued: Arc<Issued>,
         request: &Request,
-    ) -> Arc<Issued> {
+    ) -> First {
         let verdict = match &request.verify_at {
             Some(cluster) => self.verdict(entry, &issued, cluster).await,
             None => Verdict::Unverifiable,
@@ -68,14 +68,11 @@ impl<R: PluginRunner> CredentialCache<R> {
             run |= evidence.is_some() && state.flight.is_some();
             false
         });
-        if run {
-            info!(provider = %entry.spec.provider.name, key = %entry.spec.key, ?verdict, "the credential seems to be rejected: running the plugin");
-            if let Ok(newer) = self.settle(entry, request, Some(|| Decision::Wait)).await {
-                return newer;
-            }
+        if !run {
+            return First::Decide;
         }
-        let held = entry.cell.borrow().valid(self.now()).map(|current| Arc::clone(&current.issued));
-        held.unwrap_or(issued)
+        info!(provider = %entry.spec.provider.name, key = %entry.spec.key, ?verdict, "the credential seems to be rejected: running the plugin");
+        First::Run
     }
 
     /// What the API server of `cluster` says of `issued`. A credential is asked about once in a while, for all who
@@ -149,8 +146,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         debug!(provider = %entry.spec.provider.name, generation, run = anew && answer.is_none(), "reported as rejected");
         match answer {
             Some(answer) => answer,
-            None if anew => self.settle(entry, request, Some(|| Decision::Wait)).await,
-            None => self.settle(entry, request, None).await,
+            None if anew => self.settle(entry, request, ready(First::RunOrFail)).await,
+            None => self.settle(entry, request, ready(First::Decide)).await,
         }
     }
 }
