@@ -77,7 +77,7 @@ impl World {
         let verify: Verify = Arc::new(move |issued, _| {
             let model = Arc::clone(&asked);
             Box::pin(async move {
-                sleep(Duration::from_millis(fastrand::u64(0..3000))).await;
+                sleep(Duration::from_millis(1000)).await;
                 model.lock().unwrap().verdict(issued.token().unwrap_or_default())
             })
         });
@@ -151,15 +151,11 @@ impl World {
     }
 
     fn report(&self) {
-        let Some((key, generation)) = ({
-            let model = self.model.lock().unwrap();
-            fastrand::choice(&model.given).cloned()
-        }) else {
-            return;
-        };
+        let (key, request) = (self.some_key(), request());
+        let given = self.model.lock().unwrap().keys[key].given.clone();
+        let Some(generation) = given else { return };
         let world = self.clone();
         self.tasks.spawn(async move {
-            let request = request();
             let limit = request.deadline.unwrap_or(secs(60));
             let asked = world.model.lock().unwrap().asks(key, Kind::Report, request.caller.name, Some(limit));
             let answer = world.cache.report(world.catalog.spec(key), &generation, &request).await;
@@ -175,12 +171,13 @@ impl World {
         }
         let (world, closing) = (self.clone(), self.draining.child_token());
         self.watches.lock().unwrap().push(closing.clone());
+        // Watches of one key come back in any order.
+        let caller = Caller { peer: 10 + key as u64 % 3, ..caller() };
         self.tasks.spawn(async move {
-            let caller = caller();
             let mut watch = world.cache.watch(world.catalog.spec(key), caller).unwrap();
             let id = world.model.lock().unwrap().watch_opened(key);
             loop {
-                let asked = world.model.lock().unwrap().asks(key, Kind::Watch, caller.name, None);
+                let asked = world.model.lock().unwrap().asks_as(id, key, Kind::Watch, caller.name, None);
                 let answer = tokio::select! {
                     biased;
                     () = closing.cancelled() => {

@@ -120,6 +120,8 @@ pub(super) struct Key {
     pub(super) last_left: (Duration, Duration),
     /// Runs that go on: the evictions before each.
     pub(super) running: Vec<u64>,
+    /// When the last of them ended, awake.
+    pub(super) ended: Duration,
     pub(super) refresh_asked: bool,
     pub(super) last_token: Option<usize>,
     /// When any run failed, and the last kept one: since boot and awake.
@@ -128,6 +130,19 @@ pub(super) struct Key {
     /// A person at a terminal, or a run without back-off, may come earlier.
     pub(super) attempts: u32,
     pub(super) suspected: Suspected,
+    /// The generation that a caller was given last.
+    pub(super) given: Option<String>,
+    /// For what happens in tasks: these may take turns in any order within a moment.
+    pub(super) random: Random,
+}
+
+#[derive(Debug)]
+pub(super) struct Random(pub(super) fastrand::Rng);
+
+impl Default for Random {
+    fn default() -> Self {
+        Self(fastrand::Rng::with_seed(fastrand::u64(..)))
+    }
 }
 
 /// Rejections since the last start of a run.

@@ -28,8 +28,6 @@ pub(super) struct Model {
     pub(super) keys: Vec<Key>,
     pub(super) issuers: Vec<Issuer>,
     pub(super) tokens: Vec<Token>,
-    /// What callers were given lately.
-    pub(super) given: Vec<(usize, String)>,
     /// The last caller of each name that was answered, by key.
     answered: BTreeMap<(usize, u64), ()>,
     /// The last step or suspend, awake; the last step back, since boot.
@@ -68,7 +66,6 @@ impl Model {
             issuers: catalog.issuers.iter().map(|_| Issuer::default()).collect(),
             catalog: Arc::clone(catalog),
             tokens: Vec::new(),
-            given: Vec::new(),
             answered: BTreeMap::new(),
             jumped: Duration::ZERO,
             stepped_back: Duration::ZERO,
@@ -109,7 +106,19 @@ impl Model {
 
     /// `caller` asks for `key`.
     pub(super) fn asks(&mut self, key: usize, kind: Kind, caller: u64, limit: Option<Duration>) -> Asked {
-        let (now, id) = (self.now(), self.number());
+        let id = self.number();
+        self.asks_as(id, key, kind, caller, limit)
+    }
+
+    pub(super) fn asks_as(
+        &mut self,
+        id: u64,
+        key: usize,
+        kind: Kind,
+        caller: u64,
+        limit: Option<Duration>,
+    ) -> Asked {
+        let now = self.now();
         let repeats = kind == Kind::Get && self.answered.contains_key(&(key, caller));
         let known = &mut self.keys[key];
         let cold = known.held(now).is_none();
@@ -140,10 +149,7 @@ impl Model {
         if caller != 0 {
             self.answered.insert((key, caller), ());
         }
-        if self.given.len() > 50 {
-            self.given.remove(0);
-        }
-        self.given.push((key, generation));
+        self.keys[key].given = Some(generation);
     }
 
     pub(super) fn watch_opened(&mut self, key: usize) -> u64 {
@@ -204,7 +210,7 @@ impl Model {
         let Some(token) = token_of(text).and_then(|token| self.tokens.get(token)) else {
             return Verdict::Unverifiable;
         };
-        let verdict = match fastrand::u8(..10) {
+        let verdict = match self.keys[token.key].random.0.u8(..10) {
             0 => Verdict::Unverifiable,
             _ if token.revoked => Verdict::Rejected,
             _ => Verdict::Accepted,

@@ -109,7 +109,9 @@ impl Drop for Going<'_> {
     fn drop(&mut self) {
         let Self(model, run) = self;
         let mut model = model.lock().unwrap();
+        let now = model.now();
         let key = &mut model.keys[run.key];
+        key.ended = now.awake;
         let index = key.running.iter().position(|evictions| *evictions == run.evictions);
         key.running.remove(index.unwrap());
         let issuer = key.issuer;
@@ -154,13 +156,14 @@ impl Model {
         known.suspected.forget_requests();
         let issuer = &mut self.issuers[known.issuer];
         issuer.running += 1;
+        let random = &mut known.random.0;
         let mode = match issuer.mode {
-            Mode::Flaky if fastrand::bool() => Mode::Failing,
+            Mode::Flaky if random.bool() => Mode::Failing,
             Mode::Flaky => Mode::Healthy,
             mode => mode,
         };
         let takes = match mode {
-            Mode::Slow => Duration::from_millis(fastrand::u64(5_000..33_000)),
+            Mode::Slow => Duration::from_millis(random.u64(5_000..33_000)),
             _ => issuer.takes,
         };
         self.event(|| format!("run {number} of {key} starts: {mode:?}, {takes:?}, unsure {unsure}"));
@@ -187,7 +190,8 @@ impl Model {
         if run.started.boot >= issuer.paused_since {
             issuer.paused_until = issuer.paused_until.min(now.boot);
         }
-        let lifetime = self.catalog.plugins[self.keys[run.key].plugin].lifetime.mul_f64(0.9 + 0.2 * fastrand::f64());
+        let lifetime = self.catalog.plugins[self.keys[run.key].plugin].lifetime;
+        let lifetime = lifetime.mul_f64(0.9 + 0.2 * self.keys[run.key].random.0.f64());
         let old = self.keys[run.key].last_token;
         let (token, named) = match (run.mode, old) {
             (Mode::Same, Some(old)) => (old, self.tokens[old].named),

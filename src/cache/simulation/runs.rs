@@ -60,7 +60,7 @@ impl Model {
 
     /// Rate, concurrency and pauses of the issuer.
     fn judge_pace(&mut self, index: usize, now: Reading) {
-        let (plugin, issuer) = (self.keys[index].plugin, self.keys[index].issuer);
+        let issuer = self.keys[index].issuer;
         let limits = &self.catalog.issuers[issuer];
         let (rate, concurrency) = (limits.runs_per_second.get(), limits.concurrency.get());
         let known = &mut self.issuers[issuer];
@@ -82,7 +82,6 @@ impl Model {
         if running >= concurrency {
             self.broken(|| format!("{} runs of issuer {issuer} at a time; {concurrency} are allowed", running + 1));
         }
-        let _ = plugin;
     }
 
     /// What somebody waits for goes before what nobody waits for.
@@ -99,7 +98,7 @@ impl Model {
                 waiting.kind == Kind::Get && waiting.cold && waiting.since < now.awake
             });
             waits && other.issuer == key.issuer && other.running.is_empty() && other.detached.is_empty()
-                && other.evicted < now.awake
+                && other.evicted.max(other.ended) < now.awake
         });
         if let Some(other) = overtaken {
             self.broken(|| format!("a refresh of key {index} before a caller that waits for key {other}"));
