@@ -230,7 +230,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         request: &Request,
         first: impl Future<Output = First>,
     ) -> Result<Arc<Issued>, Failed> {
-        let (caller, file) = (&request.caller, entry.spec.file_version());
+        let caller = &request.caller;
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
         let mut waiter = None;
         let mut place = None;
@@ -240,10 +240,11 @@ impl<R: PluginRunner> CredentialCache<R> {
             may_fail = first == First::RunOrFail;
             let mut runs = first != First::Decide;
             loop {
-                let now = self.now();
-                let look = entry.look(Urgency::Background, |state| match std::mem::take(&mut runs) {
-                    true => Decision::Wait,
-                    false => decide(state, caller.at_terminal, file, now),
+                let (now, file) = (self.now(), entry.spec.file_version());
+                let is_cold = !std::mem::take(&mut runs);
+                let look = entry.look(Urgency::Background, |state| match is_cold {
+                    true => decide(state, caller.at_terminal, file, now),
+                    false => Decision::Wait,
                 });
                 self.start(entry, &look);
                 match look.decision {
@@ -256,7 +257,13 @@ impl<R: PluginRunner> CredentialCache<R> {
                 if place.is_none() && limit < Duration::MAX {
                     place = Some(self.inner.waiting.try_acquire().map_err(|_| CacheError::TooManyWaiting)?);
                 }
-                match waiter.insert(Waiter::new(flight, caller.peer)).outcome().await {
+                let outcome = tokio::select! {
+                    biased;
+                    outcome = waiter.insert(Waiter::new(flight, caller.peer)).outcome() => outcome,
+                    // After an eviction, a later run may have brought one before the run that this caller waits for.
+                    () = entry.holds(|| self.now()), if is_cold => continue,
+                };
+                match outcome {
                     Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
                     Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
                     Some(Ok(_)) | None => {} // so late that it is over, or given up: decide again

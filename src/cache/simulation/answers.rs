@@ -56,7 +56,12 @@ impl Model {
         let ends = token.issuances.iter().filter(|run| run.expires == issued.expires_at);
         if !ends.clone().any(|run| now.wall < run.expires && now.boot < run.until) {
             let ends = ends.map(|run| run.until).max();
-            self.broken(|| format!("#{id}, for key {key}, got {text}: expired; it ended at {ends:?} since boot, now is {:?}", now.boot));
+            self.broken(|| {
+                format!(
+                    "#{id}, for key {key}, got {text}: expired; it ended at {ends:?} since boot, now is {:?}",
+                    now.boot
+                )
+            });
         }
         Some(number)
     }
@@ -68,14 +73,19 @@ impl Model {
         let held = key.held(now).filter(|held| held.landed.awake < now.awake && self.jumped < now.awake);
         if let Some(held) = held.filter(|_| asked.kind != Kind::Report) {
             let left = held.left(now);
-            return self.broken(|| format!("#{id}, for key {index}, got an error, and {left:?} are left of what is held: {failed}"));
+            return self.broken(|| {
+                format!(
+                    "#{id}, for key {index}, got an error, and {left:?} are left of what is held: {failed}"
+                )
+            });
         }
         let recent = |at: Option<Duration>| at.is_some_and(|at| now.boot.saturating_sub(at) <= HELD);
         let paused = self.issuers[key.issuer].paused_at_most;
         let true_error = match &failed.error {
             CacheError::Pending(_) => asked.limit.is_some_and(|limit| waited + TICK >= limit),
             CacheError::Run(RunError::Throttled { .. }) => now.boot <= paused,
-            CacheError::Run(RunError::Exit { .. } | RunError::Timeout { .. }) | CacheError::Lifetime { .. } => {
+            CacheError::Run(RunError::Exit { .. } | RunError::Timeout { .. })
+            | CacheError::Lifetime { .. } => {
                 recent(key.failed.map(|(boot, _)| boot)) || self.jumped + TICK >= now.awake
             }
             _ => false,

@@ -44,7 +44,7 @@ pub(super) async fn live(large: bool, told: bool) -> Story {
             watcher.model.lock().unwrap().judge_promises();
         }
     });
-    let (end, pause) = if large { (secs(90), 60) } else { (secs(900), 1500) };
+    let (end, pause) = if large { (secs(60), 80) } else { (secs(400), 1200) };
     while world.is_fine() && world.model.lock().unwrap().now().awake < end {
         world.something_happens();
         sleep(Duration::from_millis(fastrand::u64(0..pause))).await;
@@ -83,7 +83,13 @@ impl World {
         });
         let runner = Arc::new(Plugins(Arc::clone(&model)));
         let parts = CacheParts::for_tests(runner, clock, &tasks, &draining);
-        let cache = CredentialCache::new(CacheParts { scheduler, verify, jitter: fastrand::f64, entries: 2000, ..parts });
+        let cache = CredentialCache::new(CacheParts {
+            scheduler,
+            verify,
+            jitter: fastrand::f64,
+            entries: 2000,
+            ..parts
+        });
         Self { cache, model, catalog, tasks, draining, watches: Arc::default() }
     }
 
@@ -104,8 +110,8 @@ impl World {
             660..740 => self.open_watch(self.some_key()),
             740..790 => self.close_watch(),
             790..820 => self.prewarm(self.some_key()),
-            820..826 => self.evict(None),
-            826..840 => self.evict(Some(fastrand::usize(..self.catalog.plugins.len()))),
+            820..823 => self.evict(None),
+            823..840 => self.evict(Some(fastrand::usize(..self.catalog.plugins.len()))),
             840..850 => self.forget(self.some_key()),
             850..862 => self.refresh(fastrand::usize(..self.catalog.plugins.len())),
             862..874 => self.upgrade(fastrand::usize(..self.catalog.plugins.len())),
@@ -123,11 +129,8 @@ impl World {
             let limit = request.deadline.unwrap_or(secs(60));
             let spec = world.catalog.spec(key);
             let asked = {
-                let mut model = world.model.lock().unwrap();
-                let asked = model.asks(key, Kind::Get, name, Some(limit));
-                model.keys[key].suspected.unverified +=
-                    u32::from(request.verify_at.is_none() && !request.caller.without_exec_info);
-                asked
+                let verifiable = request.verify_at.is_some() || request.caller.without_exec_info;
+                world.model.lock().unwrap().asks(key, Kind::Get, name, Some(limit), verifiable)
             };
             let answer = match world.cache.lookup(&spec.key, &request.caller) {
                 Lookup::Served(issued) => Some(Ok(issued)),
@@ -157,7 +160,8 @@ impl World {
         let world = self.clone();
         self.tasks.spawn(async move {
             let limit = request.deadline.unwrap_or(secs(60));
-            let asked = world.model.lock().unwrap().asks(key, Kind::Report, request.caller.name, Some(limit));
+            let asked =
+                world.model.lock().unwrap().asks(key, Kind::Report, request.caller.name, Some(limit), false);
             let answer = world.cache.report(world.catalog.spec(key), &generation, &request).await;
             if !world.draining.is_cancelled() {
                 world.model.lock().unwrap().judge(asked, &answer);
@@ -177,7 +181,8 @@ impl World {
             let mut watch = world.cache.watch(world.catalog.spec(key), caller).unwrap();
             let id = world.model.lock().unwrap().watch_opened(key);
             loop {
-                let asked = world.model.lock().unwrap().asks_as(id, key, Kind::Watch, caller.name, None);
+                let asked =
+                    world.model.lock().unwrap().asks_as(id, key, Kind::Watch, caller.name, None, false);
                 let answer = tokio::select! {
                     biased;
                     () = closing.cancelled() => {
@@ -270,14 +275,14 @@ impl World {
 
     fn clocks_jump(&self) {
         let mut model = self.model.lock().unwrap();
-        let time = Duration::from_secs(fastrand::choice([5, 60, 600, 4000]).unwrap() * fastrand::u64(1..10) / 5);
+        let time =
+            Duration::from_secs(fastrand::choice([5, 60, 600, 4000]).unwrap() * fastrand::u64(1..10) / 5);
         let millis = i64::try_from(time.as_millis()).unwrap();
         match fastrand::u8(..4) {
             0 => model.step(millis),
             1 => model.step(-millis),
             _ => model.suspend(time),
         }
-        model.event(|| format!("the clocks jump: {time:?}"));
     }
 
     /// An API server does not accept the newest token of a key any more.
@@ -318,7 +323,7 @@ impl World {
         };
         sleep(quiet).await;
         for key in 0..self.catalog.keys {
-            let asked = self.model.lock().unwrap().asks(key, Kind::Get, 0, Some(secs(60)));
+            let asked = self.model.lock().unwrap().asks(key, Kind::Get, 0, Some(secs(60)), true);
             let answer = self.cache.get(self.catalog.spec(key), &Request::default()).await;
             let mut model = self.model.lock().unwrap();
             model.judge(asked, &answer);

@@ -77,7 +77,8 @@ pub(super) fn index(spec: &PluginSpec) -> usize {
 }
 
 fn issuer(name: &str, large: bool) -> Arc<Issuer> {
-    let (rate, concurrency) = if large { (200, 100) } else { (fastrand::usize(8..20), fastrand::usize(3..8)) };
+    let (rate, concurrency) =
+        if large { (200, 100) } else { (fastrand::usize(8..20), fastrand::usize(3..8)) };
     let count = |count| NonZeroUsize::new(count).unwrap();
     Arc::new(Issuer { name: name.into(), runs_per_second: count(rate), concurrency: count(concurrency) })
 }

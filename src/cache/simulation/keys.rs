@@ -106,6 +106,8 @@ pub(super) struct Key {
     pub(super) plugin: usize,
     pub(super) issuer: usize,
     pub(super) content: Content,
+    /// It was seen to be over: the cache may have forgotten it, whatever the clocks say later.
+    pub(super) lapsed: bool,
     pub(super) evictions: u64,
     pub(super) evicted: Duration,
     pub(super) waiting: BTreeMap<u64, Waiting>,
@@ -145,47 +147,63 @@ impl Default for Random {
     }
 }
 
-/// Rejections since the last start of a run.
+/// What speaks for a run although something valid is held.
 #[derive(Debug, Default)]
 pub(super) struct Suspected {
-    pub(super) reports: u32,
-    pub(super) repeats: u32,
-    /// Of these such as no API server was asked about.
-    pub(super) unverified: u32,
-    pub(super) rejected: bool,
-    pub(super) unverifiable: bool,
+    /// Since boot: the last three times that a caller came back.
+    repeats: [Option<Duration>; 3],
+    /// The last verdict, and when it was asked for.
+    verdict: Option<(Verdict, Duration)>,
+    /// Awake: a run was worth it last.
+    pub(super) reason: Option<Duration>,
     /// Since the last eviction: the first of all, and runs that only a rejection explains.
     pub(super) first: Option<Duration>,
     pub(super) runs: u32,
 }
 
 impl Suspected {
-    pub(super) fn answered(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Rejected => self.rejected = true,
-            Verdict::Unverifiable => self.unverifiable = true,
-            Verdict::Accepted => {}
+    pub(super) fn reported(&mut self, now: Reading) {
+        self.first.get_or_insert(now.boot);
+        self.reason = Some(now.awake);
+    }
+
+    /// A caller came back for what it has. `verifiable`: an API server can be asked.
+    pub(super) fn repeated(&mut self, verifiable: bool, now: Reading) {
+        self.first.get_or_insert(now.boot);
+        self.repeats.rotate_left(1);
+        self.repeats[2] = Some(now.boot);
+        match self.verdict.filter(|(_, at)| now.boot.saturating_sub(*at) <= Duration::from_secs(6)) {
+            _ if !verifiable => self.reason = Some(now.awake),
+            Some((verdict, _)) => self.weighed(verdict, now),
+            None => {} // the answer is yet to come
         }
     }
 
-    /// Whether it is worth a run.
-    pub(super) fn is_reason(&self) -> bool {
-        self.reports > 0
-            || self.repeats > 0 && (self.rejected || self.unverifiable || self.unverified > 0)
-            || self.repeats > 2
+    pub(super) fn answered(&mut self, verdict: Verdict, now: Reading) {
+        self.verdict = Some((verdict, now.boot));
+        self.weighed(verdict, now);
     }
 
-    pub(super) fn forget_requests(&mut self) {
-        *self = Self { first: self.first, runs: self.runs, ..Self::default() };
+    fn weighed(&mut self, verdict: Verdict, now: Reading) {
+        let doubted =
+            self.repeats[0].is_some_and(|at| now.boot.saturating_sub(at) <= Duration::from_secs(35));
+        if verdict != Verdict::Accepted || doubted {
+            self.reason = Some(now.awake);
+        }
     }
 }
 
 impl Key {
     pub(super) fn held(&self, now: Reading) -> Option<Held> {
         match self.content {
-            Content::Held(held) if held.is_valid_at(now) => Some(held),
+            Content::Held(held) if held.is_valid_at(now) && !self.lapsed => Some(held),
             _ => None,
         }
+    }
+
+    /// Notes what has ended.
+    pub(super) fn look(&mut self, now: Reading) {
+        self.lapsed |= matches!(self.content, Content::Held(held) if !held.is_valid_at(now));
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -197,7 +215,8 @@ impl Key {
         let valid = self.held(now).is_some();
         let waits = |waiting: &Waiting| waiting.kind != Kind::Watch || !valid;
         if !self.is_running() || !self.detached.is_empty() {
-            self.detached.extend(self.waiting.iter().filter(|(_, waiting)| waits(waiting)).map(|(id, _)| *id));
+            self.detached
+                .extend(self.waiting.iter().filter(|(_, waiting)| waits(waiting)).map(|(id, _)| *id));
         }
         self.evictions += 1;
         self.evicted = now.awake;

@@ -1,7 +1,10 @@
 //! A broker's life from one seed: the real cache, scheduler and policy under paused time, and everything around them
 //! simulated. One oracle checks every answer and every plugin run against what was promised.
 
-#![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock; seeds come from the environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tokio's paused clock is the tests' clock; seeds come from the environment"
+)]
 
 mod answers;
 mod driver;

@@ -105,9 +105,16 @@ impl Model {
     }
 
     /// `caller` asks for `key`.
-    pub(super) fn asks(&mut self, key: usize, kind: Kind, caller: u64, limit: Option<Duration>) -> Asked {
+    pub(super) fn asks(
+        &mut self,
+        key: usize,
+        kind: Kind,
+        caller: u64,
+        limit: Option<Duration>,
+        verifiable: bool,
+    ) -> Asked {
         let id = self.number();
-        self.asks_as(id, key, kind, caller, limit)
+        self.asks_as(id, key, kind, caller, limit, verifiable)
     }
 
     pub(super) fn asks_as(
@@ -117,6 +124,7 @@ impl Model {
         kind: Kind,
         caller: u64,
         limit: Option<Duration>,
+        verifiable: bool,
     ) -> Asked {
         let now = self.now();
         let repeats = kind == Kind::Get && self.answered.contains_key(&(key, caller));
@@ -126,11 +134,11 @@ impl Model {
         if kind != Kind::Watch {
             known.last_used = (now.boot, now.awake);
         }
-        if repeats || kind == Kind::Report {
-            known.suspected.first.get_or_insert(now.boot);
+        match kind {
+            Kind::Report => known.suspected.reported(now),
+            Kind::Get if repeats => known.suspected.repeated(verifiable, now),
+            Kind::Get | Kind::Watch => {}
         }
-        known.suspected.reports += u32::from(kind == Kind::Report);
-        known.suspected.repeats += u32::from(repeats);
         let evictions = known.evictions;
         self.event(|| format!("#{id} {kind:?} of {key} by {caller}, within {limit:?}"));
         Asked { id, key, at: now, evictions, kind, limit }
@@ -186,6 +194,8 @@ impl Model {
     }
 
     pub(super) fn step(&mut self, millis: i64) {
+        self.event(|| format!("the wall clock steps by {millis} ms"));
+        self.look();
         self.clock.step(millis);
         self.jumped = self.now().awake;
         if millis < 0 {
@@ -194,9 +204,17 @@ impl Model {
     }
 
     pub(super) fn suspend(&mut self, time: Duration) {
+        self.event(|| format!("the machine sleeps for {time:?}"));
+        self.look();
         self.clock.suspend(time);
         self.jumped = self.now().awake;
         self.issuers.iter_mut().for_each(Issuer::forget_starts);
+    }
+
+    /// Notes what has ended.
+    pub(super) fn look(&mut self) {
+        let now = self.now();
+        self.keys.iter_mut().for_each(|key| key.look(now));
     }
 
     pub(super) fn change(&mut self, issuer: usize, mode: Mode) {
@@ -216,7 +234,8 @@ impl Model {
             _ => Verdict::Accepted,
         };
         let key = token.key;
-        self.keys[key].suspected.answered(verdict);
+        let now = self.now();
+        self.keys[key].suspected.answered(verdict, now);
         self.event(|| format!("{text} of {key} is {verdict:?}"));
         verdict
     }

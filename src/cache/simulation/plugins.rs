@@ -138,8 +138,11 @@ impl PluginRunner for Arc<Plugins> {
         }
         sleep(takes).await;
         let issued = self.0.lock().unwrap().ends(&going.1);
-        let (text, expires) =
-            issued.map_err(|stderr| RunError::Exit { command: "fake".into(), code: 1, stderr: stderr.into() })?;
+        let (text, expires) = issued.map_err(|stderr| RunError::Exit {
+            command: "fake".into(),
+            code: 1,
+            stderr: stderr.into(),
+        })?;
         Ok(RunOutput { decoded: decoded(&text, expires), file_version })
     }
 }
@@ -153,7 +156,6 @@ impl Model {
         let (evictions, unsure) = (known.evictions, !known.detached.is_empty());
         known.running.push(evictions);
         known.refresh_asked = false;
-        known.suspected.forget_requests();
         let issuer = &mut self.issuers[known.issuer];
         issuer.running += 1;
         let random = &mut known.random.0;
@@ -228,17 +230,23 @@ impl Model {
         }
         (known.back_off_since, known.attempts) = (None, 0);
         let due_in = if lent { (left, left) } else { due_in(left) };
-        let held =
-            Held { token, expires, until, lifetime: left, landed: now, due_in, version: run.version };
+        let held = Held { token, expires, until, lifetime: left, landed: now, due_in, version: run.version };
         known.content = match known.content {
             _ if run.unsure || !known.detached.is_empty() => Content::Unsure,
             Content::Unsure if !matches!(run.mode, Mode::Healthy | Mode::Expired(_)) => Content::Unsure,
+            Content::Held(old) if old.token == token && known.lapsed => Content::Unsure,
             Content::Held(old) if old.token == token && old.expires == expires && old.is_valid_at(now) => {
                 let again = (left / 3).clamp(secs(10), secs(300));
-                Content::Held(Held { until: old.until, lifetime: old.lifetime, due_in: (again, again), ..held })
+                Content::Held(Held {
+                    until: old.until,
+                    lifetime: old.lifetime,
+                    due_in: (again, again),
+                    ..held
+                })
             }
             _ => Content::Held(held),
         };
+        known.lapsed = false;
     }
 
     fn failed(&mut self, run: &Run) {
@@ -267,9 +275,8 @@ fn due_in(left: Duration) -> (Duration, Duration) {
     if left < secs(720) {
         return (left.mul_f64(0.7), left.mul_f64(0.8));
     }
-    let lead = |share: f64, margin: u64, most: f64| {
-        left.mul_f64(share).max(secs(margin).min(left.mul_f64(most)))
-    };
+    let lead =
+        |share: f64, margin: u64, most: f64| left.mul_f64(share).max(secs(margin).min(left.mul_f64(most)));
     (left.saturating_sub(lead(0.30, 450, 0.52)), left.saturating_sub(lead(0.20, 360, 0.42)))
 }
 

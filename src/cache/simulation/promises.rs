@@ -16,6 +16,7 @@ const DELIVERY: Duration = Duration::from_secs(3);
 impl Model {
     pub(super) fn judge_promises(&mut self) {
         let now = self.now();
+        self.look();
         let bounds: Vec<_> = (0..self.issuers.len())
             .map(|issuer| {
                 let bound = self.bound(issuer);
@@ -38,15 +39,22 @@ impl Model {
         let plugin = &self.catalog.plugins[key.plugin];
         let watched = key.watches.values().map(|watched| watched.since).min().unwrap_or(now.awake);
         let failed = key.failed.map_or(Duration::ZERO, |(_, awake)| awake + BACK_OFF);
-        let quiet_since = watched.max(failed).max(self.jumped).max(key.evicted).max(self.replaced[key.plugin]);
-        if quiet_since + bound > now.awake || !key.detached.is_empty() || matches!(key.content, Content::Unsure) {
+        let quiet_since =
+            watched.max(failed).max(self.jumped).max(key.evicted).max(self.replaced[key.plugin]);
+        if quiet_since + bound > now.awake
+            || !key.detached.is_empty()
+            || matches!(key.content, Content::Unsure)
+        {
             return;
         }
         let Some(held) = key.held(now) else {
-            return self.broken(|| format!("key {index} is watched, its issuer works, and nothing is held after {bound:?}"));
+            return self.broken(|| {
+                format!("key {index} is watched, its issuer works, and nothing is held after {bound:?}")
+            });
         };
         if held.version != plugin.file.version() {
-            return self.broken(|| format!("key {index} is watched, and its plugin was replaced {bound:?} ago"));
+            return self
+                .broken(|| format!("key {index} is watched, and its plugin was replaced {bound:?} ago"));
         }
         if held.has_passed(held.due_in.1 + bound, now) {
             let left = held.left(now);
@@ -57,17 +65,20 @@ impl Model {
     /// Each watch has returned what is held.
     fn judge_delivery(&mut self, index: usize, now: Reading) {
         let key = &self.keys[index];
-        let Content::Held(held) = key.content else { return };
+        let Some(held) = key.held(now) else { return };
         let since = held.landed.awake.max(key.evicted).max(self.jumped) + DELIVERY;
-        if since > now.awake || !held.is_valid_at(now) {
+        if since > now.awake {
             return;
         }
-        let missed = key.watches.iter().find(|(_, watched)| {
-            watched.since + DELIVERY <= now.awake && watched.token != Some(held.token)
-        });
+        let missed = key
+            .watches
+            .iter()
+            .find(|(_, watched)| watched.since + DELIVERY <= now.awake && watched.token != Some(held.token));
         if let Some((watch, watched)) = missed {
             let (watch, token) = (*watch, watched.token);
-            self.broken(|| format!("watch {watch} of key {index} returned {token:?} last, and {} is held", held.token));
+            self.broken(|| {
+                format!("watch {watch} of key {index} returned {token:?} last, and {} is held", held.token)
+            });
         }
     }
 

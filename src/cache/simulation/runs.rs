@@ -24,7 +24,7 @@ impl Model {
         if key.is_running() {
             return self.broken(|| format!("two runs of key {index} at a time"));
         }
-        if !is_used(key, now) {
+        if !is_used(key, now) && now.awake > self.jumped + LOOK {
             return self.broken(|| format!("a run of key {index}, which is not used"));
         }
         self.judge_cause(index, now);
@@ -36,7 +36,7 @@ impl Model {
         let waited = key.back_off_since.map(|failed| now.boot.saturating_sub(failed));
         let backs_off = waited.is_some_and(|waited| waited < secs(1));
         let held = key.held(now);
-        let suspected = key.suspected.is_reason();
+        let suspected = key.suspected.reason.is_some_and(|at| at >= key.ended);
         let is_due = held.is_none_or(|held| held.has_passed(held.due_in.0, now) || held.version != version);
         // A step back makes valid again what had expired, or was due.
         let was_due = held.is_some_and(|held| held.landed.boot <= self.stepped_back);
@@ -51,6 +51,7 @@ impl Model {
         }
         let known = &mut self.keys[index].suspected;
         known.runs += 1;
+        known.reason = None;
         let since = now.boot.saturating_sub(known.first.unwrap_or(now.boot));
         let runs = known.runs;
         if u64::from(runs) > 1 + since.as_secs() / 10 {
@@ -67,7 +68,9 @@ impl Model {
         let left = known.paused_until.saturating_sub(now.boot);
         if left > Duration::ZERO {
             if known.forced == 0 {
-                return self.broken(|| format!("a run of key {index} in a pause of issuer {issuer}, {left:?} before its end"));
+                return self.broken(|| {
+                    format!("a run of key {index} in a pause of issuer {issuer}, {left:?} before its end")
+                });
             }
             known.forced -= 1;
         }
@@ -80,7 +83,9 @@ impl Model {
             self.broken(|| format!("{starts} runs of issuer {issuer} in a second; {rate} are allowed"));
         }
         if running >= concurrency {
-            self.broken(|| format!("{} runs of issuer {issuer} at a time; {concurrency} are allowed", running + 1));
+            self.broken(|| {
+                format!("{} runs of issuer {issuer} at a time; {concurrency} are allowed", running + 1)
+            });
         }
     }
 
@@ -94,10 +99,14 @@ impl Model {
             return;
         }
         let overtaken = self.keys.iter().position(|other| {
-            let waits = other.waiting.values().any(|waiting| {
-                waiting.kind == Kind::Get && waiting.cold && waiting.since < now.awake
-            });
-            waits && other.issuer == key.issuer && other.running.is_empty() && other.detached.is_empty()
+            let waits = other
+                .waiting
+                .values()
+                .any(|waiting| waiting.kind == Kind::Get && waiting.cold && waiting.since < now.awake);
+            waits
+                && other.issuer == key.issuer
+                && other.running.is_empty()
+                && other.detached.is_empty()
                 && other.evicted.max(other.ended) < now.awake
         });
         if let Some(other) = overtaken {
@@ -108,7 +117,8 @@ impl Model {
     /// How long all that `issuer` can be asked for takes at most, while it is healthy.
     pub(super) fn bound(&self, issuer: usize) -> Duration {
         let (limits, takes) = (&self.catalog.issuers[issuer], self.issuers[issuer].takes);
-        let each = takes.div_f64(limits.concurrency.get() as f64)
+        let each = takes
+            .div_f64(limits.concurrency.get() as f64)
             .max(Duration::from_secs(1).div_f64(limits.runs_per_second.get() as f64));
         let keys = self.keys.iter().filter(|key| key.issuer == issuer).count();
         secs(3) + takes + each.mul_f64(1.5 * keys as f64)
@@ -130,7 +140,8 @@ fn is_used(key: &Key, now: Reading) -> bool {
         Content::Nothing | Content::Unsure => Duration::ZERO,
     };
     let recent = |(boot, awake): (Duration, Duration)| {
-        now.boot.saturating_sub(boot) <= lifetime.max(ABANDONED) + LOOK || now.awake.saturating_sub(awake) <= LOOK
+        now.boot.saturating_sub(boot) <= lifetime.max(ABANDONED) + LOOK
+            || now.awake.saturating_sub(awake) <= LOOK
     };
     !key.watches.is_empty()
         || !key.waiting.is_empty()
