@@ -47,6 +47,9 @@ impl Model {
         {
             return;
         }
+        if matches!(key.content, Content::Held(held) if held.is_valid_at(now) && key.lapsed) {
+            return; // a step of the clock made it valid again
+        }
         let Some(held) = key.held(now) else {
             return self.broken(|| {
                 format!("key {index} is watched, its issuer works, and nothing is held after {bound:?}")
