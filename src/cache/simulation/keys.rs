@@ -201,6 +201,14 @@ impl Key {
         }
     }
 
+    /// The cache forgets what is not used and holds nothing, its failures too.
+    pub(super) fn may_be_forgotten(&mut self, now: Reading) {
+        let idle = now.boot.saturating_sub(self.last_used.0) >= Duration::from_secs(299);
+        if idle && self.waiting.is_empty() && self.watches.is_empty() && self.held(now).is_none() {
+            (self.back_off_since, self.attempts) = (None, 0);
+        }
+    }
+
     /// Notes what has ended.
     pub(super) fn look(&mut self, now: Reading) {
         self.lapsed |= matches!(self.content, Content::Held(held) if !held.is_valid_at(now));

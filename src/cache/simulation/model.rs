@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::tests::FakeClock,
     fleet::Catalog,
-    keys::{Key, Kind, Reading, Token, Waiting, Watched},
+    keys::{Content, Key, Kind, Reading, Token, Waiting, Watched},
     plugins::{Issuer, Mode},
 };
 use crate::{clock::Clock as _, verify::Verdict};
@@ -129,7 +129,12 @@ impl Model {
         let now = self.now();
         let repeats = kind == Kind::Get && self.answered.contains_key(&(key, caller));
         let known = &mut self.keys[key];
-        let cold = known.held(now).is_none();
+        known.may_be_forgotten(now);
+        let cold = match known.content {
+            Content::Nothing => true,
+            Content::Held(held) => !held.is_valid_at(now),
+            Content::Unsure => false,
+        };
         known.waiting.insert(id, Waiting { since: now.awake, kind, cold });
         if kind != Kind::Watch {
             known.last_used = (now.boot, now.awake);

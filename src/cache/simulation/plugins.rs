@@ -236,7 +236,7 @@ impl Model {
             Content::Unsure if !matches!(run.mode, Mode::Healthy | Mode::Expired(_)) => Content::Unsure,
             Content::Held(old) if old.token == token && known.lapsed => Content::Unsure,
             Content::Held(old) if old.token == token && old.expires == expires && old.is_valid_at(now) => {
-                let again = (left / 3).clamp(secs(10), secs(300));
+                let again = (old.left(now) / 3).clamp(secs(10), secs(300));
                 Content::Held(Held {
                     until: old.until,
                     lifetime: old.lifetime,

@@ -47,6 +47,8 @@ enum Script {
     Same(Duration),
     /// A new token that had ended so long before.
     Expired(Duration),
+    /// A new token that lives an hour, after a run that takes so long.
+    Late(Duration),
     /// Exit code 1.
     Fail,
     /// A bug.
@@ -152,9 +154,10 @@ impl PluginRunner for Arc<FakeRunner> {
             let mut script = self.script.lock().unwrap();
             if script.len() > 1 { script.pop_front().unwrap() } else { *script.front().unwrap() }
         };
-        tokio::time::sleep(RUN).await;
+        tokio::time::sleep(if let Script::Late(takes) = script { takes } else { RUN }).await;
         let now = self.clock.now().wall;
         let decoded = match script {
+            Script::Late(_) => token(&format!("token-{number}"), now + mins(60)),
             Script::Token(lifetime) => token(&format!("token-{number}"), now + lifetime),
             Script::Same(until) => token("the same", base() + until),
             Script::Expired(ago) => token(&format!("token-{number}"), now - ago),
