@@ -242,9 +242,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             loop {
                 let (now, file) = (self.now(), entry.spec.file_version());
                 let is_cold = !std::mem::take(&mut runs);
-                let look = entry.look(Urgency::Background, |state| match is_cold {
-                    true => decide(state, caller.at_terminal, file, now),
-                    false => Decision::Wait,
+                let look = entry.look(Urgency::Background, |state| {
+                    if is_cold { decide(state, caller.at_terminal, file, now) } else { Decision::Wait }
                 });
                 self.start(entry, &look);
                 match look.decision {

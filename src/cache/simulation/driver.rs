@@ -77,7 +77,7 @@ impl World {
         let verify: Verify = Arc::new(move |issued, _| {
             let model = Arc::clone(&asked);
             Box::pin(async move {
-                sleep(Duration::from_millis(1000)).await;
+                sleep(secs(1)).await;
                 model.lock().unwrap().verdict(issued.token().unwrap_or_default())
             })
         });
@@ -319,7 +319,8 @@ impl World {
             for issuer in 0..self.catalog.issuers.len() {
                 model.change(issuer, Mode::Healthy);
             }
-            model.is_quiet()
+            // The longest run, pause, slow start and back-off.
+            secs(31 + 121 + 30 + 61 + 60)
         };
         sleep(quiet).await;
         for key in 0..self.catalog.keys {

@@ -1,7 +1,7 @@
 //! All that the oracle knows, and how it learns it.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
@@ -28,8 +28,8 @@ pub(super) struct Model {
     pub(super) keys: Vec<Key>,
     pub(super) issuers: Vec<Issuer>,
     pub(super) tokens: Vec<Token>,
-    /// The last caller of each name that was answered, by key.
-    answered: BTreeMap<(usize, u64), ()>,
+    /// Keys, and who was given a credential of them.
+    answered: BTreeSet<(usize, u64)>,
     /// The last step or suspend, awake; the last step back, since boot.
     pub(super) jumped: Duration,
     pub(super) stepped_back: Duration,
@@ -66,7 +66,7 @@ impl Model {
             issuers: catalog.issuers.iter().map(|_| Issuer::default()).collect(),
             catalog: Arc::clone(catalog),
             tokens: Vec::new(),
-            answered: BTreeMap::new(),
+            answered: BTreeSet::new(),
             jumped: Duration::ZERO,
             stepped_back: Duration::ZERO,
             replaced: vec![Duration::ZERO; catalog.plugins.len()],
@@ -127,7 +127,7 @@ impl Model {
         verifiable: bool,
     ) -> Asked {
         let now = self.now();
-        let repeats = kind == Kind::Get && self.answered.contains_key(&(key, caller));
+        let repeats = kind == Kind::Get && self.answered.contains(&(key, caller));
         let known = &mut self.keys[key];
         known.may_be_forgotten(now);
         let cold = match known.content {
@@ -160,7 +160,7 @@ impl Model {
 
     pub(super) fn was_given(&mut self, key: usize, caller: u64, generation: String) {
         if caller != 0 {
-            self.answered.insert((key, caller), ());
+            self.answered.insert((key, caller));
         }
         self.keys[key].given = Some(generation);
     }

@@ -212,25 +212,24 @@ impl Model {
 
     fn lands(&mut self, run: &Run, token: usize, named: SystemTime) {
         let now = self.now();
-        let ago = since(named, now.wall);
         // What expired less than five minutes ago is lent for ten seconds.
         let lent = named <= now.wall;
-        if ago > secs(300) {
+        if since(named, now.wall) > secs(300) {
             return self.failed(run);
         }
         let expires = if lent { now.wall + secs(10) } else { named };
-        let left = since(now.wall, expires);
-        let until = now.boot + left;
+        let lifetime = since(now.wall, expires);
+        let until = now.boot + lifetime;
         self.tokens[token].issuances.push(Issuance { expires, until, evictions: run.evictions });
         let number = run.number;
-        self.event(|| format!("run {number} brings {} for {left:?}", text_of(run.key, token)));
+        self.event(|| format!("run {number} brings {} for {lifetime:?}", text_of(run.key, token)));
         let known = &mut self.keys[run.key];
         if run.evictions != known.evictions {
             return;
         }
         (known.back_off_since, known.attempts) = (None, 0);
-        let due_in = if lent { (left, left) } else { due_in(left) };
-        let held = Held { token, expires, until, lifetime: left, landed: now, due_in, version: run.version };
+        let due_in = if lent { (lifetime, lifetime) } else { due_in(lifetime) };
+        let held = Held { token, expires, until, lifetime, landed: now, due_in, version: run.version };
         known.content = match known.content {
             _ if run.unsure || !known.detached.is_empty() => Content::Unsure,
             Content::Unsure if !matches!(run.mode, Mode::Healthy | Mode::Expired(_)) => Content::Unsure,

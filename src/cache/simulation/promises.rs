@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{
     keys::{Content, Reading},
     model::Model,
-    plugins::secs,
 };
 
 /// The longest back-off.
@@ -83,10 +82,5 @@ impl Model {
                 format!("watch {watch} of key {index} returned {token:?} last, and {} is held", held.token)
             });
         }
-    }
-
-    /// At the end, with every issuer at work for a long time: a request of each key succeeds.
-    pub(super) fn is_quiet(&self) -> Duration {
-        secs(31 + 121 + 30 + 61 + 60)
     }
 }

@@ -117,11 +117,11 @@ impl Model {
     /// How long all that `issuer` can be asked for takes at most, while it is healthy.
     pub(super) fn bound(&self, issuer: usize) -> Duration {
         let (limits, takes) = (&self.catalog.issuers[issuer], self.issuers[issuer].takes);
-        let each = takes
-            .div_f64(limits.concurrency.get() as f64)
-            .max(Duration::from_secs(1).div_f64(limits.runs_per_second.get() as f64));
-        let keys = self.keys.iter().filter(|key| key.issuer == issuer).count();
-        secs(3) + takes + each.mul_f64(1.5 * keys as f64)
+        let count = |count: usize| u32::try_from(count).unwrap();
+        let (rate, concurrency) = (count(limits.runs_per_second.get()), count(limits.concurrency.get()));
+        let each = (takes / concurrency).max(secs(1) / rate);
+        let keys = count(self.keys.iter().filter(|key| key.issuer == issuer).count());
+        secs(3) + takes + each * keys * 3 / 2
     }
 
     /// Whether `issuer` has worked for so long that everything of it must be good.

@@ -169,10 +169,10 @@ async fn one_peer_that_asks_for_ten_thousand_keys_ends_nothing_that_is_held() {
         });
     }
     let start = town.awake();
-    while town.awake() < start + secs(270) {
+    for second in 1..=270 {
         sleep(secs(1)).await;
         for key in 0..200 {
-            assert!(town.has(key), "key {key} has nothing after {:?}", town.awake() - start);
+            assert!(town.has(key), "key {key} has nothing after {second} s");
         }
     }
     assert!(town.runs_since(start).len() > 10_000);
@@ -207,7 +207,7 @@ async fn three_thousand_tokens_cost_what_their_schedule_demands_and_an_outage_on
     // Those that were on their way when it began say so together.
     let probes = town.runs_since(down + secs(2));
     assert!((8..=13).contains(&probes.len()), "{} probes", probes.len());
-    assert!(probes.windows(2).all(|pair| pair[1].0 - pair[0].0 >= secs(48)), "{probes:?}");
+    assert!(probes.windows(2).all(|pair| pair[1].0 >= pair[0].0 + secs(48)), "{probes:?}");
     let lapsed = (0..3000).filter(|key| !town.has(*key)).count();
     assert!(lapsed > 500, "ten minutes are more than their margin: {lapsed}");
     sleep((up + secs(450)).saturating_sub(town.awake())).await;
@@ -233,7 +233,7 @@ async fn a_crowd_of_due_keys_delays_no_cold_caller_of_another_provider() {
     };
     let asked = town.awake();
     town.cache.get(other(), &Request::default()).await.unwrap();
-    assert!(town.awake() - asked <= secs(1), "{:?}", town.awake() - asked);
+    assert!(town.awake() <= asked + secs(1), "{:?} after {asked:?}", town.awake());
     for second in 0..250 {
         for key in (second % 50..2000).step_by(50) {
             town.cache.get(town.spec(key), &Request::default()).await.unwrap();
