@@ -156,3 +156,27 @@ async fn a_verdict_that_the_server_may_have_cached_is_doubted_once() {
     assert_eq!(ask(&setup, &verifiable("c")).await.unwrap(), "test-2", "two came back after the verdict");
     assert_eq!(setup.runs(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_while_the_api_server_is_asked_is_not_served() {
+    let (setup, _) = setup_verified(&[Token(mins(60))], &Arc::new(Mutex::new(Verdict::Accepted)));
+    let request = verifiable("kubectl");
+    assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
+    let suspend = async {
+        sleep(Duration::from_millis(50)).await;
+        setup.clock.suspend(mins(61));
+    };
+    let (answer, ()) = tokio::join!(ask(&setup, &request), suspend);
+    assert_eq!(answer.unwrap(), "test-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_question_to_the_api_server_ends_with_the_callers_deadline() {
+    let (setup, _) = setup_verified(&[Token(mins(60))], &Arc::new(Mutex::new(Verdict::Rejected)));
+    let request = Request { deadline: Some(Duration::from_millis(2050)), ..verifiable("kubectl") };
+    assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
+    let asked = Instant::now();
+    // A tenth of a second for the question, and two seconds for the run.
+    assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
+    assert_eq!(asked.elapsed(), Duration::from_millis(2050));
+}
