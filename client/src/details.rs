@@ -1,17 +1,19 @@
 //! What an error of the broker carries beside its message: `grpc-status-details-bin`, a `google.rpc.Status`.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
-use credbroker_proto::{DOMAIN, Reason};
+use credbroker_proto::{DOMAIN, LIMIT, Reason};
 use prost::Message;
 use prost_types::Any;
 
 /// What was found.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Details {
     /// There is an `ErrorInfo` of credbroker's domain, whether this release knows its reason or not.
     pub(crate) ours: bool,
     pub(crate) reason: Option<Reason>,
+    /// Which limit is reached, of the reason that says so.
+    pub(crate) limit: Option<String>,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -20,11 +22,12 @@ impl Details {
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         let mut found = Self::default();
         for any in &Status::decode(bytes).unwrap_or_default().details {
-            if let Some(info) = unpacked::<ErrorInfo>(any, "google.rpc.ErrorInfo")
+            if let Some(mut info) = unpacked::<ErrorInfo>(any, "google.rpc.ErrorInfo")
                 && info.domain == DOMAIN
             {
                 found.ours = true;
                 found.reason = Reason::from_name(&info.reason);
+                found.limit = info.metadata.remove(LIMIT);
             } else if let Some(info) = unpacked::<RetryInfo>(any, "google.rpc.RetryInfo") {
                 found.retry_after = info.retry_delay.and_then(|delay| Duration::try_from(delay).ok());
             }
@@ -45,13 +48,15 @@ struct Status {
     details: Vec<Any>,
 }
 
-/// `google.rpc.ErrorInfo`, without its metadata.
+/// `google.rpc.ErrorInfo`.
 #[derive(Clone, PartialEq, Message)]
 struct ErrorInfo {
     #[prost(string, tag = "1")]
     reason: String,
     #[prost(string, tag = "2")]
     domain: String,
+    #[prost(map = "string, string", tag = "3")]
+    metadata: HashMap<String, String>,
 }
 
 /// `google.rpc.RetryInfo`.
@@ -63,8 +68,6 @@ struct RetryInfo {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use tonic::Status;
     use tonic_types::{ErrorDetails, StatusExt};
 
@@ -77,10 +80,11 @@ mod tests {
     #[test]
     fn reason_and_pause_are_found_beside_what_else_there_is() {
         let mut details = ErrorDetails::with_debug_info(["x".to_owned()], "y");
-        details.set_error_info("PLUGIN_EXIT", DOMAIN, HashMap::from([("limit".to_owned(), "l".to_owned())]));
+        details.set_error_info("PLUGIN_EXIT", DOMAIN, HashMap::from([(LIMIT.to_owned(), "l".to_owned())]));
         details.set_retry_info(Some(Duration::from_millis(1500)));
         let pause = Some(Duration::from_millis(1500));
-        let expected = Details { ours: true, reason: Some(Reason::PluginExit), retry_after: pause };
+        let limit = Some("l".to_owned());
+        let expected = Details { ours: true, reason: Some(Reason::PluginExit), limit, retry_after: pause };
         assert_eq!(found(details), expected);
     }
 

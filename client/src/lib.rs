@@ -7,8 +7,9 @@
 //! - `tls` (feature `rustls`) has connections that follow a client certificate: old ones take no new request.
 //! - `kube` (feature `kube`) makes a `kube::Client` that follows every rotation, and of a `ClusterProfile` its endpoint.
 //! - [`ask`] is one question from start to end: find the [`Socket`], check that it can be trusted, wait a little for a
-//!   broker that is just starting, ask. It is built for processes that live for a millisecond: plain HTTP/2 over a Unix
-//!   socket, one connection, no background work that outlives it.
+//!   broker that is just starting, ask.
+//! - `blocking` (feature `blocking`) has the same question for processes that live for a millisecond: without a runtime,
+//!   in one write. Without the default feature `async` it is all that is built.
 //! - [`Client`] is the connection by itself, for whoever wants the calls.
 //!
 //! ```no_run

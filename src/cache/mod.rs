@@ -171,7 +171,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let issued = match repeated {
-            Some(issued) => self.suspected(entry, issued, request).await,
+            Some(issued) => self.suspected(entry, issued, request).await?,
             None => self.settle(entry, request, None).await?,
         };
         entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
@@ -235,7 +235,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let Some(flight) = look.flight else { continue };
                 // A watch has no deadline, and is limited where it is opened.
                 if place.is_none() && limit < Duration::MAX {
-                    place = Some(self.inner.waiting.try_acquire().map_err(|_| CacheError::TooManyWaiting)?);
+                    place =
+                        Some(self.inner.waiting.try_acquire().map_err(|_full| CacheError::TooManyWaiting)?);
                 }
                 match waiter.insert(Waiter::new(flight, caller.peer)).outcome().await {
                     Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
@@ -244,14 +245,12 @@ impl<R: PluginRunner> CredentialCache<R> {
                 }
             }
         };
-        match timeout(limit, settled).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let now = self.now();
-                let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
-                Err(CacheError::Pending(pending).into())
-            }
+        if let Ok(outcome) = timeout(limit, settled).await {
+            return outcome;
         }
+        let now = self.now();
+        let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
+        Err(CacheError::Pending(pending).into())
     }
 
     /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.

@@ -91,9 +91,8 @@ impl Rejections {
     ) -> Option<Evidence> {
         match verdict {
             Verdict::Rejected => Some(Evidence::Verified),
-            Verdict::Accepted if caller.without_exec_info => None,
+            _ if caller.without_exec_info => None,
             Verdict::Accepted => self.doubt(issued, caller, now).then_some(Evidence::Doubted),
-            Verdict::Unverifiable if caller.without_exec_info => None,
             Verdict::Unverifiable => Some(Evidence::Repeated { accepted }),
         }
     }

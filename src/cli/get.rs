@@ -112,7 +112,7 @@ fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
 fn ask(args: &Args, source: Source, environment: &Environment) -> Result<Credential, Failure> {
     let socket = socket(args.socket.as_deref(), &environment.0, || geteuid().is_root())?;
     let request = request(source, None, &environment.0, String::new(), true)?;
-    ask_patiently(&socket, &request, args.timeout.map(Duration::from_secs), || true, None)
+    ask_patiently(&socket, &request, args.timeout.map(Duration::from_secs), true, None)
 }
 
 fn rendered(

@@ -74,11 +74,10 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::ListCredentialsRequest>,
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
         span(&request, "list_credentials")?;
-        let provider = request.into_inner().provider;
-        let wanted = self.named(&provider)?;
-        let credentials =
-            self.cache.list_after(wanted, None, usize::MAX).iter().map(overview::state).collect();
-        Ok(Response::new(pb::ListCredentialsResponse { credentials, ..Default::default() }))
+        let pb::ListCredentialsRequest { provider, page_token } = request.into_inner();
+        let (credentials, next_page_token) =
+            overview::page(&self.cache, self.named(&provider)?, &page_token)?;
+        Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
     }
 
     async fn refresh_credential(
@@ -91,9 +90,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
             return Err(status::invalid("`provider` is empty: say whose credentials to refresh"));
         };
         self.cache.refresh(name).instrument(span).await;
-        let credentials =
-            self.cache.list_after(Some(name), None, usize::MAX).iter().map(overview::state).collect();
-        Ok(Response::new(pb::RefreshCredentialResponse { credentials, ..Default::default() }))
+        let (credentials, next_page_token) = overview::page(&self.cache, Some(name), "")?;
+        Ok(Response::new(pb::RefreshCredentialResponse { credentials, next_page_token }))
     }
 
     async fn evict_credential(

@@ -17,8 +17,8 @@ pub struct Parent {
 
 impl Parent {
     /// From `/proc/PID/stat`. The name of the program, in parentheses, may hold anything.
-    pub(crate) fn from_stat(pid: i32, stat: &[u8]) -> Option<Self> {
-        let fields = stat.rsplit(|byte| *byte == b')').next().filter(|fields| fields.len() < stat.len())?;
+    pub(crate) fn from_stat(pid: i32, line: &[u8]) -> Option<Self> {
+        let fields = line.rsplit(|byte| *byte == b')').next().filter(|fields| fields.len() < line.len())?;
         let mut fields = str::from_utf8(fields).ok()?.split_ascii_whitespace().map(str::to_owned);
         let start = fields.nth(19)?;
         Some(Self { pid, start, stack: fields.nth(5)? })

@@ -34,7 +34,7 @@ pub struct Edges {
     /// Takes exactly one line on failure; on a terminal also what it is waiting for.
     pub stderr: Box<dyn Write>,
     /// A person reads `stderr`.
-    pub terminal: fn() -> bool,
+    pub terminal: bool,
     /// The effective user is root.
     pub is_root: fn() -> bool,
     /// The process that started this one; `None` where `/proc` does not say.
@@ -45,7 +45,9 @@ impl Edges {
     /// Those of this process.
     pub fn of_this_process() -> Self {
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's environment")]
-        let environment = std::env::vars_os().collect();
+        let environment: Environment = std::env::vars_os().collect();
+        // Only where there may be a terminal the system is asked.
+        let terminal = environment.contains_key(OsStr::new("TERM")) && io::stderr().is_terminal();
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's clock")]
         let clock = SystemTime::now;
         Self {
@@ -53,7 +55,7 @@ impl Edges {
             clock,
             stdout: Box::new(StandardOutput),
             stderr: Box::new(io::stderr()),
-            terminal: || io::stderr().is_terminal(),
+            terminal,
             is_root: || geteuid().is_root(),
             parent,
         }

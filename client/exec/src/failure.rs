@@ -141,6 +141,7 @@ mod tests {
         let failure = Failure::from(ClientError::Failed {
             code: Code::Unavailable,
             reason: Some(Reason::PluginExit),
+            limit: None,
             message: "plugin `gke` failed (exit code 3):\n  \x1b[31mno session\x1b[0m\r\n".into(),
             retry_after: Some(Duration::from_secs(4)),
         });
@@ -157,6 +158,7 @@ mod tests {
             let failure = ClientError::Failed {
                 code: Code::Unavailable,
                 reason: None,
+                limit: None,
                 message: message.into(),
                 retry_after: None,
             };
@@ -171,6 +173,7 @@ mod tests {
         let failure = Failure::from(ClientError::Failed {
             code: Code::OutOfRange,
             reason: None,
+            limit: None,
             message: "too large".into(),
             retry_after: None,
         });

@@ -3,8 +3,8 @@
 use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
 use credbroker_client::{
-    Socket,
-    blocking::{Notice, Waits, ask},
+    Socket, Waits,
+    blocking::{Notice, ask},
 };
 use credbroker_proto::{
     RECURSION_VARIABLE,
@@ -61,13 +61,13 @@ pub fn ask_patiently(
     socket: &Socket,
     request: &GetCredentialRequest,
     in_all: Option<Duration>,
-    at_a_terminal: fn() -> bool,
+    at_a_terminal: bool,
     tell: Option<&mut dyn FnMut()>,
 ) -> Result<Credential, Failure> {
-    let for_broker = || if at_a_terminal() { FOR_BROKER_AT_A_TERMINAL } else { FOR_BROKER };
+    let for_broker = if at_a_terminal { FOR_BROKER_AT_A_TERMINAL } else { FOR_BROKER };
     let notice = tell.map(|tell| Notice { after: SILENCE, tell });
-    let waits = Waits { for_broker: &for_broker, in_all: in_all.unwrap_or(IN_ALL), notice };
-    let (answer, connection) = ask(socket, request, waits)?;
+    let waits = Waits { for_broker, in_all: in_all.unwrap_or(IN_ALL) };
+    let (answer, connection) = ask(socket, request, waits, notice)?;
     forget(connection);
     Ok(answer.credential.ok_or(AnswerError::Empty)?)
 }
@@ -80,9 +80,9 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
     let terminal = edges.terminal;
     let caller = caller_of(edges);
-    let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal())?;
+    let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
     let credential = with_progress(edges, &arguments.source, |tell| {
-        ask_patiently(&socket, &request, arguments.timeout, terminal, Some(tell))
+        ask_patiently(&socket, &request, arguments.timeout, terminal, tell)
     })?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
@@ -104,15 +104,20 @@ fn caller_of(edges: &Edges) -> String {
 }
 
 /// A person who waits for more than a second is told for what; the line is gone when the answer is there.
-fn with_progress<T>(edges: &mut Edges, source: &Source, answer: impl FnOnce(&mut dyn FnMut()) -> T) -> T {
+fn with_progress<T>(
+    edges: &mut Edges,
+    source: &Source,
+    answer: impl FnOnce(Option<&mut dyn FnMut()>) -> T,
+) -> T {
+    if !edges.terminal {
+        return answer(None);
+    }
     let mut told = false;
     let mut tell = || {
-        if (edges.terminal)() {
-            edges.complain(&format!("credbroker-exec: waiting for {} ...", Named(source)));
-            told = true;
-        }
+        edges.complain(&format!("credbroker-exec: waiting for {} ...", Named(source)));
+        told = true;
     };
-    let answer = answer(&mut tell);
+    let answer = answer(Some(&mut tell));
     if told {
         edges.complain("\r\x1b[K");
     }

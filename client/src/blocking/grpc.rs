@@ -74,7 +74,7 @@ fn timeout(left: Duration) -> String {
 }
 
 /// What the answer says. The outer error: it is not one of gRPC.
-pub(super) fn outcome(answer: Answer) -> Result<Result<GetCredentialResponse, Status>, Broken> {
+pub(super) fn outcome(answer: &Answer) -> Result<Result<GetCredentialResponse, Status>, Broken> {
     let heads = answer.trailers.iter().chain([&answer.headers]);
     let Some(found) = heads.into_iter().find_map(status) else {
         let http = answer.http_status;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn refused(pairs: &[(&'static str, &str)]) -> Status {
-        outcome(answer(b"", pairs)).unwrap().unwrap_err()
+        outcome(&answer(b"", pairs)).unwrap().unwrap_err()
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         let response = GetCredentialResponse { credential: Some(credential), cluster: None };
         let framed = framed(&response);
         assert_eq!(framed[..PREFIX], [0, 0, 0, 0, u8::try_from(framed.len() - PREFIX).unwrap()]);
-        assert_eq!(outcome(answer(&framed, &[("grpc-status", "0")])).unwrap().unwrap(), response);
+        assert_eq!(outcome(&answer(&framed, &[("grpc-status", "0")])).unwrap().unwrap(), response);
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let twice = [&framed[..], &framed[..]].concat();
         let undecodable = [0, 0, 0, 0, 1, 0xff];
         for body in [&b""[..], b"\0\0\0", b"\0\0\0\0\x05abc", &compressed, &twice, &undecodable] {
-            let found = outcome(answer(body, &[("grpc-status", "0")]));
+            let found = outcome(&answer(body, &[("grpc-status", "0")]));
             assert!(matches!(found, Err(Broken::NotGrpc(_))), "{body:?}: {found:?}");
         }
     }
@@ -171,7 +171,7 @@ mod tests {
         };
         assert_eq!(refused(&pairs), expected);
         let alone = Answer { http_status: 200, headers: headers(&pairs), ..Answer::default() };
-        assert_eq!(outcome(alone).unwrap().unwrap_err(), expected);
+        assert_eq!(outcome(&alone).unwrap().unwrap_err(), expected);
         let padded = [("grpc-status", "13"), ("grpc-status-details-bin", "AQID/w==")];
         assert_eq!(refused(&padded).details, [1, 2, 3, 255]);
     }
@@ -180,7 +180,7 @@ mod tests {
     fn a_status_of_little_sense_still_is_a_no() {
         let found = refused(&[("grpc-status", "x"), ("grpc-status-details-bin", "!")]);
         assert_eq!(found, Status { code: Code::Unknown, message: String::new(), details: Vec::new() });
-        let nothing = outcome(Answer { http_status: 404, ..Answer::default() });
+        let nothing = outcome(&Answer { http_status: 404, ..Answer::default() });
         assert!(matches!(&nothing, Err(Broken::NotGrpc(text)) if text.contains("HTTP 404")), "{nothing:?}");
     }
 

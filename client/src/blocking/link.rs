@@ -26,11 +26,12 @@ pub(super) struct Link<'a> {
     outbound: Vec<u8>,
     sent: usize,
     heard: bool,
+    ended: bool,
 }
 
 impl<'a> Link<'a> {
     pub(super) fn new(stream: &'a UnixStream) -> Self {
-        Self { stream, outbound: Vec::new(), sent: 0, heard: false }
+        Self { stream, outbound: Vec::new(), sent: 0, heard: false, ended: false }
     }
 
     /// Sends what `wire` has to send, and waits until there is something to read for it: more bytes, or the end.
@@ -89,7 +90,10 @@ impl<'a> Link<'a> {
             read(self.stream, spare_capacity(buffer))
         });
         match received {
+            // The end was passed on, and the answer was not in what came before it.
+            Ok(0) if self.ended => Err(Broken::Lost("it was closed".into())),
             Ok(count) => {
+                self.ended = count == 0;
                 self.heard |= count > 0;
                 Ok(true)
             }

@@ -6,15 +6,15 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use credbroker_client::{Socket, blocking::{Waits, ask}};
+//! use credbroker_client::{Socket, Waits, blocking::ask};
 //! use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, credential_ref::Source};
 //!
 //! # fn main() -> Result<(), credbroker_client::Error> {
 //! let source = Some(Source::Provider("gke".into()));
 //! let credential = Some(CredentialRef { source, ..CredentialRef::default() });
 //! let request = GetCredentialRequest { credential, ..GetCredentialRequest::default() };
-//! let waits = Waits { for_broker: &|| Duration::from_secs(5), in_all: Duration::from_secs(45), notice: None };
-//! let (answer, _) = ask(&Socket::at(Socket::SYSTEM), &request, waits)?;
+//! let waits = Waits { for_broker: Duration::from_secs(5), in_all: Duration::from_secs(45) };
+//! let (answer, _) = ask(&Socket::at(Socket::SYSTEM), &request, waits, None)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -25,7 +25,7 @@ mod grpc;
 mod link;
 mod wire;
 
-use std::{fmt, io, os::unix::net::UnixStream, sync::Arc, time::Duration};
+use std::{io, os::unix::net::UnixStream, sync::Arc};
 
 use bytes::Bytes;
 use credbroker_proto::{
@@ -34,29 +34,12 @@ use credbroker_proto::{
 };
 
 use crate::{
-    Error, Socket, connect::connect, lost::ConnectionLost, patience::Patience, trust::TrustedDirectory,
+    Error, Socket, Waits, connect::connect, lost::ConnectionLost, patience::Patience, trust::TrustedDirectory,
 };
 use deadline::Deadline;
 use exchange::exchange;
 
 pub use deadline::Notice;
-
-/// How long to wait for what.
-pub struct Waits<'a> {
-    /// For a broker that is not there yet; called when there is none.
-    pub for_broker: &'a dyn Fn() -> Duration,
-    /// For the answer, everything included. Longer than a plugin may run, or its error never arrives.
-    pub in_all: Duration,
-    /// What is said when it takes long.
-    pub notice: Option<Notice<'a>>,
-}
-
-impl fmt::Debug for Waits<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { in_all, notice, .. } = self;
-        f.debug_struct("Waits").field("in_all", in_all).field("notice", notice).finish_non_exhaustive()
-    }
-}
 
 /// What an answer came over. It is closed when this is dropped; a process that is about to end can leave that to the
 /// kernel, with [`std::mem::forget`].
@@ -67,7 +50,7 @@ pub struct Connection {
 }
 
 /// Asks once, from finding the socket to the answer. A broker that is not there yet, or that leaves before it answers
-/// (a restart), is waited for as `waits` says.
+/// (a restart), is waited for as `waits` says; `notice` is given when it takes long.
 ///
 /// The broker is told the deadline, and answers shortly before it with what it is waiting for. To give up does not stop
 /// a plugin run: other callers may be waiting for it.
@@ -79,21 +62,19 @@ pub struct Connection {
 pub fn ask(
     socket: &Socket,
     request: &GetCredentialRequest,
-    waits: Waits<'_>,
+    waits: Waits,
+    notice: Option<Notice<'_>>,
 ) -> Result<(GetCredentialResponse, Connection), Error> {
     let message = grpc::framed(request);
-    let mut deadline = Deadline::starting_now(waits.in_all, waits.notice);
-    let mut patience = None;
+    let mut deadline = Deadline::starting_now(waits.in_all, notice);
+    let mut patience = Patience::new(waits.for_broker);
     loop {
         let error = match attempt(socket, message.clone(), &mut deadline) {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        if !error.may_be_starting() {
-            return Err(error);
-        }
-        let patience = patience.get_or_insert_with(|| Patience::new((waits.for_broker)()));
-        let Some(pause) = patience.next() else { return Err(error) };
+        let pause = patience.next().filter(|_| error.may_be_starting());
+        let Some(pause) = pause else { return Err(error) };
         deadline.pause(pause);
         // There was no broker when time ran out: that says more than that it ran out.
         if deadline.is_over() {
@@ -126,7 +107,7 @@ fn attempt(
         source: Arc::new(io::Error::new(kind, text)),
     };
     let limit = deadline.limit();
-    let answer = exchange(&stream, message, deadline).and_then(grpc::outcome);
+    let answer = exchange(&stream, message, deadline).and_then(|answer| grpc::outcome(&answer));
     match answer {
         Ok(Ok(answer)) => Ok((answer, Connection { _stream: stream, _directory: directory })),
         // The deadline that we sent, as a server that knows no better tells of it.

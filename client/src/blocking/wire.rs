@@ -70,7 +70,9 @@ impl AsyncWrite for Wire {
     ) -> Poll<io::Result<usize>> {
         let outbound = &mut self.0.borrow_mut().outbound;
         let before = outbound.len();
-        parts.iter().for_each(|part| outbound.extend_from_slice(part));
+        for part in parts {
+            outbound.extend_from_slice(part);
+        }
         Poll::Ready(Ok(outbound.len() - before))
     }
 

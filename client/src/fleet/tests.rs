@@ -154,6 +154,7 @@ async fn waiting_for_the_fleet_outlasts_a_start_but_not_an_absence_nor_a_no() {
     let denied = || Error::Failed {
         code: credbroker_proto::Code::Unimplemented,
         reason: None,
+        limit: None,
         message: "no".into(),
         retry_after: None,
     };

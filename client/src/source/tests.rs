@@ -55,7 +55,13 @@ fn lost() -> Error {
 
 fn denied() -> Error {
     let message = "no".to_owned();
-    Error::Failed { code: credbroker_proto::Code::PermissionDenied, reason: None, message, retry_after: None }
+    Error::Failed {
+        code: credbroker_proto::Code::PermissionDenied,
+        reason: None,
+        limit: None,
+        message,
+        retry_after: None,
+    }
 }
 
 pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {

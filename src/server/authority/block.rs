@@ -70,7 +70,7 @@ pub(super) fn rewrite(frames: &mut [u8]) -> usize {
 
 /// The fields of all `frames`: without a copy if there is one frame only. `None`: malformed.
 fn fields(frames: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let mut block = Cow::Borrowed(frames.get(..0)?);
+    let mut block = Cow::Borrowed(<&[u8]>::default());
     for (head, payload) in split(frames) {
         let fields = payload.get(head.fields(payload)?)?;
         if block.is_empty() {

@@ -115,7 +115,7 @@ fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, Strin
         clock: SystemTime::now,
         stdout: Box::new(stdout.clone()),
         stderr: Box::new(stderr.clone()),
-        terminal: || true,
+        terminal: true,
         is_root: || false,
     };
     let code = run(args.iter().map(Into::into), edges);
