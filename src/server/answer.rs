@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::{OwnedSemaphorePermit, futures::OwnedNotified};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -16,6 +16,11 @@ use super::{
     preencoded, status,
     traffic::{Call, Traffic, Unsent},
 };
+
+/// Bytes of a frame that HTTP/2 copies into the buffer that it writes, and of a message that is cut into such frames.
+/// One write for the whole answer, and for those of other calls, costs less than the copy.
+const PIECE: usize = 1023;
+const IN_PIECES: usize = 8 * 1024;
 
 /// The body of an answer. A stream that has nothing to say when the broker drains ends with `DRAINING`, whatever the
 /// service does: left open it would hold the drain up.
@@ -74,6 +79,19 @@ impl Answer {
         frame.map_data(|bytes| Unsent::new(bytes, &self.traffic))
     }
 
+    /// What goes out of `frame` at once; the rest of it is ahead.
+    fn first_piece(&mut self, frame: Frame<Unsent>) -> Frame<Unsent> {
+        match frame.into_data() {
+            Ok(mut data) if (PIECE + 1..=IN_PIECES).contains(&data.remaining()) => {
+                let piece = data.split_to(PIECE);
+                self.ahead = Some(Frame::data(data));
+                Frame::data(piece)
+            }
+            Ok(data) => Frame::data(data),
+            Err(frame) => frame,
+        }
+    }
+
     /// Without room a further message is not even made.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
@@ -102,7 +120,7 @@ impl HttpBody for Answer {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Unsent>, Status>>> {
         let this = self.get_mut();
         if let Some(frame) = this.ahead.take() {
-            return Poll::Ready(Some(Ok(frame)));
+            return Poll::Ready(Some(Ok(this.first_piece(frame))));
         }
         match this.end {
             End::Reached => return Poll::Ready(None),
@@ -114,7 +132,7 @@ impl HttpBody for Answer {
         }
         ready!(this.poll_room(cx));
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map(|frame| this.count(frame))));
+            return Poll::Ready(frame.map(|frame| frame.map(|frame| this.first_piece(this.count(frame)))));
         }
         if let End::Unwatched(draining) = &this.end {
             this.end = End::Watched(Box::pin(draining.clone().cancelled_owned()));
@@ -139,7 +157,6 @@ impl HttpBody for Answer {
 mod tests {
     use std::pin::pin;
 
-    use bytes::Buf as _;
     use futures_util::{StreamExt as _, poll, stream};
     use http_body_util::{BodyExt as _, StreamBody};
 
@@ -193,6 +210,21 @@ mod tests {
         let trailers = answer.frame().await.unwrap().unwrap().into_trailers().unwrap();
         assert_eq!(trailers["grpc-status"], "0");
         assert!(answer.frame().await.is_none() && answer.is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_message_goes_out_in_pieces_that_are_counted_once() {
+        let (traffic, _draining) = traffic();
+        let message: Vec<u8> = (0..=255).cycle().take(3 * PIECE + 1).collect();
+        let mut answer = Answer::whole(message.clone().into(), &traffic, Call::of(&traffic));
+        let mut sent = Vec::new();
+        while let Ok(mut piece) = answer.frame().await.unwrap().unwrap().into_data() {
+            assert!(piece.remaining() <= PIECE);
+            sent.extend_from_slice(piece.chunk());
+            piece.advance(piece.remaining());
+            assert_eq!(traffic.unsent(), message.len() - sent.len());
+        }
+        assert_eq!(sent, message);
     }
 
     #[tokio::test]

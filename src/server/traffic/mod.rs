@@ -79,6 +79,11 @@ impl Traffic {
         self.room.notify_one();
     }
 
+    #[cfg(test)]
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
     fn take(&self, bytes: usize) {
         self.taken.fetch_add(1, Ordering::Relaxed);
         let before = self.unsent.fetch_sub(bytes, Ordering::Relaxed);
@@ -116,6 +121,13 @@ impl Unsent {
     pub(super) fn new(bytes: Bytes, traffic: &Arc<Traffic>) -> Self {
         traffic.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
         Self { bytes, traffic: Arc::clone(traffic) }
+    }
+}
+
+impl Unsent {
+    /// The first `count` bytes. The counts stay as they are.
+    pub(super) fn split_to(&mut self, count: usize) -> Self {
+        Self { bytes: self.bytes.split_to(count.min(self.bytes.len())), traffic: Arc::clone(&self.traffic) }
     }
 }
 

@@ -67,7 +67,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
         this.note(written)
     }
 
+    /// Not before the first write. HTTP/2 asks once before that, and then copies frames of less than 1 KiB into the
+    /// buffer that it writes: answers of many calls go out in one write. Afterwards it asks how to write a large frame.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.is_write_vectored() && self.traffic.written.load(Ordering::Relaxed) > 0
     }
 }
