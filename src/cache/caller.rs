@@ -19,7 +19,7 @@ pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
 pub struct Caller {
     /// A hash of the name of the process that the credential is for; 0: it gave none.
     pub name: u64,
-    /// The process that the kernel sees, or else the connection: for turns, and to tell callers apart.
+    /// The process that the kernel sees, or else the name again: for turns, and to distinguish callers.
     pub peer: u64,
     /// It set no `KUBERNETES_EXEC_INFO`: what it repeats is verified, and never believed.
     pub without_exec_info: bool,
@@ -133,7 +133,7 @@ mod tests {
         for (caller, generation, repeats) in table {
             assert_eq!(callers.repeats(caller, generation, at(1)), repeats, "{caller} {generation}");
         }
-        assert!(!callers.repeats(0, 1, at(1)) && !callers.repeats(0, 1, at(1)), "0 is no name");
+        assert!(!callers.repeats(0, 1, at(1)) && !callers.repeats(0, 1, at(1)), "0 is not a name");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Entries {
                 return None;
             }
             let mut idle: Vec<_> = self.by_key.values().filter(|entry| gives_way(entry)).collect();
-            idle.sort_by_key(|entry| entry.idle(now));
+            idle.sort_by_cached_key(|entry| entry.idle(now));
             self.idle = idle.into_iter().map(Arc::downgrade).collect();
             self.next_search = now.boot.saturating_add(SEARCH_EVERY);
         }

@@ -125,11 +125,15 @@ impl Entry {
             (state.current, state.failure, state.rejections) = (None, None, None);
             flight = state.flight.take();
         });
-        // A question that was not answered holds the credential.
-        *self.verification.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.forget_verification();
         if let Some(flight) = flight {
             flight.detach();
         }
+    }
+
+    /// Forgets what an API server was asked: a question that was not answered holds the credential.
+    pub(crate) fn forget_verification(&self) {
+        *self.verification.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

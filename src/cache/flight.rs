@@ -15,7 +15,7 @@ use crate::{
     exec::{TicketHandle, Urgency},
 };
 
-/// What a run brought. `None`: it was given up, so whoever came to wait meanwhile decides again.
+/// What a run brought. `None`: it was given up, so callers that began to wait meanwhile decide again.
 pub(crate) type Outcome = Option<Result<Arc<Issued>, Failure>>;
 
 /// A run that is queued or in progress. Its outcome is kept as long as the cell leads to it; after an eviction only
@@ -30,10 +30,9 @@ pub(crate) struct Flight {
 
 #[derive(Debug)]
 struct Progress {
-    /// Callers that wait now.
-    waiting: usize,
-    /// The first of them.
-    peer: u64,
+    /// The callers that wait now. The run is in the line of the one that came last: a caller that joins a run does not
+    /// wait behind what another one asked for.
+    peers: Vec<u64>,
     /// How urgent it is when no caller waits.
     floor: Urgency,
     /// `None` before it is queued.
@@ -46,10 +45,10 @@ struct Progress {
 
 impl Progress {
     fn urgency(&self) -> Urgency {
-        match self.floor {
-            Urgency::Forced => Urgency::Forced,
-            _ if self.waiting > 0 => Urgency::Waited { peer: self.peer },
-            floor => floor,
+        match (self.floor, self.peers.last()) {
+            (Urgency::Forced, _) => Urgency::Forced,
+            (_, Some(peer)) => Urgency::Waited { peer: *peer },
+            (floor, None) => floor,
         }
     }
 
@@ -64,7 +63,7 @@ impl Progress {
 impl Flight {
     /// A run that is not queued yet. `floor` is how urgent it is when no caller waits.
     pub(crate) fn new(floor: Urgency) -> Self {
-        let progress = Progress { waiting: 0, peer: 0, floor, ticket: None, started: None, detached: false };
+        let progress = Progress { peers: Vec::new(), floor, ticket: None, started: None, detached: false };
         Self {
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
@@ -92,7 +91,7 @@ impl Flight {
     /// Whether it waits for its turn, and no caller for it.
     pub(crate) fn is_background(&self) -> bool {
         let progress = self.lock();
-        progress.started.is_none() && progress.waiting == 0
+        progress.started.is_none() && progress.peers.is_empty()
     }
 
     /// How urgent it is when no caller waits.
@@ -109,7 +108,7 @@ impl Flight {
     pub(crate) fn detach(&self) {
         let mut progress = self.lock();
         progress.detached = true;
-        if progress.waiting == 0 {
+        if progress.peers.is_empty() {
             self.given_up.cancel();
         }
     }
@@ -119,7 +118,7 @@ impl Flight {
         self.outcome.send_replace(Some(outcome));
     }
 
-    /// Its outcome, for who is no caller: it stays background work.
+    /// Its outcome, for those that are not callers: it stays background work.
     pub(crate) async fn landed(&self) -> Outcome {
         let landed = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
         landed.ok().flatten().flatten()
@@ -143,6 +142,7 @@ impl Flight {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     flight: Arc<Flight>,
+    peer: u64,
     outcome: watch::Receiver<Option<Outcome>>,
 }
 
@@ -152,13 +152,10 @@ impl Waiter {
         let outcome = flight.outcome.subscribe();
         {
             let mut progress = flight.lock();
-            progress.waiting += 1;
-            if progress.waiting == 1 {
-                progress.peer = peer;
-                progress.tell();
-            }
+            progress.peers.push(peer);
+            progress.tell();
         }
-        Self { flight, outcome }
+        Self { flight, outcome, peer }
     }
 
     /// Its outcome.
@@ -177,11 +174,10 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut progress = self.flight.lock();
-        progress.waiting -= 1;
-        if progress.waiting > 0 {
-            return;
+        if let Some(index) = progress.peers.iter().rposition(|peer| *peer == self.peer) {
+            progress.peers.remove(index);
         }
-        if progress.detached {
+        if progress.peers.is_empty() && progress.detached {
             self.flight.given_up.cancel();
         } else {
             progress.tell();

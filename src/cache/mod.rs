@@ -115,10 +115,16 @@ pub struct Request {
 enum First {
     /// What the state calls for.
     Decide,
-    /// A run, for a credential that seems to be rejected.
-    Run,
-    /// A run, for a credential that was reported as rejected: its failure is the answer.
-    RunOrFail,
+    /// The outcome of the run in flight, if it has not landed yet.
+    Join {
+        /// A failure is the answer, even while something valid is held.
+        may_fail: bool,
+    },
+    /// The outcome of a run, for a credential that was rejected or seems to be.
+    Run {
+        /// A failure is the answer, even while something valid is held.
+        may_fail: bool,
+    },
 }
 
 /// What memory has for a caller.
@@ -153,8 +159,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         let file = entry.spec.file_version();
         let (issued, due, fresh) = {
             let state = entry.cell.borrow();
-            let current = state.valid(now)?;
-            (Arc::clone(&current.issued), current.is_due_at(now, file), current.is_fresh_at(now))
+            let fresh = state.valid(now)?.is_fresh_at(now);
+            match decide(&state, false, file, now) {
+                Decision::Serve(issued) => (issued, false, fresh),
+                Decision::ServeAndRefresh(issued) => (issued, true, fresh),
+                Decision::Wait | Decision::Fail(_) => return None,
+            }
         };
         if entry.callers.repeats(caller.name, issued.generation.number(), now.boot) && fresh {
             return None;
@@ -223,7 +233,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Serves, waits or fails, as often as it takes, until the deadline of `request`. Never fails while something valid
-    /// is held, but for [`First::RunOrFail`].
+    /// is held, unless `first` says that it may.
     async fn settle(
         &self,
         entry: &Arc<Entry>,
@@ -236,14 +246,16 @@ impl<R: PluginRunner> CredentialCache<R> {
         let mut place = None;
         let mut may_fail = false;
         let settled = async {
-            let first = first.await;
-            may_fail = first == First::RunOrFail;
-            let mut runs = first != First::Decide;
+            let mut first = first.await;
+            may_fail = matches!(first, First::Join { may_fail: true } | First::Run { may_fail: true });
             loop {
                 let (now, file) = (self.now(), entry.spec.file_version());
-                let is_cold = !std::mem::take(&mut runs);
-                let look = entry.look(Urgency::Background, |state| {
-                    if is_cold { decide(state, caller.at_terminal, file, now) } else { Decision::Wait }
+                let first = std::mem::replace(&mut first, First::Decide);
+                let is_cold = first == First::Decide;
+                let look = entry.look(Urgency::Background, |state| match first {
+                    First::Run { .. } => Decision::Wait,
+                    First::Join { .. } if state.flight.is_some() => Decision::Wait,
+                    First::Join { .. } | First::Decide => decide(state, caller.at_terminal, file, now),
                 });
                 self.start(entry, &look);
                 match look.decision {

@@ -75,26 +75,26 @@ impl Rejections {
         self.count += 1;
     }
 
-    /// Notes what the server answered about `issued` after `caller` came back. Returns what speaks for a run, if
-    /// anything does; `accepted`: other callers use this generation with success.
+    /// Notes what the server answered about `issued` after `caller` came back, at `since`. Returns what speaks for a run,
+    /// if anything does; `accepted`: other callers use this generation with success.
     pub(crate) fn weigh(
         &mut self,
         issued: &Issued,
         caller: &Caller,
         verdict: Verdict,
         accepted: bool,
-        now: Now,
+        (since, now): (Now, Now),
     ) -> Option<Evidence> {
         match verdict {
             Verdict::Rejected => Some(Evidence::Verified),
             _ if caller.without_exec_info => None,
-            Verdict::Accepted => self.doubt(issued, caller, now).then_some(Evidence::Doubted),
+            Verdict::Accepted => self.doubt(issued, caller, since, now).then_some(Evidence::Doubted),
             Verdict::Unverifiable => Some(Evidence::Repeated { accepted }),
         }
     }
 
     /// Servers cache verdicts: whether callers came back so often after one that it may be old.
-    fn doubt(&mut self, issued: &Issued, caller: &Caller, now: Now) -> bool {
+    fn doubt(&mut self, issued: &Issued, caller: &Caller, since: Now, now: Now) -> bool {
         let generation = issued.generation.number();
         let doubts = match &mut self.doubts {
             Some(doubts)
@@ -103,11 +103,14 @@ impl Rejections {
                 doubts
             }
             stale => {
-                // The suspicion that led to the verdict is not yet a doubt of it.
+                // A suspicion from before the verdict is not a doubt of it.
                 *stale = Some(Doubts { generation, since: now.boot, callers: Vec::new() });
                 return false;
             }
         };
+        if since.boot < doubts.since {
+            return false;
+        }
         if let Some((_, times)) = doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
             *times = times.saturating_add(1);
         } else if doubts.callers.len() < DOUBTERS {
@@ -116,8 +119,16 @@ impl Rejections {
         doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)
     }
 
-    /// Whether `evidence` against `issued` starts a run at `now`. If so, it is noted.
-    pub(crate) fn admit(&mut self, issued: &Issued, caller: &Caller, evidence: Evidence, now: Now) -> bool {
+    /// Whether `evidence` against `issued` starts a run at `now`. If so, it is noted. `failed`: the last run brought
+    /// nothing, which says nothing about whether runs help.
+    pub(crate) fn admit(
+        &mut self,
+        issued: &Issued,
+        caller: &Caller,
+        evidence: Evidence,
+        failed: bool,
+        now: Now,
+    ) -> bool {
         let generation = issued.generation.number();
         if self.first.is_none_or(|(number, _)| number != generation) {
             self.first = Some((generation, now.boot));
@@ -125,7 +136,7 @@ impl Rejections {
         let two = self.is_second(issued, caller, now);
         self.last = Some((generation, *caller, now.boot));
         let age = now.boot.saturating_sub(issued.fetched.boot);
-        let useless = self.last_run_was_useless(issued, evidence);
+        let useless = !failed && self.last_run_was_useless(issued, evidence);
         let young = evidence != Evidence::Verified && age < PAUSE;
         let pause = if two || !useless { PAUSE } else { self.pause };
         let paused = self.last_run.is_some_and(|last| now.boot < last.saturating_add(pause));

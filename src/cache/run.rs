@@ -112,7 +112,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         let served = held.is_some_and(|current| current.issued.is_valid_at(now));
         Span::current().record("outcome", "failed");
         // A repeated failure goes quiet; its end is logged.
-        if failure.attempts <= 3 {
+        let quiet = failure.error.pause().is_some() || matches!(failure.error, CacheError::Draining);
+        if failure.attempts <= 3 && !quiet {
             let cause = chain(&failure.error);
             warn!(attempts = failure.attempts, ?retry, still_served = served, "{cause}");
         } else {
@@ -151,8 +152,15 @@ impl<R: PluginRunner> Turn<R> {
         self.flight.started(self.cache.now());
         self.entry.runs.fetch_add(1, Ordering::Relaxed);
         let result = parts.runner.run(Arc::clone(spec)).await;
-        permit.finish(&result);
-        Ok(result?)
+        if !permit.finish(&result) {
+            return Ok(result?);
+        }
+        // The issuer asked for fewer runs: that, and for how long, is what callers need to know.
+        let throttled = parts.scheduler.throttled(&spec.provider);
+        result.map_err(|error| {
+            warn!("{}", chain(&error));
+            throttled.map_or(error, |throttled| throttled.into_error(spec.command())).into()
+        })
     }
 
     /// No one needs its outcome.
@@ -183,6 +191,10 @@ impl<R: PluginRunner> Turn<R> {
         self.over = true;
         let issued = outcome.as_ref().map(|current| Arc::clone(&current.issued));
         let issued = issued.map_err(Clone::clone);
+        if issued.is_ok() {
+            // A question that was not answered holds the credential that it is about.
+            self.entry.forget_verification();
+        }
         let flight = &self.flight;
         self.entry.cell.send_if_modified(|state| {
             // After an eviction the cell leads elsewhere, and what began before it is not kept.

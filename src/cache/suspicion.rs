@@ -52,31 +52,49 @@ impl<R: PluginRunner> CredentialCache<R> {
         issued: Arc<Issued>,
         request: &Request,
     ) -> First {
+        let since = self.now();
         let verdict = match &request.verify_at {
             Some(cluster) => self.verdict(entry, &issued, cluster).await,
             None => Verdict::Unverifiable,
         };
         let now = self.now();
         let accepted = entry.callers.accepted(issued.generation.number(), now.boot);
-        let (mut run, mut next_run) = (false, None::<Duration>);
+        let at_terminal = request.caller.at_terminal;
+        let (mut first, mut next_run) = (First::Decide, None::<Duration>);
         entry.cell.send_if_modified(|state| {
             let same =
                 state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
             let Some(current) = same.map(|current| Arc::clone(&current.issued)) else { return false };
             let rejections = state.rejections.get_or_insert_default();
             rejections.note();
-            let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, now);
-            run = evidence.is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
-            run |= evidence.is_some() && state.flight.is_some();
+            let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, (since, now));
+            let failed = state.failure.as_ref();
+            first = match evidence {
+                None => First::Decide,
+                Some(_) if state.flight.is_some() => First::Join { may_fail: false },
+                // Held for the sake of an account that a wrong password would lock.
+                Some(_) if failed.is_some_and(|failure| failure.is_held(now, at_terminal)) => First::Decide,
+                Some(evidence)
+                    if rejections.admit(&current, &request.caller, evidence, failed.is_some(), now) =>
+                {
+                    First::Run { may_fail: false }
+                }
+                Some(_) => First::Decide,
+            };
             next_run = rejections.not_before(now).map(|until| until.saturating_sub(now.boot));
             false
         });
-        if !run {
-            return First::Decide;
-        }
         let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
-        info!(%provider, %key, ?verdict, ?next_run, "running the plugin: its credential seems to be rejected");
-        First::Run
+        match first {
+            First::Run { .. } => {
+                info!(%provider, %key, ?verdict, ?next_run, "running the plugin: its credential seems to be rejected");
+            }
+            First::Decide if verdict == Verdict::Rejected => {
+                info!(%provider, %key, ?next_run, "the credential is rejected, and it is too early for a run");
+            }
+            _ => {}
+        }
+        first
     }
 
     /// What the API server of `cluster` says of `issued`. A credential is asked about once in a while, for all who
@@ -132,7 +150,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let interest = self.enter(spec)?;
         let entry = &interest.0;
         let now = self.now();
-        let (mut answer, mut anew) = (None, false);
+        let (mut answer, mut first) = (None, First::Decide);
         entry.cell.send_if_modified(|state| {
             let reported = state.valid(now).map(|current| Arc::clone(&current.issued));
             let Some(issued) = reported.filter(|issued| issued.generation.to_string() == generation) else {
@@ -140,26 +158,30 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             let rejections = state.rejections.get_or_insert_default();
             rejections.note();
-            let run = rejections.admit(&issued, &request.caller, Evidence::Reported, now);
-            let failure =
-                state.failure.as_ref().filter(|failure| failure.is_held(now, request.caller.at_terminal));
-            anew = true;
-            answer = match failure {
+            let failed = state.failure.as_ref();
+            let held = failed.filter(|failure| failure.is_held(now, request.caller.at_terminal));
+            answer = match held {
                 _ if state.flight.is_some() => None,
                 Some(failure) => Some(Err(failure.at(now, request.caller.at_terminal))),
-                None if run => None,
-                None => Some(Ok(issued)),
+                None => Some(Ok(Arc::clone(&issued))),
             };
+            let (caller, failed) = (&request.caller, failed.is_some());
+            if state.flight.is_some() {
+                first = First::Join { may_fail: true };
+            } else if matches!(answer, Some(Ok(_)))
+                && rejections.admit(&issued, caller, Evidence::Reported, failed, now)
+            {
+                (first, answer) = (First::Run { may_fail: true }, None);
+            }
             false
         });
-        if anew {
+        if answer.is_some() || first != First::Decide {
             let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, answer.is_none());
             info!(%provider, %key, generation, run, "a client reports the credential as rejected");
         }
         match answer {
             Some(answer) => answer,
-            None if anew => self.settle(entry, request, ready(First::RunOrFail)).await,
-            None => self.settle(entry, request, ready(First::Decide)).await,
+            None => self.settle(entry, request, ready(first)).await,
         }
     }
 }

@@ -132,7 +132,7 @@ struct Exchanges {
     traffic: Arc<Traffic>,
 }
 
-/// One call: the request whole, then room for its answer, then the service, which finds the peer in the
+/// One call: room for its answer, then the request whole, then the service, which finds the peer in the
 /// request's extensions.
 ///
 /// Not an `async fn`, whose arguments would be in its future twice.
@@ -143,10 +143,11 @@ fn exchange(
     let call = Call::of(&shared.traffic);
     let (admitted, (head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
+        // First: a request that waits for room holds nothing but what the peer may send ahead.
+        shared.room().await;
         let (response, slot) = match admitted {
             Ok((streams, slot)) => match shared.question(streams, body).await {
                 Ok(question) => {
-                    shared.room().await;
                     if let Some(frame) = shared.recall(&head, &question) {
                         return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
                     }

@@ -18,6 +18,7 @@ use credbroker_proto::v1 as pb;
 use http::Request as HttpRequest;
 use pb::credential_broker_server::CredentialBrokerServer;
 use prost::Message as _;
+use tokio::time::Instant;
 use tonic::{
     Request, Response, Status,
     body::Body,
@@ -53,9 +54,8 @@ pub(super) trait Memory: Send + Sync {
 
 impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes> {
-        let request = pb::GetCredentialRequest::decode(message).ok()?;
-        let caller = asking(peer, &request);
-        let key = self.resolver.key(&convert::ask(request.credential).ok()?).ok()?;
+        let (caller, reference) = asking(peer, pb::GetCredentialRequest::decode(message).ok()?);
+        let key = self.resolver.key(&convert::ask(reference).ok()?).ok()?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => Some(issued.encoded.frame.clone()),
             Lookup::Undecided => None,
@@ -157,9 +157,8 @@ impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for Report<R> {
 impl<R: PluginRunner> BrokerService<R> {
     async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
         let (peer, deadline) = (peer(&request)?, deadline(&request));
-        let request = request.into_inner();
-        let caller = asking(&peer, &request);
-        let ask = convert::ask(request.credential)?;
+        let (caller, reference) = asking(&peer, request.into_inner());
+        let ask = convert::ask(reference)?;
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
             let provider = Arc::clone(&spec.provider.name);
@@ -204,7 +203,9 @@ impl<R: PluginRunner> BrokerService<R> {
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {
+        let asked = Instant::now();
         self.resolver.settled(&ask).await;
+        let deadline = deadline.map(|deadline| deadline.saturating_sub(asked.elapsed()));
         let sent = ask.cluster.clone();
         let spec = self.resolver.resolve(ask).map_err(|error| {
             tracing::debug!("request refused: {error}");
@@ -228,13 +229,14 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
     request.extensions().get().copied().ok_or_else(status::no_peer)
 }
 
-fn asking(peer: &Peer, request: &pb::GetCredentialRequest) -> Caller {
-    let pb::GetCredentialRequest { caller, without_exec_info, at_terminal, .. } = request;
-    Caller { without_exec_info: *without_exec_info, at_terminal: *at_terminal, ..named(peer, caller) }
+/// Who asks, and for what. By value, so that nothing of the name is kept while the caller waits.
+fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
+    let pb::GetCredentialRequest { credential, caller, without_exec_info, at_terminal } = request;
+    (Caller { without_exec_info, at_terminal, ..named(peer, &caller) }, credential)
 }
 
 /// The caller of that name; empty: it gave none. The name is hashed, so that it costs nothing to remember. A process
-/// that the kernel does not show is told from others by its name alone.
+/// that the kernel does not show is distinguished by its name alone.
 fn named(peer: &Peer, name: &str) -> Caller {
     static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };

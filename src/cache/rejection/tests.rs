@@ -31,7 +31,7 @@ const UNACCEPTED: Evidence = Evidence::Repeated { accepted: false };
 
 /// A rejection of `issued` at `now`, with `evidence`.
 fn reject(rejections: &mut Rejections, issued: &Issued, who: u64, evidence: Evidence, now: u64) -> bool {
-    rejections.admit(issued, &caller(who), evidence, at(now))
+    rejections.admit(issued, &caller(who), evidence, false, at(now))
 }
 
 /// When runs start if a caller rejects each second, and each run brings another generation.
@@ -90,6 +90,16 @@ fn the_same_generation_again_shows_that_runs_do_not_help() {
 }
 
 #[test]
+fn runs_that_fail_say_nothing_about_whether_runs_help() {
+    let (mut rejections, held) = (Rejections::default(), issued(1, 0, 3_600));
+    let verified = |rejections: &mut Rejections, now: u64| {
+        rejections.admit(&held, &caller(7), Evidence::Verified, true, at(now))
+    };
+    let admitted: Vec<_> = (0..60).filter(|now| verified(&mut rejections, *now)).collect();
+    assert_eq!(admitted, [0, 10, 20, 30, 40, 50]);
+}
+
+#[test]
 fn two_callers_within_ten_seconds_weigh_more_than_thirty_repeats_of_one() {
     let mut rejections = Rejections::default();
     let mut number = 1;
@@ -107,7 +117,10 @@ fn two_callers_within_ten_seconds_weigh_more_than_thirty_repeats_of_one() {
     }
     let mut same_process = rejections.clone();
     let other_name = Caller { name: 8, peer: 7, ..Caller::default() };
-    assert!(!same_process.admit(&held, &other_name, UNACCEPTED, at(131)), "one process under two names");
+    assert!(
+        !same_process.admit(&held, &other_name, UNACCEPTED, false, at(131)),
+        "one process under two names"
+    );
     assert!(reject(&mut rejections, &held, 8, UNACCEPTED, 131));
 }
 
@@ -125,7 +138,7 @@ fn a_verdict_decides_and_a_caller_without_exec_info_never_does() {
     let held = issued(1, 0, 3_600);
     let weigh = |verdict, without_exec_info| {
         let caller = Caller { without_exec_info, ..caller(7) };
-        Rejections::default().weigh(&held, &caller, verdict, true, at(60))
+        Rejections::default().weigh(&held, &caller, verdict, true, (at(60), at(60)))
     };
     assert_eq!(weigh(Verdict::Rejected, false), Some(Evidence::Verified));
     assert_eq!(weigh(Verdict::Rejected, true), Some(Evidence::Verified));
@@ -138,7 +151,7 @@ fn a_verdict_decides_and_a_caller_without_exec_info_never_does() {
 fn callers_that_come_back_after_a_good_verdict_are_believed_once() {
     let held = issued(1, 0, 3_600);
     let accepted = |rejections: &mut Rejections, who: u64, now: u64| {
-        rejections.weigh(&held, &caller(who), Verdict::Accepted, false, at(now))
+        rejections.weigh(&held, &caller(who), Verdict::Accepted, false, (at(now), at(now)))
     };
     let mut same = Rejections::default();
     assert_eq!(accepted(&mut same, 7, 60), None);
@@ -152,4 +165,12 @@ fn callers_that_come_back_after_a_good_verdict_are_believed_once() {
     assert_eq!(accepted(&mut late, 7, 60), None);
     assert_eq!(accepted(&mut late, 7, 80), None);
     assert_eq!(accepted(&mut late, 7, 91), None, "after more than thirty seconds it counts again");
+
+    let mut shared = Rejections::default();
+    assert_eq!(accepted(&mut shared, 7, 60), None);
+    for who in [8, 9] {
+        let verdict = Verdict::Accepted;
+        let found = shared.weigh(&held, &caller(who), verdict, false, (at(59), at(60)));
+        assert_eq!(found, None, "it came back before the verdict");
+    }
 }

@@ -122,7 +122,7 @@ pub(super) struct Key {
     pub(super) last_left: (Duration, Duration),
     /// Runs that go on: the evictions before each.
     pub(super) running: Vec<u64>,
-    /// When the last of them ended, awake.
+    /// When the last of them ended whose outcome is kept, awake.
     pub(super) ended: Duration,
     pub(super) refresh_asked: bool,
     pub(super) last_token: Option<usize>,

@@ -111,7 +111,10 @@ impl Drop for Going<'_> {
         let mut model = model.lock().unwrap();
         let now = model.now();
         let key = &mut model.keys[run.key];
-        key.ended = now.awake;
+        // The outcome of one from before an eviction is not kept, and so is no answer to a later suspicion.
+        if run.evictions == key.evictions {
+            key.ended = now.awake;
+        }
         let index = key.running.iter().position(|evictions| *evictions == run.evictions);
         key.running.remove(index.unwrap());
         let issuer = key.issuer;

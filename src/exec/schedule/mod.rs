@@ -113,6 +113,12 @@ impl Scheduler {
         Ticket::new(&self.shared, provider, id, turn)
     }
 
+    /// Why no run of `provider` starts that a caller waits for; `None`: its issuer is not paused.
+    pub fn throttled(&self, provider: &Arc<Provider>) -> Option<Throttled> {
+        let retry_after = self.paused(provider)?;
+        Some(Throttled { provider: Arc::clone(provider), retry_after })
+    }
+
     /// How long the pause of the provider's issuer still lasts; `None`: it is not paused.
     pub fn paused(&self, provider: &Provider) -> Option<Duration> {
         let now = self.shared.clock.now().boot;

@@ -19,9 +19,10 @@ impl Permit {
         Self { shared: Arc::clone(shared), id, outcome: Outcome::Unknown }
     }
 
-    /// Gives the slot back, and learns from the run's end whether its issuer asks for fewer runs.
-    pub fn finish<T>(mut self, result: &Result<T, RunError>) {
+    /// Gives the slot back, and learns from the run's end whether its issuer asks for fewer runs: true if it does.
+    pub fn finish<T>(mut self, result: &Result<T, RunError>) -> bool {
         self.outcome = outcome(result);
+        matches!(self.outcome, Outcome::Throttled(_))
     }
 }
 

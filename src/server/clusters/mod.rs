@@ -165,7 +165,7 @@ impl<R: PluginRunner> Clusters<R> {
             return Some(Arc::clone(&snapshots.borrow()));
         }
         begun.fetch_add(1, Ordering::AcqRel);
-        *made = Some(clock.now().boot);
+        let at = clock.now().boot;
         let before = Arc::clone(&snapshots.borrow());
         let (cache, resolver, fleet) =
             (self.shared.cache.clone(), Arc::clone(&self.shared.resolver), Arc::clone(fleet));
@@ -175,6 +175,8 @@ impl<R: PluginRunner> Clusters<R> {
             Snapshot::next(&before, fleet.list(None), hub, &readiness)
         });
         let next = Arc::new(next.await.ok()?);
+        // Only now: a caller may have gone while the snapshot was made.
+        *made = Some(at);
         snapshots.send_if_modified(|current| {
             let is_news = next.number() != current.number();
             *current = Arc::clone(&next);
