@@ -110,6 +110,13 @@ impl Entry {
         look
     }
 
+    /// Waits until something is held that is valid.
+    pub(crate) async fn holds(&self, now: impl Fn() -> Now) {
+        let is_valid = |state: &State| state.valid(now()).is_some();
+        // The sender lives as long as the entry.
+        drop(self.cell.subscribe().wait_for(is_valid).await.map(|_| ()));
+    }
+
     /// Forgets what is held. A run in flight goes on only for the callers that wait for it, and its outcome is not kept:
     /// it may have begun as another account.
     pub(crate) fn forget(&self) {

@@ -10,6 +10,8 @@ mod overview;
 mod policy;
 mod rejection;
 mod run;
+#[cfg(test)]
+mod simulation;
 mod state;
 mod suspicion;
 #[cfg(test)]
@@ -19,6 +21,7 @@ mod watching;
 
 use std::{
     fmt,
+    future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
@@ -107,6 +110,17 @@ pub struct Request {
     pub verify_at: Option<Arc<Cluster>>,
 }
 
+/// What a caller that is not served from memory begins with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum First {
+    /// What the state calls for.
+    Decide,
+    /// A run, for a credential that seems to be rejected.
+    Run,
+    /// A run, for a credential that was reported as rejected: its failure is the answer.
+    RunOrFail,
+}
+
 /// What memory has for a caller.
 #[derive(Debug)]
 pub enum Lookup {
@@ -171,8 +185,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let issued = match repeated {
-            Some(issued) => self.suspected(entry, issued, request).await?,
-            None => self.settle(entry, request, None).await?,
+            Some(issued) => self.settle(entry, request, self.suspected(entry, issued, request)).await?,
+            None => self.settle(entry, request, ready(First::Decide)).await?,
         };
         entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
         Ok(issued)
@@ -208,23 +222,28 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// Serves, waits or fails, as often as it takes, until the deadline of `request`. `first` decides the first time.
+    /// Serves, waits or fails, as often as it takes, until the deadline of `request`. Never fails while something valid
+    /// is held, but for [`First::RunOrFail`].
     async fn settle(
         &self,
         entry: &Arc<Entry>,
         request: &Request,
-        mut first: Option<fn() -> Decision>,
+        first: impl Future<Output = First>,
     ) -> Result<Arc<Issued>, Failed> {
-        let (caller, file) = (&request.caller, entry.spec.file_version());
+        let caller = &request.caller;
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
         let mut waiter = None;
         let mut place = None;
+        let mut may_fail = false;
         let settled = async {
+            let first = first.await;
+            may_fail = first == First::RunOrFail;
+            let mut runs = first != First::Decide;
             loop {
-                let now = self.now();
-                let look = entry.look(Urgency::Background, |state| match first.take() {
-                    Some(first) => first(),
-                    None => decide(state, caller.at_terminal, file, now),
+                let (now, file) = (self.now(), entry.spec.file_version());
+                let is_cold = !std::mem::take(&mut runs);
+                let look = entry.look(Urgency::Background, |state| {
+                    if is_cold { decide(state, caller.at_terminal, file, now) } else { Decision::Wait }
                 });
                 self.start(entry, &look);
                 match look.decision {
@@ -238,19 +257,28 @@ impl<R: PluginRunner> CredentialCache<R> {
                     place =
                         Some(self.inner.waiting.try_acquire().map_err(|_full| CacheError::TooManyWaiting)?);
                 }
-                match waiter.insert(Waiter::new(flight, caller.peer)).outcome().await {
+                let outcome = tokio::select! {
+                    biased;
+                    outcome = waiter.insert(Waiter::new(flight, caller.peer)).outcome() => outcome,
+                    // After an eviction, a later run may have brought one before the run that this caller waits for.
+                    () = entry.holds(|| self.now()), if is_cold => continue,
+                };
+                match outcome {
                     Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
                     Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
                     Some(Ok(_)) | None => {} // so late that it is over, or given up: decide again
                 }
             }
         };
-        if let Ok(outcome) = timeout(limit, settled).await {
-            return outcome;
-        }
+        let settled = timeout(limit, settled).await;
         let now = self.now();
-        let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
-        Err(CacheError::Pending(pending).into())
+        let outcome = settled.unwrap_or_else(|_| {
+            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
+            Err(CacheError::Pending(pending).into())
+        });
+        // Another run may have brought one, or a step of the clock have made it valid again.
+        let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
+        outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
     }
 
     /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.

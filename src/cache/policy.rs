@@ -185,7 +185,8 @@ pub(crate) fn replace(
     let due_in = left.saturating_sub(lead);
     match old.filter(|old| old.issued.is_same_as(material)) {
         Some(old) if old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now) => {
-            Replacement::Unchanged(old.again(unchanged_retry(left), now, file))
+            // By whichever clock ends it first: a step back lengthens nothing.
+            Replacement::Unchanged(old.again(unchanged_retry(old.issued.left(now)), now, file))
         }
         Some(old) => Replacement::Extended { old: Arc::clone(&old.issued), due_in },
         None => Replacement::Rotated { due_in },

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::ready,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -13,9 +14,8 @@ use futures_util::{
 use tracing::info;
 
 use super::{
-    CredentialCache, Failed, Request,
+    CredentialCache, Failed, First, Request,
     entry::Entry,
-    policy::Decision,
     rejection::{Evidence, VERIFY_EVERY},
 };
 use crate::{
@@ -44,14 +44,14 @@ impl fmt::Debug for Verification {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// What a caller gets that came back for `issued`: the outcome of a run if one is worth it, else what is held. A
-    /// guess never turns a valid credential into an error.
+    /// Whether a run is worth it for a caller that came back for `issued`. A guess never turns a valid credential into
+    /// an error.
     pub(super) async fn suspected(
         &self,
         entry: &Arc<Entry>,
         issued: Arc<Issued>,
         request: &Request,
-    ) -> Result<Arc<Issued>, Failed> {
+    ) -> First {
         let verdict = match &request.verify_at {
             Some(cluster) => self.verdict(entry, &issued, cluster).await,
             None => Verdict::Unverifiable,
@@ -64,28 +64,19 @@ impl<R: PluginRunner> CredentialCache<R> {
                 state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
             let Some(current) = same.map(|current| Arc::clone(&current.issued)) else { return false };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.note(&current, now);
+            rejections.note();
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, now);
             run = evidence.is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
             run |= evidence.is_some() && state.flight.is_some();
             next_run = rejections.not_before(now).map(|until| until.saturating_sub(now.boot));
             false
         });
+        if !run {
+            return First::Decide;
+        }
         let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
-        if run {
-            info!(%provider, %key, ?verdict, ?next_run, "running the plugin: its credential seems to be rejected");
-            let newer = self.settle(entry, request, Some(|| Decision::Wait)).await;
-            return newer.or_else(|failed| self.held(entry).ok_or(failed));
-        }
-        match self.held(entry) {
-            Some(held) => Ok(held),
-            // It expired while the API server was asked.
-            None => self.settle(entry, request, None).await,
-        }
-    }
-
-    fn held(&self, entry: &Entry) -> Option<Arc<Issued>> {
-        entry.cell.borrow().valid(self.now()).map(|current| Arc::clone(&current.issued))
+        info!(%provider, %key, ?verdict, ?next_run, "running the plugin: its credential seems to be rejected");
+        First::Run
     }
 
     /// What the API server of `cluster` says of `issued`. A credential is asked about once in a while, for all who
@@ -148,7 +139,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 return false;
             };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.note(&issued, now);
+            rejections.note();
             let run = rejections.admit(&issued, &request.caller, Evidence::Reported, now);
             let failure =
                 state.failure.as_ref().filter(|failure| failure.is_held(now, request.caller.at_terminal));
@@ -167,8 +158,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         match answer {
             Some(answer) => answer,
-            None if anew => self.settle(entry, request, Some(|| Decision::Wait)).await,
-            None => self.settle(entry, request, None).await,
+            None if anew => self.settle(entry, request, ready(First::RunOrFail)).await,
+            None => self.settle(entry, request, ready(First::Decide)).await,
         }
     }
 }

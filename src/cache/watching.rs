@@ -1,6 +1,7 @@
 //! Following one credential.
 
 use std::{
+    future::ready,
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
@@ -8,7 +9,7 @@ use std::{
 use tokio::{sync::watch, time::sleep};
 
 use super::{
-    Caller, CredentialCache, Failed, Request,
+    Caller, CredentialCache, Failed, First, Request,
     entry::{Entry, Interest},
     state::State,
 };
@@ -69,7 +70,7 @@ impl<R: PluginRunner> Watch<R> {
             let held = self.cell.borrow_and_update().valid(now).map(|current| Arc::clone(&current.issued));
             let issued = match held {
                 Some(issued) => issued,
-                None => self.cache.settle(self.entry(), &self.request, None).await?,
+                None => self.cache.settle(self.entry(), &self.request, ready(First::Decide)).await?,
             };
             let found = (issued.generation.clone(), issued.expires_at);
             if self.seen.as_ref() != Some(&found) {

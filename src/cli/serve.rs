@@ -177,21 +177,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_panics_ends_the_process_with_exit_code_1() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = credbroker_test_support::private_directory();
         let file = directory.path().join("config.yaml");
         let hub = directory.path().join("hub.kubeconfig");
         let kubeconfig = r#"{"apiVersion":"v1","kind":"Config","current-context":"hub",
             "clusters":[{"name":"hub","cluster":{"server":"https://127.0.0.1:1"}}],
             "users":[{"name":"hub","user":{"token":"t"}}],
             "contexts":[{"name":"hub","context":{"cluster":"hub","user":"hub"}}]}"#;
-        std::fs::write(&hub, kubeconfig).unwrap();
+        credbroker_test_support::private_file(&hub, kubeconfig);
         let text = format!(
             r#"{{"apiVersion":"credbroker.io/v1alpha1","kind":"BrokerConfig","clusterProfiles":{{"kubeconfig":"{}"}},
             "providers":[{{"name":"p","execConfig":{{"apiVersion":"client.authentication.k8s.io/v1",
             "command":"/bin/false","interactiveMode":"Never"}}}}]}}"#,
             hub.display()
         );
-        std::fs::write(&file, text).unwrap();
+        credbroker_test_support::private_file(&file, &text);
         let environment = Environment::default();
         let loaded = config::load(Some(&file), &environment).unwrap();
         let listening = Listening::At(

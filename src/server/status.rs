@@ -67,11 +67,7 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     // A throttled issuer's error says it itself.
     let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
     if held && reason.code() == Code::Unavailable && !retry.is_zero() {
-        let seconds = retry.as_secs_f64().ceil();
-        let _infallible = write!(
-            message,
-            "; the failure is held for {seconds} s, `credbroker refresh {provider}` runs the plugin now"
-        );
+        let _infallible = write!(message, "; `credbroker refresh {provider}` runs it at once");
     }
     let limit = match failed.error {
         CacheError::Full { .. } => Some("limits.entries"),

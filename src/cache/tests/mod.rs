@@ -47,6 +47,8 @@ enum Script {
     Same(Duration),
     /// A new token that had ended so long before.
     Expired(Duration),
+    /// A new token that lives an hour, after a run that takes so long.
+    Late(Duration),
     /// Exit code 1.
     Fail,
     /// A bug.
@@ -63,7 +65,7 @@ struct FakeRunner {
 
 /// Both clocks go with tokio's paused one; steps and suspends come on top.
 #[derive(Debug)]
-struct FakeClock {
+pub(super) struct FakeClock {
     start: Instant,
     /// Milliseconds by which the wall clock was stepped.
     stepped: AtomicI64,
@@ -87,8 +89,7 @@ fn setup(script: &[Script]) -> Setup {
 }
 
 fn setup_with(entries: usize, script: &[Script]) -> Setup {
-    let clock =
-        Arc::new(FakeClock { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) });
+    let clock = Arc::new(FakeClock::new());
     let runner = Arc::new(FakeRunner {
         script: Mutex::new(script.iter().copied().collect()),
         runs: AtomicUsize::new(0),
@@ -117,11 +118,20 @@ impl Setup {
 }
 
 impl FakeClock {
-    fn step(&self, millis: i64) {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) }
+    }
+
+    /// Time that tokio's clock has seen.
+    pub(super) fn awake(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(super) fn step(&self, millis: i64) {
         self.stepped.fetch_add(millis, Ordering::SeqCst);
     }
 
-    fn suspend(&self, time: Duration) {
+    pub(super) fn suspend(&self, time: Duration) {
         self.asleep.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 }
@@ -144,9 +154,10 @@ impl PluginRunner for Arc<FakeRunner> {
             let mut script = self.script.lock().unwrap();
             if script.len() > 1 { script.pop_front().unwrap() } else { *script.front().unwrap() }
         };
-        tokio::time::sleep(RUN).await;
+        tokio::time::sleep(if let Script::Late(takes) = script { takes } else { RUN }).await;
         let now = self.clock.now().wall;
         let decoded = match script {
+            Script::Late(_) => token(&format!("token-{number}"), now + mins(60)),
             Script::Token(lifetime) => token(&format!("token-{number}"), now + lifetime),
             Script::Same(until) => token("the same", base() + until),
             Script::Expired(ago) => token(&format!("token-{number}"), now - ago),
@@ -159,7 +170,7 @@ impl PluginRunner for Arc<FakeRunner> {
     }
 }
 
-fn token(text: &str, expires_at: SystemTime) -> Decoded {
+pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {
     let token = Token { secret: text.into(), expires_at: None };
     let material = Material { token: Some(token), pair: None };
     Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() }

@@ -69,6 +69,20 @@ async fn every_revocation_costs_a_caller_one_request_and_one_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_generation_that_the_server_accepted_at_first_was_not_refused_at_once() {
+    let verdict = Arc::new(Mutex::new(Verdict::Rejected));
+    let (setup, _) = setup_verified(&[Token(mins(60))], &verdict);
+    assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), "test-1");
+    for generation in 2..8 {
+        *verdict.lock().unwrap() = Verdict::Rejected;
+        assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), format!("test-{generation}"));
+        *verdict.lock().unwrap() = Verdict::Accepted;
+        assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), format!("test-{generation}"));
+        sleep(secs(11)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_program_that_calls_the_shim_in_a_loop_costs_no_run() {
     let verdict = Arc::new(Mutex::new(Verdict::Accepted));
     let (setup, asked) = setup_verified(&[Token(mins(60))], &verdict);
@@ -141,4 +155,28 @@ async fn a_verdict_that_the_server_may_have_cached_is_doubted_once() {
     assert_eq!(ask(&setup, &verifiable("b")).await.unwrap(), "test-1");
     assert_eq!(ask(&setup, &verifiable("c")).await.unwrap(), "test-2", "two came back after the verdict");
     assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_while_the_api_server_is_asked_is_not_served() {
+    let (setup, _) = setup_verified(&[Token(mins(60))], &Arc::new(Mutex::new(Verdict::Accepted)));
+    let request = verifiable("kubectl");
+    assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
+    let suspend = async {
+        sleep(Duration::from_millis(50)).await;
+        setup.clock.suspend(mins(61));
+    };
+    let (answer, ()) = tokio::join!(ask(&setup, &request), suspend);
+    assert_eq!(answer.unwrap(), "test-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_question_to_the_api_server_ends_with_the_callers_deadline() {
+    let (setup, _) = setup_verified(&[Token(mins(60))], &Arc::new(Mutex::new(Verdict::Rejected)));
+    let request = Request { deadline: Some(Duration::from_millis(2050)), ..verifiable("kubectl") };
+    assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
+    let asked = Instant::now();
+    // A tenth of a second for the question, and two seconds for the run.
+    assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
+    assert_eq!(asked.elapsed(), Duration::from_millis(2050));
 }

@@ -87,3 +87,14 @@ async fn a_thousand_keys_after_a_step_run_once_each() {
     sleep(mins(1)).await;
     assert_eq!(setup.runs(), 2000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_step_back_the_same_credential_again_is_due_before_its_end() {
+    let setup = setup(&[Same(mins(4))]);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    watch.next().await.unwrap();
+    sleep(mins(2)).await;
+    setup.clock.step(-HOUR);
+    sleep(mins(2) - 2 * RUN).await; // it was due after three minutes, and still ends after four
+    assert!((3..=5).contains(&setup.runs()), "{}", setup.runs());
+}

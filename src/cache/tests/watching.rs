@@ -135,3 +135,21 @@ async fn a_refresh_runs_now_and_a_failing_one_leaves_what_is_there() {
     let held = setup.cache.list_after(Some("fake"), None, usize::MAX);
     assert_eq!((held[0].holding, held[0].runs), (crate::cache::Holding::Renewing, 3));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_run_of_before_an_eviction_gets_what_a_later_run_brings_first() {
+    let setup = setup(&[Late(secs(25)), Token(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    let later = async {
+        sleep(secs(1)).await;
+        setup.cache.evict(None);
+        setup.ask().await.unwrap()
+    };
+    let asked = Instant::now();
+    let (waited, watched, asked_later) = tokio::join!(setup.ask(), watch.next(), later);
+    assert_eq!(
+        (waited.unwrap(), watched.unwrap().generation.to_string()),
+        (asked_later.clone(), asked_later)
+    );
+    assert_eq!(asked.elapsed(), secs(1) + RUN);
+}

@@ -117,7 +117,7 @@ fn a_cluster_of_the_fleet_is_asked_for_by_its_name_and_instead_of_a_provider() {
 
 #[test]
 fn without_a_broker_it_ends_as_the_shim_does() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = credbroker_test_support::private_directory();
     let socket = directory.path().join("none.sock");
     let environment = [("CREDBROKER_PROVIDER", "gke"), ("CREDBROKER_SOCKET", socket.to_str().unwrap())];
     let (code, out, err) = run_with(&args(&["-o", "token"]), &environment);

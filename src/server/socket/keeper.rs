@@ -166,8 +166,7 @@ mod tests {
     use crate::server::socket::{SocketOptions, publish};
 
     fn directory() -> tempfile::TempDir {
-        // Its mode is 0700.
-        tempfile::tempdir().unwrap()
+        credbroker_test_support::private_directory()
     }
 
     fn look(keeper: &Keeper) -> Found {

@@ -1,0 +1,97 @@
+//! Judges every answer.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    keys::{Kind, Reading},
+    model::{Asked, Model, token_of},
+};
+use crate::{
+    cache::{CacheError, Failed},
+    credential::Issued,
+    exec::RunError,
+};
+
+/// Timers round up.
+const TICK: Duration = Duration::from_millis(2);
+/// A failure is held so long at most.
+const HELD: Duration = Duration::from_secs(31);
+
+impl Model {
+    /// The answer to `asked` has come. The token, if it is one.
+    pub(super) fn judge(&mut self, asked: Asked, answer: &Result<Arc<Issued>, Failed>) -> Option<usize> {
+        let now = self.now();
+        let (id, key) = (asked.id, asked.key);
+        let waited = now.awake.saturating_sub(asked.at.awake);
+        if asked.limit.is_some_and(|limit| waited > limit + TICK) {
+            self.broken(|| format!("#{id}, for key {key}, was answered after {waited:?}"));
+        }
+        let token = match answer {
+            Ok(issued) => self.judge_credential(asked, issued, now),
+            Err(failed) => {
+                self.event(|| format!("#{id} gets: {failed}"));
+                self.judge_error(asked, failed, waited, now);
+                None
+            }
+        };
+        self.leaves(asked);
+        token
+    }
+
+    fn judge_credential(&mut self, asked: Asked, issued: &Issued, now: Reading) -> Option<usize> {
+        let (id, key) = (asked.id, asked.key);
+        let text = issued.token().unwrap_or_default();
+        self.event(|| format!("#{id} gets {text}, {}", issued.generation));
+        let Some(number) = token_of(text).filter(|number| *number < self.tokens.len()) else {
+            self.broken(|| format!("#{id} got `{text}`, which no plugin printed"));
+            return None;
+        };
+        let token = self.tokens[number].clone();
+        if token.key != key {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: of another key"));
+        }
+        if token.issuances.iter().all(|issued| issued.evictions < asked.evictions) {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: evicted before it asked"));
+        }
+        let ends = token.issuances.iter().filter(|run| run.expires == issued.expires_at);
+        if !ends.clone().any(|run| now.wall < run.expires && now.boot < run.until) {
+            let ends = ends.map(|run| run.until).max();
+            self.broken(|| {
+                format!(
+                    "#{id}, for key {key}, got {text}: expired; it ended at {ends:?} since boot, now is {:?}",
+                    now.boot
+                )
+            });
+        }
+        Some(number)
+    }
+
+    fn judge_error(&mut self, asked: Asked, failed: &Failed, waited: Duration, now: Reading) {
+        let (id, index) = (asked.id, asked.key);
+        let key = &self.keys[index];
+        // In the same moment the answer may have been on its way.
+        let held = key.held(now).filter(|held| held.landed.awake < now.awake && self.jumped < now.awake);
+        if let Some(held) = held.filter(|_| asked.kind != Kind::Report) {
+            let left = held.left(now);
+            return self.broken(|| {
+                format!(
+                    "#{id}, for key {index}, got an error, and {left:?} are left of what is held: {failed}"
+                )
+            });
+        }
+        let recent = |at: Option<Duration>| at.is_some_and(|at| now.boot.saturating_sub(at) <= HELD);
+        let paused = self.issuers[key.issuer].paused_at_most;
+        let true_error = match &failed.error {
+            CacheError::Pending(_) => asked.limit.is_some_and(|limit| waited + TICK >= limit),
+            CacheError::Run(RunError::Throttled { .. }) => now.boot <= paused,
+            CacheError::Run(RunError::Exit { .. } | RunError::Timeout { .. })
+            | CacheError::Lifetime { .. } => {
+                recent(key.failed.map(|(boot, _)| boot)) || self.jumped + TICK >= now.awake
+            }
+            _ => false,
+        };
+        if !true_error {
+            self.broken(|| format!("#{id}, for key {index}, got an error without a reason: {failed:?}"));
+        }
+    }
+}

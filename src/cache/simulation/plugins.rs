@@ -1,0 +1,284 @@
+//! Plugins and their issuers: what a run brings, and when.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::sleep;
+
+use super::{
+    super::tests::token as decoded,
+    fleet::index,
+    keys::{Content, Held, Issuance, Key, Reading, Token},
+    model::{Model, Shared, since, text_of},
+};
+use crate::{
+    exec::{PluginRunner, RunError, RunOutput},
+    plugin::PluginSpec,
+};
+
+/// What is the matter with an issuer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Mode {
+    #[default]
+    Healthy,
+    /// Up to the timeout of the run, and beyond.
+    Slow,
+    Failing,
+    /// Every other run fails.
+    Flaky,
+    /// Too many requests; for so many seconds, if it says so.
+    Throttling(Option<u64>),
+    /// The plugin has a cache of its own.
+    Same,
+    /// The same token, which lives longer.
+    Extending,
+    /// What it issues has expired already, by so many seconds.
+    Expired(u64),
+}
+
+/// What the oracle knows of one issuer.
+#[derive(Debug, Default)]
+pub(super) struct Issuer {
+    pub(super) mode: Mode,
+    /// How long a run takes.
+    pub(super) takes: Duration,
+    /// Awake: runs that started before may end otherwise.
+    pub(super) healthy_since: Duration,
+    /// Since boot: a pause lasts at least, and at most until then.
+    pub(super) paused_until: Duration,
+    pub(super) paused_at_most: Duration,
+    pub(super) paused_since: Duration,
+    /// Runs that a person asked for by name.
+    pub(super) forced: u32,
+    pub(super) running: usize,
+    /// Starts since boot.
+    pub(super) starts: VecDeque<Duration>,
+}
+
+impl Issuer {
+    pub(super) fn forget_starts(&mut self) {
+        self.starts.clear();
+    }
+
+    pub(super) fn change(&mut self, mode: Mode, now: Reading) {
+        self.mode = mode;
+        self.takes = Duration::from_millis(fastrand::u64(20..1500));
+        self.healthy_since = if mode == Mode::Healthy { now.awake + secs(31) } else { Duration::MAX };
+    }
+
+    fn throttled(&mut self, retry_after: Option<u64>, now: Reading) {
+        let (least, most) = retry_after.map_or((48, 73), |secs| (secs, secs + 1));
+        if now.boot >= self.paused_until {
+            (self.paused_until, self.paused_since) = (now.boot + secs(least), now.boot);
+        } else if retry_after.is_some() {
+            self.paused_until = self.paused_until.max(now.boot + secs(least));
+        }
+        self.paused_at_most = self.paused_at_most.max(now.boot + secs(most));
+    }
+}
+
+/// A run of a plugin that goes on.
+pub(super) struct Run {
+    pub(super) key: usize,
+    pub(super) started: Reading,
+    pub(super) evictions: u64,
+    /// It is not known which of two runs it is.
+    pub(super) unsure: bool,
+    pub(super) mode: Mode,
+    pub(super) version: u64,
+    pub(super) number: u64,
+}
+
+/// Runs plugins that are none.
+pub(super) struct Plugins(pub(super) Shared);
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Plugins")
+    }
+}
+
+/// A run that ends, or is ended.
+struct Going<'a>(&'a Shared, Run);
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        let Self(model, run) = self;
+        let mut model = model.lock().unwrap();
+        let now = model.now();
+        let key = &mut model.keys[run.key];
+        key.ended = now.awake;
+        let index = key.running.iter().position(|evictions| *evictions == run.evictions);
+        key.running.remove(index.unwrap());
+        let issuer = key.issuer;
+        model.issuers[issuer].running -= 1;
+        let number = run.number;
+        model.event(|| format!("run {number} is over"));
+    }
+}
+
+impl PluginRunner for Arc<Plugins> {
+    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+        let file_version = spec.file_version();
+        let (going, takes) = {
+            let mut model = self.0.lock().unwrap();
+            let (run, takes) = model.starts(index(&spec), file_version);
+            (Going(&self.0, run), takes)
+        };
+        if takes > spec.provider.timeout {
+            sleep(spec.provider.timeout).await;
+            let (command, limit) = (Arc::from("fake"), spec.provider.timeout);
+            let error = RunError::Timeout { command, limit, stderr: "".into() };
+            self.0.lock().unwrap().failed(&going.1);
+            return Err(error);
+        }
+        sleep(takes).await;
+        let issued = self.0.lock().unwrap().ends(&going.1);
+        let (text, expires) = issued.map_err(|stderr| RunError::Exit {
+            command: "fake".into(),
+            code: 1,
+            stderr: stderr.into(),
+        })?;
+        Ok(RunOutput { decoded: decoded(&text, expires), file_version })
+    }
+}
+
+impl Model {
+    fn starts(&mut self, key: usize, version: u64) -> (Run, Duration) {
+        let now = self.now();
+        self.judge_start(key, now);
+        let number = self.number();
+        let known = &mut self.keys[key];
+        let (evictions, unsure) = (known.evictions, !known.detached.is_empty());
+        known.running.push(evictions);
+        known.refresh_asked = false;
+        let issuer = &mut self.issuers[known.issuer];
+        issuer.running += 1;
+        let random = &mut known.random.0;
+        let mode = match issuer.mode {
+            Mode::Flaky if random.bool() => Mode::Failing,
+            Mode::Flaky => Mode::Healthy,
+            mode => mode,
+        };
+        let takes = match mode {
+            Mode::Slow => Duration::from_millis(random.u64(5_000..33_000)),
+            _ => issuer.takes,
+        };
+        self.event(|| format!("run {number} of {key} starts: {mode:?}, {takes:?}, unsure {unsure}"));
+        (Run { key, started: now, evictions, unsure, mode, version, number }, takes)
+    }
+
+    /// What the plugin prints: a token and its end; or what it writes to stderr.
+    fn ends(&mut self, run: &Run) -> Result<(String, SystemTime), String> {
+        let now = self.now();
+        let issuer = self.keys[run.key].issuer;
+        match run.mode {
+            Mode::Failing => {
+                self.failed(run);
+                return Err("the directory is down".into());
+            }
+            Mode::Throttling(retry_after) => {
+                self.issuers[issuer].throttled(retry_after, now);
+                self.failed(run);
+                return Err(retry_after.map_or("Rate exceeded".into(), |secs| format!("Retry-After: {secs}")));
+            }
+            _ => {}
+        }
+        let issuer = &mut self.issuers[issuer];
+        if run.started.boot >= issuer.paused_since {
+            issuer.paused_until = issuer.paused_until.min(now.boot);
+        }
+        let lifetime = self.catalog.plugins[self.keys[run.key].plugin].lifetime;
+        let lifetime = lifetime.mul_f64(0.9 + 0.2 * self.keys[run.key].random.0.f64());
+        let old = self.keys[run.key].last_token;
+        let (token, named) = match (run.mode, old) {
+            (Mode::Same, Some(old)) => (old, self.tokens[old].named),
+            (Mode::Extending, Some(old)) => (old, now.wall + lifetime),
+            (Mode::Expired(ago), _) => (self.tokens.len(), now.wall - secs(ago)),
+            _ => (self.tokens.len(), now.wall + lifetime),
+        };
+        if token == self.tokens.len() {
+            self.tokens.push(Token { key: run.key, named, issuances: Vec::new(), revoked: false });
+        }
+        self.tokens[token].named = named;
+        self.keys[run.key].last_token = Some(token);
+        self.lands(run, token, named);
+        Ok((text_of(run.key, token), named))
+    }
+
+    fn lands(&mut self, run: &Run, token: usize, named: SystemTime) {
+        let now = self.now();
+        // What expired less than five minutes ago is lent for ten seconds.
+        let lent = named <= now.wall;
+        if since(named, now.wall) > secs(300) {
+            return self.failed(run);
+        }
+        let expires = if lent { now.wall + secs(10) } else { named };
+        let lifetime = since(now.wall, expires);
+        let until = now.boot + lifetime;
+        self.tokens[token].issuances.push(Issuance { expires, until, evictions: run.evictions });
+        let number = run.number;
+        self.event(|| format!("run {number} brings {} for {lifetime:?}", text_of(run.key, token)));
+        let known = &mut self.keys[run.key];
+        if run.evictions != known.evictions {
+            return;
+        }
+        (known.back_off_since, known.attempts) = (None, 0);
+        let due_in = if lent { (lifetime, lifetime) } else { due_in(lifetime) };
+        let held = Held { token, expires, until, lifetime, landed: now, due_in, version: run.version };
+        known.content = match known.content {
+            _ if run.unsure || !known.detached.is_empty() => Content::Unsure,
+            Content::Unsure if !matches!(run.mode, Mode::Healthy | Mode::Expired(_)) => Content::Unsure,
+            Content::Held(old) if old.token == token && known.lapsed => Content::Unsure,
+            Content::Held(old) if old.token == token && old.expires == expires && old.is_valid_at(now) => {
+                let again = (old.left(now) / 3).clamp(secs(10), secs(300));
+                Content::Held(Held {
+                    until: old.until,
+                    lifetime: old.lifetime,
+                    due_in: (again, again),
+                    ..held
+                })
+            }
+            _ => Content::Held(held),
+        };
+        known.lapsed = false;
+    }
+
+    fn failed(&mut self, run: &Run) {
+        let now = self.now();
+        let known = &mut self.keys[run.key];
+        known.failed = Some((now.boot, now.awake));
+        if run.evictions == known.evictions {
+            let sure = !run.unsure && known.detached.is_empty();
+            known.back_off_since = sure.then_some(now.boot);
+            known.attempts += 1;
+        }
+        let number = run.number;
+        self.event(|| format!("run {number} fails"));
+    }
+}
+
+impl Key {
+    /// Whether some caller waits for its run: a prewarm does not.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.waiting.values().any(|waiting| waiting.kind != super::keys::Kind::Watch || waiting.cold)
+    }
+}
+
+/// The earliest and the latest refresh point of a credential that lives `left`.
+fn due_in(left: Duration) -> (Duration, Duration) {
+    if left < secs(720) {
+        return (left.mul_f64(0.7), left.mul_f64(0.8));
+    }
+    let lead =
+        |share: f64, margin: u64, most: f64| left.mul_f64(share).max(secs(margin).min(left.mul_f64(most)));
+    (left.saturating_sub(lead(0.30, 450, 0.52)), left.saturating_sub(lead(0.20, 360, 0.42)))
+}
+
+pub(super) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}

@@ -1,0 +1,153 @@
+//! Judges every start of a run: each has a cause, and issuers are spared.
+
+use std::time::Duration;
+
+use super::{
+    keys::{Content, Key, Kind, Reading},
+    model::Model,
+    plugins::{Mode, secs},
+};
+
+/// A run that waits for its turn is given up when its key was not asked for during this time.
+const ABANDONED: Duration = Duration::from_secs(60);
+/// The periodic look comes once a second.
+const LOOK: Duration = Duration::from_secs(2);
+
+impl Model {
+    pub(super) fn judge_start(&mut self, index: usize, now: Reading) {
+        self.judge_pace(index, now);
+        self.judge_turn(index, now);
+        let key = &self.keys[index];
+        if !key.detached.is_empty() || matches!(key.content, Content::Unsure) {
+            return;
+        }
+        if key.is_running() {
+            return self.broken(|| format!("two runs of key {index} at a time"));
+        }
+        if !is_used(key, now) && now.awake > self.jumped + LOOK {
+            return self.broken(|| format!("a run of key {index}, which is not used"));
+        }
+        self.judge_cause(index, now);
+    }
+
+    fn judge_cause(&mut self, index: usize, now: Reading) {
+        let key = &self.keys[index];
+        let version = self.catalog.plugins[key.plugin].file.version();
+        let waited = key.back_off_since.map(|failed| now.boot.saturating_sub(failed));
+        let backs_off = waited.is_some_and(|waited| waited < secs(1));
+        let held = key.held(now);
+        let suspected = key.suspected.reason.is_some_and(|at| at >= key.ended);
+        let is_due = held.is_none_or(|held| held.has_passed(held.due_in.0, now) || held.version != version);
+        // A step back makes valid again what had expired, or was due.
+        let was_due = held.is_some_and(|held| held.landed.boot <= self.stepped_back);
+        if key.refresh_asked || was_due || is_due && !backs_off {
+            return;
+        }
+        if !suspected {
+            let left = held.map(|held| held.left(now));
+            return self.broken(|| {
+                format!("a run of key {index} without a cause: {left:?} left, failed {waited:?} ago")
+            });
+        }
+        let known = &mut self.keys[index].suspected;
+        known.runs += 1;
+        known.reason = None;
+        let since = now.boot.saturating_sub(known.first.unwrap_or(now.boot));
+        let runs = known.runs;
+        if u64::from(runs) > 1 + since.as_secs() / 10 {
+            self.broken(|| format!("{runs} runs for rejections of key {index} in {since:?}"));
+        }
+    }
+
+    /// Rate, concurrency and pauses of the issuer.
+    fn judge_pace(&mut self, index: usize, now: Reading) {
+        let issuer = self.keys[index].issuer;
+        let limits = &self.catalog.issuers[issuer];
+        let (rate, concurrency) = (limits.runs_per_second.get(), limits.concurrency.get());
+        let known = &mut self.issuers[issuer];
+        let left = known.paused_until.saturating_sub(now.boot);
+        if left > Duration::ZERO {
+            if known.forced == 0 {
+                return self.broken(|| {
+                    format!("a run of key {index} in a pause of issuer {issuer}, {left:?} before its end")
+                });
+            }
+            known.forced -= 1;
+        }
+        while known.starts.front().is_some_and(|start| *start + secs(1) <= now.boot) {
+            known.starts.pop_front();
+        }
+        known.starts.push_back(now.boot);
+        let (starts, running) = (known.starts.len(), known.running);
+        if starts > rate {
+            self.broken(|| format!("{starts} runs of issuer {issuer} in a second; {rate} are allowed"));
+        }
+        if running >= concurrency {
+            self.broken(|| {
+                format!("{} runs of issuer {issuer} at a time; {concurrency} are allowed", running + 1)
+            });
+        }
+    }
+
+    /// What somebody waits for goes before what nobody waits for.
+    fn judge_turn(&mut self, index: usize, now: Reading) {
+        let key = &self.keys[index];
+        let timeout = self.catalog.plugins[key.plugin].provider.timeout;
+        let urgent = key.held(now).is_none_or(|held| held.left(now) < (2 * timeout).max(held.lifetime / 10));
+        let left_now = key.last_left.1 == now.awake || key.evicted == now.awake || self.jumped == now.awake;
+        if urgent || left_now || key.refresh_asked || key.is_waited_for() {
+            return;
+        }
+        let overtaken = self.keys.iter().position(|other| {
+            let waits = other
+                .waiting
+                .values()
+                .any(|waiting| waiting.kind == Kind::Get && waiting.cold && waiting.since < now.awake);
+            waits
+                && other.issuer == key.issuer
+                && other.running.is_empty()
+                && other.detached.is_empty()
+                && other.evicted.max(other.ended) < now.awake
+        });
+        if let Some(other) = overtaken {
+            self.broken(|| format!("a refresh of key {index} before a caller that waits for key {other}"));
+        }
+    }
+
+    /// How long all that `issuer` can be asked for takes at most, while it is healthy.
+    pub(super) fn bound(&self, issuer: usize) -> Duration {
+        let (limits, takes) = (&self.catalog.issuers[issuer], self.issuers[issuer].takes);
+        let count = |count: usize| u32::try_from(count).unwrap();
+        let (rate, concurrency) = (count(limits.runs_per_second.get()), count(limits.concurrency.get()));
+        let each = (takes / concurrency).max(secs(1) / rate);
+        let keys = count(self.keys.iter().filter(|key| key.issuer == issuer).count());
+        secs(3) + takes + each * keys * 3 / 2
+    }
+
+    /// Whether `issuer` has worked for so long that everything of it must be good.
+    pub(super) fn is_healthy(&self, issuer: usize, time: Duration, now: Reading) -> bool {
+        let known = &self.issuers[issuer];
+        known.mode == Mode::Healthy
+            && now.awake >= known.healthy_since.saturating_add(time)
+            && now.boot >= known.paused_at_most + secs(30) + time
+    }
+}
+
+/// Whether a run of it is of use to anyone.
+fn is_used(key: &Key, now: Reading) -> bool {
+    let lifetime = match key.content {
+        Content::Held(held) => held.lifetime,
+        Content::Nothing | Content::Unsure => Duration::ZERO,
+    };
+    let recent = |(boot, awake): (Duration, Duration)| {
+        now.boot.saturating_sub(boot) <= lifetime.max(ABANDONED) + LOOK
+            || now.awake.saturating_sub(awake) <= LOOK
+    };
+    !key.watches.is_empty()
+        || !key.waiting.is_empty()
+        || key.prewarms > 0
+        || key.refresh_asked
+        || recent(key.last_used)
+        || now.awake.saturating_sub(key.last_left.1) <= LOOK
+        || now.boot.saturating_sub(key.last_left.0) <= ABANDONED + LOOK && key.held(now).is_none()
+}
