@@ -31,7 +31,7 @@ async fn main() -> Result<ExitCode> {
     reading::measure(&mut report, &directory.path().join("reading")).await?;
     memory::measure(&mut report, &directory.path().join("memory")).await?;
     for connections in [10, 100] {
-        fan_out::measure(&directory.path().join(connections.to_string()), connections).await?;
+        fan_out::measure(&mut report, &directory.path().join(connections.to_string()), connections).await?;
     }
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -119,6 +119,14 @@ impl Entries {
             entry.leaves.store(entry.interest.load(Ordering::Relaxed) == 0, Ordering::Relaxed);
         }
         let stays = |entry: &Arc<Entry>| !entry.leaves.load(Ordering::Relaxed);
+        if entries.len() == self.len() {
+            // Few of them stay, and to put those back is quicker than to take the others out.
+            self.by_key.clear();
+            self.in_order.clear();
+            self.by_profile.clear();
+            entries.iter().filter(|entry| stays(entry)).for_each(|entry| self.insert(entry));
+            return entries;
+        }
         self.by_key.retain(|_, entry| stays(entry));
         self.in_order.retain(|_, entry| stays(entry));
         self.by_profile.retain(|_, entries| {

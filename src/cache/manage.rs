@@ -49,7 +49,10 @@ impl<R: PluginRunner> CredentialCache<R> {
         for entry in &evicted {
             entry.forget();
         }
-        evicted.len()
+        let count = evicted.len();
+        // What is left of them holds no credential, and to free thousands of it would hold up other requests.
+        self.inner.parts.tasks.spawn_blocking(move || drop(evicted));
+        count
     }
 
     /// Forgets what is held for `profile`, but for what leads to `now`: the profile leads elsewhere, or is gone. Callers
