@@ -34,12 +34,11 @@ fn main() -> Result<ExitCode> {
     }
     let subject = if args.iter().any(|arg| arg == "--stand-in") { Subject::StandIn } else { Subject::Daemon };
     let directory = tempfile::tempdir().context("a directory for sockets")?;
-    let shim = artefacts::static_shim()?;
-    let baseline = artefacts::baseline(directory.path())?;
+    let shim = artefacts::static_shim(directory.path())?;
 
     let mut report = Report::default();
     cold::measure(&mut report, &directory.path().join("cold"), &shim, subject)?;
-    warm::measure(&mut report, &directory.path().join("warm"), &shim, &baseline, subject)?;
+    warm::measure(&mut report, &directory.path().join("warm"), &shim, subject)?;
     throughput::measure(&mut report, &directory.path().join("throughput"), subject)?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,34 +1,37 @@
 //! Questions to the broker.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, time::Duration};
 
 use credbroker_proto::v1::{
     Cluster, CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
-    ListClustersRequest, ListClustersResponse, ListCredentialsRequest, RefreshCredentialRequest,
-    ReportRejectedRequest, WatchClustersRequest, WatchClustersResponse, WatchCredentialRequest,
-    credential_broker_client::CredentialBrokerClient,
+    ListClustersRequest, ListClustersResponse, ListCredentialsRequest, ListCredentialsResponse,
+    RefreshCredentialRequest, RefreshCredentialResponse, ReportRejectedRequest, WatchClustersRequest,
+    WatchClustersResponse, WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
 };
 use futures_util::{Stream, StreamExt};
 use http::Uri;
-use tokio::time::{sleep, timeout};
-use tonic::{Response, Status};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::UnixStream,
+    time::{sleep, timeout},
+};
+use tonic::{Code, Request, Response, Status};
 
 use crate::{
-    Credential, CredentialRef, Error, Socket, clock, connect::connect, patience::Patience,
-    transport::Transport,
+    Credential, CredentialRef, Error, Socket, Waits, clock, connect::connect, lost::ConnectionLost,
+    patience::Patience, transport::Transport,
 };
 
-/// How long to wait for what.
-#[derive(Clone, Copy, Debug)]
-pub struct Waits {
-    /// For a broker that is not there yet.
-    pub for_broker: Duration,
-    /// For the answer, everything included. Longer than a plugin may run, or its error never arrives.
-    pub in_all: Duration,
-}
+/// From connecting to the first bytes of the other end, which a broker sends at once.
+const BEGINNING: Duration = Duration::from_secs(5);
+/// Longer than a plugin may run by default, so that its error arrives.
+const ANSWER: Duration = Duration::from_secs(45);
+/// Hundreds of slow runs, a few at a time.
+const REFRESH: Duration = Duration::from_secs(3600);
 
 /// Asks once, from finding the socket to the answer. A broker that is not there yet, or that leaves before it answers
-/// (a restart), is waited for as `waits` says.
+/// (a restart), is waited for as `waits` says. One that accepts the connection and then sends nothing is given five
+/// seconds. The broker knows how long the caller waits, so that it can say in time why there is no credential yet.
 ///
 /// Dropping the future does not stop a plugin run that it started: other callers may be waiting for it.
 ///
@@ -42,10 +45,13 @@ pub async fn ask(
 ) -> Result<GetCredentialResponse, Error> {
     // Why a broker is being waited for at this moment: out of time then means that there was none.
     let mut absent = None;
+    let limit = waits.in_all;
+    let begun = clock::system().boot;
     let attempts = async {
         let mut patience = Patience::new(waits.for_broker);
         loop {
-            let outcome = attempt(socket, request.clone()).await;
+            let left = limit.saturating_sub(clock::system().boot.saturating_sub(begun));
+            let outcome = attempt(socket, request.clone(), left).await;
             let Err(error) = outcome else { return outcome };
             match patience.next().filter(|_| error.may_be_starting()) {
                 Some(pause) => {
@@ -57,18 +63,25 @@ pub async fn ask(
             }
         }
     };
-    let limit = waits.in_all;
     match timeout(limit, attempts).await {
+        // What was left for the last attempt is not what the caller allowed.
+        Ok(Err(Error::Timeout { .. })) => Err(Error::Timeout { limit }),
         Ok(outcome) => outcome,
         Err(_) => Err(absent.unwrap_or(Error::Timeout { limit })),
     }
 }
 
 /// One connection to the broker. Clones share it; requests on it run side by side.
+///
+/// Each request has a deadline, which the broker knows: 45 seconds, or what [`Client::timeout`] says, then
+/// [`Error::Timeout`]. A list that comes in pages is one request for each page. A watch may last: its deadline is for
+/// the broker's first response. A connection with open requests that sends nothing is asked for a sign of life after
+/// 30 seconds, and is lost 15 seconds later.
 #[derive(Clone, Debug)]
 pub struct Client {
     rpc: CredentialBrokerClient<Transport>,
     socket: Socket,
+    limit: Option<Duration>,
 }
 
 impl Client {
@@ -77,15 +90,42 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unreachable`]: nothing listens there.
+    /// - [`Error::Unreachable`]: nothing listens there, or it sent nothing within five seconds.
     /// - [`Error::Untrusted`]: something does, but it may be an impostor.
     pub async fn connect(socket: &Socket) -> Result<Self, Error> {
-        let stream = connect(socket).await?;
-        let transport = Transport::over(stream)
-            .await
-            .map_err(|lost| Error::Unreachable { socket: socket.clone(), source: Arc::new(lost) })?;
+        let connected = async {
+            let (stream, _) = connect(socket)?;
+            let stream = UnixStream::from_std(stream)
+                .map_err(|error| Error::lost(socket, ConnectionLost::new(error.to_string())))?;
+            Self::over(stream, socket).await
+        };
+        timeout(BEGINNING, connected).await.unwrap_or_else(|_| Err(Error::silent(socket, BEGINNING)))
+    }
+
+    /// Once the other end has sent something.
+    pub(crate) async fn over<S>(stream: S, socket: &Socket) -> Result<Self, Error>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let transport = Transport::over(stream).await.map_err(|lost| Error::lost(socket, lost))?;
         let rpc = CredentialBrokerClient::with_origin(transport, Uri::from_static("http://localhost"));
-        Ok(Self { rpc, socket: socket.clone() })
+        Ok(Self { rpc, socket: socket.clone(), limit: None })
+    }
+
+    /// How long each request of this clone may take, in place of the defaults.
+    ///
+    /// ```no_run
+    /// # async fn example(client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let held = client.clone().timeout(Duration::from_secs(5)).list("gke").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
     }
 
     /// The credential; the broker runs its plugin only if it holds no valid one.
@@ -93,42 +133,64 @@ impl Client {
     /// # Errors
     ///
     /// - [`Error::Failed`]: the broker has none; its `reason` says why.
+    /// - [`Error::Timeout`]: the broker did not say within the deadline; ask again later.
     /// - [`Error::Unreachable`]: the connection ended; [`Client::connect`] again.
     pub async fn credential(
         &mut self,
         request: GetCredentialRequest,
     ) -> Result<GetCredentialResponse, Error> {
-        let answer = self.rpc.get_credential(request).await;
-        self.answered(answer)
+        let within = self.within(ANSWER);
+        within.answer(&self.socket, self.rpc.get_credential(within.of(request))).await
     }
 
-    /// What the broker holds of `provider`, or of all when it is empty. No secrets.
+    /// What the broker holds of `provider`, or of all when it is empty: every page as one answer, sorted by provider
+    /// and key. What the broker begins to hold meanwhile may be missing. No secrets.
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] with [`UNKNOWN_PROVIDER`](credbroker_proto::Reason::UnknownProvider), or
+    /// [`Error::Failed`] with [`UNKNOWN_PROVIDER`](credbroker_proto::Reason::UnknownProvider), [`Error::Timeout`], or
     /// [`Error::Unreachable`].
     pub async fn list(&mut self, provider: &str) -> Result<Vec<CredentialState>, Error> {
-        let answer = self
-            .rpc
-            .list_credentials(ListCredentialsRequest {
-                provider: provider.to_owned(),
-                page_token: String::new(),
-            })
-            .await;
-        Ok(self.answered(answer)?.credentials)
+        self.pages(provider, ListCredentialsResponse::default()).await
     }
 
-    /// Runs the plugin now for all that the broker holds of `provider`, and says how it stands then. What was held is
-    /// served meanwhile, and stays if a run fails.
+    /// Runs the plugin now for all that the broker holds of `provider`, waits for the last run, and returns the state
+    /// after it. What was held is served meanwhile, and stays if a run fails.
+    ///
+    /// The broker runs a few plugins at a time, so many keys take long: the default deadline is an hour. When it ends,
+    /// the runs go on.
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list). A run that failed is no error: the state says so.
+    /// As [`list`](Self::list). A run that failed is not an error: the state says so.
     pub async fn refresh(&mut self, provider: &str) -> Result<Vec<CredentialState>, Error> {
         let request = RefreshCredentialRequest { provider: provider.to_owned() };
-        let answer = self.rpc.refresh_credential(request).await;
-        Ok(self.answered(answer)?.credentials)
+        let within = self.within(REFRESH);
+        let page = within.answer(&self.socket, self.rpc.refresh_credential(within.of(request))).await?;
+        let RefreshCredentialResponse { credentials, next_page_token } = page;
+        if next_page_token.is_empty() {
+            return Ok(credentials);
+        }
+        self.pages(provider, ListCredentialsResponse { credentials, next_page_token }).await
+    }
+
+    /// `all`, with the pages that follow it.
+    async fn pages(
+        &mut self,
+        provider: &str,
+        mut all: ListCredentialsResponse,
+    ) -> Result<Vec<CredentialState>, Error> {
+        loop {
+            let page_token = std::mem::take(&mut all.next_page_token);
+            let request = ListCredentialsRequest { provider: provider.to_owned(), page_token };
+            let within = self.within(ANSWER);
+            let page = within.answer(&self.socket, self.rpc.list_credentials(within.of(request))).await?;
+            all.credentials.extend(page.credentials);
+            if page.next_page_token.is_empty() {
+                return Ok(all.credentials);
+            }
+            all.next_page_token = page.next_page_token;
+        }
     }
 
     /// Makes the broker forget what it holds of `provider`, or everything when it is empty: how many credentials that
@@ -138,9 +200,9 @@ impl Client {
     ///
     /// As [`list`](Self::list).
     pub async fn evict(&mut self, provider: &str) -> Result<u32, Error> {
-        let answer =
-            self.rpc.evict_credential(EvictCredentialRequest { provider: provider.to_owned() }).await;
-        Ok(self.answered(answer)?.evicted)
+        let request = EvictCredentialRequest { provider: provider.to_owned() };
+        let within = self.within(ANSWER);
+        Ok(within.answer(&self.socket, self.rpc.evict_credential(within.of(request))).await?.evicted)
     }
 
     /// The clusters of the fleet, of one namespace or of all when it is empty: every page as one answer, with the hub's
@@ -157,15 +219,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`], with [`Code::Unimplemented`](crate::Code) by a broker that is older than this question, or
-    /// [`Error::Unreachable`].
+    /// [`Error::Failed`], with [`Code::Unimplemented`](crate::Code) by a broker that is older than this question,
+    /// [`Error::Timeout`], or [`Error::Unreachable`].
     pub async fn clusters(&mut self, namespace: &str) -> Result<ListClustersResponse, Error> {
         let mut all = ListClustersResponse::default();
         loop {
             let page_token = std::mem::take(&mut all.next_page_token);
             let request = ListClustersRequest { namespace: namespace.to_owned(), page_token };
-            let answer = self.rpc.list_clusters(request).await;
-            let page = self.answered(answer)?;
+            let within = self.within(ANSWER);
+            let page = within.answer(&self.socket, self.rpc.list_clusters(within.of(request))).await?;
             all.clusters.extend(page.clusters);
             all.hub = page.hub;
             if page.next_page_token.is_empty() {
@@ -203,8 +265,7 @@ impl Client {
     ) -> Result<impl Stream<Item = Result<WatchClustersResponse, Error>> + Send + Unpin + use<>, Error> {
         let socket = self.socket.clone();
         let request = WatchClustersRequest { namespace: namespace.to_owned() };
-        let response = self.rpc.watch_clusters(request).await;
-        let messages = response.map_err(|status| Error::from_status(&socket, &status))?.into_inner();
+        let messages = self.within(ANSWER).answer(&socket, self.rpc.watch_clusters(request)).await?;
         let ended = Error::ended(&socket);
         let messages =
             messages.map(move |message| message.map_err(|status| Error::from_status(&socket, &status)));
@@ -236,8 +297,8 @@ impl Client {
         reference: CredentialRef,
     ) -> Result<impl Stream<Item = Result<Credential, Error>> + Send + Unpin + use<>, Error> {
         let socket = self.socket.clone();
-        let response = self.rpc.watch_credential(WatchCredentialRequest::from(reference)).await;
-        let messages = response.map_err(|status| Error::from_status(&socket, &status))?.into_inner();
+        let request = WatchCredentialRequest::from(reference);
+        let messages = self.within(ANSWER).answer(&socket, self.rpc.watch_credential(request)).await?;
         let ended = Error::ended(&socket);
         let credentials = messages.map(move |message| match message {
             Ok(message) => received(message.credential, message.cluster),
@@ -267,12 +328,44 @@ impl Client {
     ) -> Result<Credential, Error> {
         let request =
             ReportRejectedRequest { credential: Some(reference.into()), generation: generation.into() };
-        let answer = self.rpc.report_rejected(request).await;
-        received(self.answered(answer)?.credential, None)
+        let within = self.within(ANSWER);
+        received(
+            within.answer(&self.socket, self.rpc.report_rejected(within.of(request))).await?.credential,
+            None,
+        )
     }
 
-    fn answered<T>(&self, answer: Result<Response<T>, Status>) -> Result<T, Error> {
-        answer.map(Response::into_inner).map_err(|status| Error::from_status(&self.socket, &status))
+    /// How long a request may take.
+    fn within(&self, default: Duration) -> Deadline {
+        Deadline(self.limit.unwrap_or(default))
+    }
+}
+
+/// How long one request may take.
+#[derive(Clone, Copy)]
+struct Deadline(Duration);
+
+impl Deadline {
+    /// A request whose deadline the broker knows. Not for a watch: it would end the stream.
+    fn of<T>(self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.set_timeout(self.0);
+        request
+    }
+
+    async fn answer<T>(
+        self,
+        socket: &Socket,
+        answer: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Error> {
+        let late = Error::Timeout { limit: self.0 };
+        match timeout(self.0, answer).await {
+            Err(_) => Err(late),
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            // A server that knows the deadline may be the first to end the request.
+            Ok(Err(status)) if status.code() == Code::DeadlineExceeded => Err(late),
+            Ok(Err(status)) => Err(Error::from_status(socket, &status)),
+        }
     }
 }
 
@@ -283,6 +376,13 @@ fn received(
     Credential::receive(credential.unwrap_or_default(), cluster, clock::system())
 }
 
-async fn attempt(socket: &Socket, request: GetCredentialRequest) -> Result<GetCredentialResponse, Error> {
-    Client::connect(socket).await?.credential(request).await
+async fn attempt(
+    socket: &Socket,
+    request: GetCredentialRequest,
+    limit: Duration,
+) -> Result<GetCredentialResponse, Error> {
+    Client::connect(socket).await?.timeout(limit).credential(request).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,15 @@
 
 use std::{
     io,
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use rustix::io::Errno;
-use tokio::net::UnixStream;
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt::socket_peercred},
+};
 
 use crate::{
     Error, Socket,
@@ -16,8 +18,9 @@ use crate::{
 };
 
 /// One attempt: the first candidate that exists, its directory checked before and its server after connecting, and
-/// nothing sent to it before both.
-pub(crate) async fn connect(socket: &Socket) -> Result<UnixStream, Error> {
+/// nothing sent to it before both. The stream is non-blocking, and so is this: a listener whose queue is full is
+/// [`io::ErrorKind::WouldBlock`].
+pub(crate) fn connect(socket: &Socket) -> Result<(UnixStream, TrustedDirectory), Error> {
     let unreachable =
         |source: io::Error| Error::Unreachable { socket: socket.clone(), source: Arc::new(source) };
     let path = first_that_exists(socket).ok_or_else(|| unreachable(Errno::NOENT.into()))?;
@@ -28,17 +31,24 @@ pub(crate) async fn connect(socket: &Socket) -> Result<UnixStream, Error> {
         DirectoryError::Open(errno) => unreachable(errno.into()),
         DirectoryError::Untrusted(distrust) => untrusted(distrust),
     })?;
-    let stream = connect_in(&directory, name).await.map_err(unreachable)?;
-    let uid = stream.peer_cred().map_err(unreachable)?.uid();
-    directory.judge_server(uid).map_err(untrusted)?;
-    Ok(stream)
+    let stream = connect_in(&directory, name).map_err(|errno| unreachable(errno.into()))?;
+    let peer = socket_peercred(&stream).map_err(|errno| unreachable(errno.into()))?;
+    directory.judge_server(peer.uid.as_raw()).map_err(untrusted)?;
+    Ok((stream, directory))
 }
 
-/// Only what is surely absent is passed over: a socket that may not be looked at is the one that is meant.
+/// Only what is surely absent is passed over: a socket that may not be looked at is the one that is meant. The last one
+/// need not be looked at: it is meant in any case.
 fn first_that_exists(socket: &Socket) -> Option<PathBuf> {
     let absent =
         |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-    socket.candidates().find(|path| !path.symlink_metadata().is_err_and(absent)).map(Path::to_owned)
+    let mut candidates = socket.candidates().peekable();
+    while let Some(path) = candidates.next() {
+        if candidates.peek().is_none() || !path.symlink_metadata().is_err_and(absent) {
+            return Some(path.to_owned());
+        }
+    }
+    None
 }
 
 fn split(path: &Path) -> io::Result<(&Path, &Path)> {
@@ -49,14 +59,20 @@ fn split(path: &Path) -> io::Result<(&Path, &Path)> {
 
 /// Through the descriptor that was checked, so that nobody can put another directory in between; it also lifts the
 /// limit of 107 bytes on the path of a socket.
-async fn connect_in(directory: &TrustedDirectory, name: &Path) -> io::Result<UnixStream> {
+fn connect_in(directory: &TrustedDirectory, name: &Path) -> Result<UnixStream, Errno> {
     let descriptors = Path::new("/proc/self/fd");
     let held = descriptors.join(directory.descriptor.as_raw_fd().to_string());
-    match UnixStream::connect(held.join(name)).await {
+    match connect_to(&held.join(name)) {
         // A chroot without /proc: the path itself is all there is.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !descriptors.exists() => {
-            UnixStream::connect(directory.path().join(name)).await
-        }
+        Err(Errno::NOENT) if !descriptors.exists() => connect_to(&directory.path().join(name)),
         outcome => outcome,
     }
+}
+
+fn connect_to(path: &Path) -> Result<UnixStream, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
 }

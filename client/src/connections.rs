@@ -3,7 +3,6 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use credbroker_proto::v1::WatchClustersResponse;
@@ -11,14 +10,11 @@ use futures_util::{
     FutureExt, Stream, StreamExt,
     future::{BoxFuture, Shared},
 };
-use tokio::time::timeout;
-use tonic::Code;
 
 use crate::{Client, Clusters, Credential, CredentialRef, CredentialSource, Error, Socket};
 
 /// The broker allows 1,000 by default; fewer keep what one lost connection costs small.
 const WATCHES_PER_CONNECTION: usize = 100;
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Connections to one broker, opened when they are needed and closed when they are not. Every hundred sources share
 /// one. Clones share them all.
@@ -41,22 +37,36 @@ pub struct Connections {
 
 struct Pool {
     socket: Socket,
+    connect: Connect,
     slots: Mutex<Vec<Slot>>,
 }
+
+/// How a connection is opened; in tests, to a broker without a socket.
+type Connect = Box<dyn Fn(Socket) -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
 
 /// One connection, and everybody who waits for it shares the outcome.
 struct Slot {
     id: Arc<()>,
     client: Connecting,
-    watches: usize,
+    /// Who uses it. It is closed with the last one.
+    leases: usize,
+    /// The broker allows it no more watches.
+    full: bool,
 }
 
 type Connecting = Shared<BoxFuture<'static, Result<Client, Error>>>;
 
-/// A place on a connection, given back when it is dropped.
+/// A share of a connection, given back when it is dropped.
 struct Lease {
     pool: Arc<Pool>,
     slot: Arc<()>,
+}
+
+/// What one follower has of the connections: a lease that it keeps from one watch to the next, so that a watch that
+/// fails for another reason than its connection does not cost a connection.
+pub(crate) struct Place {
+    pool: Arc<Pool>,
+    lease: Mutex<Option<Lease>>,
 }
 
 impl Connections {
@@ -68,7 +78,11 @@ impl Connections {
     /// let broker = Connections::to(Socket::at(Socket::SYSTEM));
     /// ```
     pub fn to(socket: Socket) -> Self {
-        Self { pool: Arc::new(Pool { socket, slots: Mutex::default() }) }
+        Self::over(socket, Box::new(|socket| async move { Client::connect(&socket).await }.boxed()))
+    }
+
+    fn over(socket: Socket, connect: Connect) -> Self {
+        Self { pool: Arc::new(Pool { socket, connect, slots: Mutex::default() }) }
     }
 
     /// Follows a credential from now on, whether the broker is there yet or not. Needs a tokio runtime.
@@ -96,32 +110,9 @@ impl Connections {
         Clusters::follow(self, namespace.into())
     }
 
-    pub(crate) async fn watch(
-        &self,
-        reference: CredentialRef,
-    ) -> Result<impl Stream<Item = Result<Credential, Error>> + Send + Unpin + use<>, Error> {
-        let (lease, connecting) = self.lease();
-        let outcome = async { connecting.await?.watch(reference).await }.await;
-        let credentials = outcome.inspect_err(|error| lease.met(error))?;
-        Ok(credentials.inspect(move |item| {
-            if let Err(error) = item {
-                lease.met(error);
-            }
-        }))
-    }
-
-    pub(crate) async fn watch_clusters(
-        &self,
-        namespace: &str,
-    ) -> Result<impl Stream<Item = Result<WatchClustersResponse, Error>> + Send + Unpin + use<>, Error> {
-        let (lease, connecting) = self.lease();
-        let outcome = async { connecting.await?.watch_clusters(namespace).await }.await;
-        let messages = outcome.inspect_err(|error| lease.met(error))?;
-        Ok(messages.inspect(move |item| {
-            if let Err(error) = item {
-                lease.met(error);
-            }
-        }))
+    /// The place of one follower.
+    pub(crate) fn place(&self) -> Arc<Place> {
+        Arc::new(Place { pool: Arc::clone(&self.pool), lease: Mutex::default() })
     }
 
     pub(crate) async fn report(
@@ -129,51 +120,129 @@ impl Connections {
         reference: CredentialRef,
         generation: String,
     ) -> Result<Credential, Error> {
-        let (lease, connecting) = self.lease();
-        let outcome = async { connecting.await?.report_rejected(reference, generation).await }.await;
-        outcome.inspect_err(|error| lease.met(error))
-    }
-
-    fn lease(&self) -> (Lease, Connecting) {
-        let mut slots = self.pool.slots();
-        let free = slots.iter_mut().find(|slot| slot.watches < WATCHES_PER_CONNECTION);
-        let (slot, client) = if let Some(slot) = free {
-            slot.watches += 1;
-            (Arc::clone(&slot.id), slot.client.clone())
-        } else {
-            let (id, client) = (Arc::new(()), connecting(self.pool.socket.clone()));
-            slots.push(Slot { id: Arc::clone(&id), client: client.clone(), watches: 1 });
-            (id, client)
-        };
-        (Lease { pool: Arc::clone(&self.pool), slot }, client)
+        // However many watches a connection has, one more call fits.
+        let (lease, connecting) = Pool::lease(&self.pool, |_| true);
+        let mut client = connecting.await.inspect_err(|_| lease.give_up())?;
+        let outcome = client.report_rejected(reference, generation).await;
+        outcome.inspect_err(|error| _ = lease.failed(error))
     }
 }
 
-fn connecting(socket: Socket) -> Connecting {
-    let connect = async move {
-        let limit = CONNECT_LIMIT;
-        timeout(limit, Client::connect(&socket)).await.unwrap_or(Err(Error::Timeout { limit }))
-    };
-    connect.boxed().shared()
+impl Place {
+    pub(crate) async fn watch(
+        self: Arc<Self>,
+        reference: CredentialRef,
+    ) -> Result<impl Stream<Item = Result<Credential, Error>> + Send + Unpin + use<>, Error> {
+        let credentials = self.client().await?.watch(reference).await;
+        let credentials = credentials.inspect_err(|error| self.failed(error))?;
+        Ok(self.over(credentials))
+    }
+
+    pub(crate) async fn watch_clusters(
+        self: Arc<Self>,
+        namespace: &str,
+    ) -> Result<impl Stream<Item = Result<WatchClustersResponse, Error>> + Send + Unpin + use<>, Error> {
+        let messages = self.client().await?.watch_clusters(namespace).await;
+        let messages = messages.inspect_err(|error| self.failed(error))?;
+        Ok(self.over(messages))
+    }
+
+    async fn client(&self) -> Result<Client, Error> {
+        let connecting = self.connecting();
+        connecting.await.inspect_err(|_| {
+            if let Some(lease) = self.held().take() {
+                lease.give_up();
+            }
+        })
+    }
+
+    /// The connection of the last watch, if it may have another.
+    fn connecting(&self) -> Connecting {
+        let mut held = self.held();
+        if let Some(connecting) = held.as_ref().and_then(Lease::connecting) {
+            return connecting;
+        }
+        let (lease, connecting) = Pool::lease(&self.pool, Slot::takes_a_watch);
+        *held = Some(lease);
+        connecting
+    }
+
+    fn failed(&self, error: &Error) {
+        let mut held = self.held();
+        if held.as_ref().is_some_and(|lease| lease.failed(error)) {
+            *held = None;
+        }
+    }
+
+    fn over<T>(
+        self: Arc<Self>,
+        messages: impl Stream<Item = Result<T, Error>> + Send + Unpin,
+    ) -> impl Stream<Item = Result<T, Error>> + Send + Unpin {
+        messages.inspect(move |item| {
+            if let Err(error) = item {
+                self.failed(error);
+            }
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Pool {
+    /// A share of the first connection that is suitable, or of a new one.
+    fn lease(pool: &Arc<Self>, suitable: fn(&Slot) -> bool) -> (Lease, Connecting) {
+        let mut slots = pool.slots();
+        let suited = slots.iter_mut().find(|slot| suitable(slot));
+        let (slot, client) = if let Some(slot) = suited {
+            slot.leases += 1;
+            (Arc::clone(&slot.id), slot.client.clone())
+        } else {
+            let (id, client) = (Arc::new(()), (pool.connect)(pool.socket.clone()).shared());
+            slots.push(Slot { id: Arc::clone(&id), client: client.clone(), leases: 1, full: false });
+            (id, client)
+        };
+        (Lease { pool: Arc::clone(pool), slot }, client)
+    }
+
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Slot {
+    fn takes_a_watch(&self) -> bool {
+        !self.full && self.leases < WATCHES_PER_CONNECTION
+    }
+}
+
 impl Lease {
-    /// Nobody else is given a place on a connection that is lost, never was, or that the broker says is full.
-    fn met(&self, error: &Error) {
-        let mut slots = self.pool.slots();
-        if error.ends_connection() || matches!(error, Error::Timeout { .. } | Error::Untrusted { .. }) {
-            slots.retain(|slot| !Arc::ptr_eq(&slot.id, &self.slot));
-        } else if matches!(error, Error::Failed { code: Code::ResourceExhausted, .. })
-            && let Some(slot) = slots.iter_mut().find(|slot| Arc::ptr_eq(&slot.id, &self.slot))
-        {
-            slot.watches += WATCHES_PER_CONNECTION;
+    /// `None`: the connection is lost.
+    fn connecting(&self) -> Option<Connecting> {
+        let slots = self.pool.slots();
+        slots.iter().find(|slot| Arc::ptr_eq(&slot.id, &self.slot)).map(|slot| slot.client.clone())
+    }
+
+    /// The connection is lost, or there never was one: no one else gets a share of it.
+    fn give_up(&self) {
+        self.pool.slots().retain(|slot| !Arc::ptr_eq(&slot.id, &self.slot));
+    }
+
+    /// A request on the connection failed. Says whether the next one needs another connection: only an error about the
+    /// connection itself does that.
+    fn failed(&self, error: &Error) -> bool {
+        if error.ends_connection() {
+            self.give_up();
+            return true;
         }
+        let is_full = error.fills_connection();
+        if is_full
+            && let Some(slot) = self.pool.slots().iter_mut().find(|slot| Arc::ptr_eq(&slot.id, &self.slot))
+        {
+            slot.full = true;
+        }
+        is_full
     }
 }
 
@@ -183,8 +252,8 @@ impl Drop for Lease {
         if let Some(index) = slots.iter().position(|slot| Arc::ptr_eq(&slot.id, &self.slot))
             && let Some(slot) = slots.get_mut(index)
         {
-            slot.watches -= 1;
-            if slot.watches == 0 {
+            slot.leases -= 1;
+            if slot.leases == 0 {
                 slots.remove(index);
             }
         }
@@ -199,57 +268,4 @@ impl fmt::Debug for Connections {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn watches(connections: &Connections) -> Vec<usize> {
-        connections.pool.slots().iter().map(|slot| slot.watches).collect()
-    }
-
-    fn nowhere() -> Connections {
-        Connections::to(Socket::at("/nonexistent/socket"))
-    }
-
-    #[test]
-    fn a_hundred_share_a_connection_and_the_next_opens_another() {
-        let connections = nowhere();
-        let mut leases: Vec<_> = (0..250).map(|_| connections.lease()).collect();
-        assert_eq!(watches(&connections), [100, 100, 50]);
-        leases.truncate(150);
-        assert_eq!(watches(&connections), [100, 50]);
-        leases.clear();
-        assert!(watches(&connections).is_empty(), "a connection without watches is closed");
-    }
-
-    #[test]
-    fn a_lost_connection_gets_no_more_watches_and_the_old_ones_may_end_later() {
-        let connections = nowhere();
-        let (lost, _) = connections.lease();
-        lost.met(&Error::ended(&connections.pool.socket));
-        let (_other, _) = connections.lease();
-        drop(lost);
-        assert_eq!(watches(&connections), [1]);
-    }
-
-    #[test]
-    fn a_full_connection_gets_no_more_watches_but_keeps_those_it_has() {
-        let connections = nowhere();
-        let (full, _) = connections.lease();
-        let message = "too many watches".to_owned();
-        full.met(&Error::Failed { code: Code::ResourceExhausted, reason: None, message, retry_after: None });
-        let (_other, _) = connections.lease();
-        assert_eq!(watches(&connections), [101, 1]);
-    }
-
-    #[tokio::test]
-    async fn all_who_wait_share_one_failed_attempt_and_the_next_is_a_new_one() {
-        let connections = nowhere();
-        let (first, connecting) = connections.lease();
-        let (_second, same) = connections.lease();
-        assert!(connecting.ptr_eq(&same));
-        let error = connecting.await.unwrap_err();
-        first.met(&error);
-        let (_third, fresh) = connections.lease();
-        assert!(!fresh.ptr_eq(&same));
-    }
-}
+mod tests;

@@ -2,11 +2,12 @@
 
 use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 
-use credbroker_proto::{DOMAIN, Reason};
-use tonic::{Code, Status};
-use tonic_types::StatusExt;
+use credbroker_proto::{Code, Reason};
 
-use crate::{Distrust, Socket, transport::ConnectionLost};
+use crate::{Distrust, Socket, details::Details, lost::ConnectionLost};
+
+/// The name of the broker's limit that concerns one connection; all others concern the broker.
+const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
 
 /// Why there is no credential. `Display` is one layer; what lies below is its `source()`.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -23,18 +24,22 @@ pub enum Error {
         code: Code,
         /// Which of the stable reasons, if the broker gave one that this release knows.
         reason: Option<Reason>,
+        /// With [`OVERLOADED`](Reason::Overloaded): which limit of the broker is reached, by its name in the broker's
+        /// configuration, for example `limits.watchesPerConnection`.
+        limit: Option<String>,
         /// What failed and what to do about it, in the broker's words.
         message: String,
         /// When asking again may help; `None`: not before somebody changes something.
         retry_after: Option<Duration>,
     },
-    /// The time that the caller allowed is over. Its plugin run, if there is one, goes on: ask again later.
+    /// The answer took longer than allowed. The plugin run, if there is one, goes on: ask again later.
     #[error("no answer within {limit:?}")]
     Timeout {
-        /// What the caller allowed.
+        /// What was allowed.
         limit: Duration,
     },
-    /// No broker is there, or it went away before it answered. Start one.
+    /// No broker is there, it went away before it answered, or it accepts connections and sends nothing. Start it, or
+    /// start it again.
     #[error("no broker answers on {socket}")]
     Unreachable {
         /// Where it was looked for.
@@ -84,10 +89,26 @@ impl Error {
         }
     }
 
+    /// The broker's no: status code, message and `grpc-status-details-bin`. UNAVAILABLE that our `ErrorInfo` does not
+    /// explain comes from no broker of ours: it counts as none.
+    pub(crate) fn refused(socket: &Socket, code: Code, message: &str, details: &[u8]) -> Self {
+        let Details { ours, reason, limit, retry_after } = Details::decode(details);
+        if !ours && code == Code::Unavailable {
+            return Self::lost(socket, ConnectionLost::new(message));
+        }
+        Self::Failed { code, reason, limit, message: message.to_owned(), retry_after }
+    }
+
+    pub(crate) fn lost(socket: &Socket, lost: ConnectionLost) -> Self {
+        Self::Unreachable { socket: socket.clone(), source: Arc::new(lost) }
+    }
+}
+
+#[cfg(feature = "async")]
+impl Error {
     /// A stream that should not have ended did.
     pub(crate) fn ended(socket: &Socket) -> Self {
-        let source = Arc::new(ConnectionLost::new("the watch ended"));
-        Self::Unreachable { socket: socket.clone(), source }
+        Self::lost(socket, ConnectionLost::new("the watch ended"))
     }
 
     /// Whether the connection that it came over is of no further use.
@@ -95,30 +116,41 @@ impl Error {
         matches!(self, Self::Unreachable { .. } | Self::Failed { reason: Some(Reason::Draining), .. })
     }
 
-    /// UNAVAILABLE that our `ErrorInfo` does not explain comes from no broker of ours: it counts as none.
-    pub(crate) fn from_status(socket: &Socket, status: &Status) -> Self {
-        let unreachable = |source| Self::Unreachable { socket: socket.clone(), source };
-        if let Some(lost) = status.source().and_then(|source| source.downcast_ref::<ConnectionLost>()) {
-            return unreachable(Arc::new(lost.clone()));
-        }
-        let info = status.get_details_error_info().filter(|info| info.domain == DOMAIN);
-        if info.is_none() && status.code() == Code::Unavailable {
-            return unreachable(Arc::new(ConnectionLost::new(status.message())));
-        }
-        Self::Failed {
-            code: status.code(),
-            reason: info.and_then(|info| Reason::from_name(&info.reason)),
-            message: status.message().to_owned(),
-            retry_after: status.get_details_retry_info().and_then(|info| info.retry_delay),
+    /// Something accepted the connection and then sent nothing.
+    pub(crate) fn silent(socket: &Socket, limit: Duration) -> Self {
+        let silence = format!("it accepted the connection and sent nothing for {limit:?}");
+        let source = Arc::new(std::io::Error::new(std::io::ErrorKind::TimedOut, silence));
+        Self::Unreachable { socket: socket.clone(), source }
+    }
+
+    /// Whether it is [`Self::silent`]: to ask again at once costs as long again.
+    pub(crate) fn is_silence(&self) -> bool {
+        let Self::Unreachable { source, .. } = self else { return false };
+        source
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut)
+    }
+
+    /// Whether the connection that it came over has all the watches that the broker allows it.
+    pub(crate) fn fills_connection(&self) -> bool {
+        matches!(self, Self::Failed { limit: Some(limit), .. } if limit == WATCHES_PER_CONNECTION)
+    }
+
+    pub(crate) fn from_status(socket: &Socket, status: &tonic::Status) -> Self {
+        match status.source().and_then(|source| source.downcast_ref::<ConnectionLost>()) {
+            Some(lost) => Self::lost(socket, lost.clone()),
+            None => Self::refused(socket, status.code().into(), status.message(), status.details()),
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "async"))]
 mod tests {
     use std::collections::HashMap;
 
-    use tonic_types::ErrorDetails;
+    use credbroker_proto::{DOMAIN, LIMIT};
+    use tonic::{Code, Status};
+    use tonic_types::{ErrorDetails, StatusExt};
 
     use super::*;
 
@@ -141,6 +173,24 @@ mod tests {
             assert_eq!(error.exit_code(), reason.exit_code());
             assert_eq!(error.to_string(), "the plugin failed");
         }
+    }
+
+    #[test]
+    fn only_the_limit_of_watches_concerns_the_connection() {
+        let overloaded = |domain: &str, limit: &str| {
+            let metadata = HashMap::from([(LIMIT.to_owned(), limit.to_owned())]);
+            let details = ErrorDetails::with_error_info(Reason::Overloaded.name(), domain, metadata);
+            let status = Status::with_error_details(Code::ResourceExhausted, "too much", details);
+            Error::from_status(&Socket::at("/s"), &status)
+        };
+        let full = overloaded(DOMAIN, "limits.watchesPerConnection");
+        assert!(
+            matches!(&full, Error::Failed { limit: Some(limit), .. } if limit == "limits.watchesPerConnection")
+        );
+        assert!(full.fills_connection());
+        assert!(!overloaded(DOMAIN, "limits.entries").fills_connection());
+        assert!(!overloaded("example.com", "limits.watchesPerConnection").fills_connection());
+        assert!(!converted(Code::ResourceExhausted, DOMAIN, "OVERLOADED").fills_connection());
     }
 
     #[test]

@@ -2,6 +2,15 @@
 
 use std::time::Duration;
 
+/// How long to wait for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// For a broker that is not there yet.
+    pub for_broker: Duration,
+    /// For the answer, everything included. Longer than a plugin may run, or its error never arrives.
+    pub in_all: Duration,
+}
+
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 

@@ -63,7 +63,6 @@ pub(crate) struct TrustedDirectory {
     pub(crate) descriptor: OwnedFd,
     path: PathBuf,
     owner: u32,
-    own: u32,
 }
 
 /// Why there is no trusted directory.
@@ -78,14 +77,13 @@ impl TrustedDirectory {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = open(path, flags, Mode::empty()).map_err(DirectoryError::Open)?;
         let stat = fstat(&descriptor).map_err(DirectoryError::Open)?;
-        let (own, mode) = (geteuid().as_raw(), stat.st_mode & 0o7777);
-        if let Err(distrust) = judge_directory(stat.st_uid, mode, own) {
+        if let Err(distrust) = judge_directory(stat.st_uid, stat.st_mode & 0o7777, own_uid) {
             let mount = fstatvfs(&descriptor).map_err(DirectoryError::Open)?;
             if !mount.f_flag.contains(StatVfsMountFlags::RDONLY) {
                 return Err(DirectoryError::Untrusted(distrust));
             }
         }
-        Ok(Self { descriptor, path: path.to_owned(), owner: stat.st_uid, own })
+        Ok(Self { descriptor, path: path.to_owned(), owner: stat.st_uid })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -94,13 +92,18 @@ impl TrustedDirectory {
 
     /// Whether `uid`, who listens on a socket in it, is one whose word counts.
     pub(crate) fn judge_server(&self, uid: u32) -> Result<(), Distrust> {
-        let trusted = [self.own, ROOT, self.owner].contains(&uid);
+        let trusted = [ROOT, self.owner].contains(&uid) || uid == own_uid();
         if trusted { Ok(()) } else { Err(Distrust::Server { uid }) }
     }
 }
 
-fn judge_directory(owner: u32, mode: u32, own: u32) -> Result<(), Distrust> {
-    if owner != ROOT && owner != own {
+/// A system call, made only where it decides.
+fn own_uid() -> u32 {
+    geteuid().as_raw()
+}
+
+fn judge_directory(owner: u32, mode: u32, own: impl FnOnce() -> u32) -> Result<(), Distrust> {
+    if owner != ROOT && owner != own() {
         return Err(Distrust::DirectoryOwner { owner });
     }
     if mode & WRITABLE_BY_OTHERS != 0 {
@@ -127,7 +130,7 @@ mod tests {
             (ROOT, 0o1777, Err(Distrust::DirectoryWritable { mode: 0o1777 })),
             (own, 0o702, Err(Distrust::DirectoryWritable { mode: 0o702 })),
         ] {
-            assert_eq!(judge_directory(owner, mode, own), expected, "{owner} {mode:o}");
+            assert_eq!(judge_directory(owner, mode, || own), expected, "{owner} {mode:o}");
         }
     }
 
@@ -137,8 +140,8 @@ mod tests {
         let directory = tempfile::Builder::new().permissions(private).tempdir().unwrap();
         let trusted = TrustedDirectory::open(directory.path()).unwrap();
         assert_eq!(trusted.judge_server(ROOT), Ok(()));
-        assert_eq!(trusted.judge_server(trusted.own), Ok(()));
-        let stranger = trusted.own + 4242;
+        assert_eq!(trusted.judge_server(own_uid()), Ok(()));
+        let stranger = own_uid() + 4242;
         assert_eq!(trusted.judge_server(stranger), Err(Distrust::Server { uid: stranger }));
 
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();

@@ -16,10 +16,8 @@ from credbroker.v1 import credbroker_pb2, credbroker_pb2_grpc
 TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 
-# gRPC's C core takes the socket's path for the name of the server, which is none that HTTP/2 allows. And the broker is on
-# this machine: no proxy, and no minutes between two attempts to connect.
+# The broker is on this machine: no proxy, and no minutes between two attempts to connect.
 OPTIONS = [
-    ("grpc.default_authority", "localhost"),
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),

@@ -1,14 +1,17 @@
-//! The gRPC contract of credbroker, `credbroker.v1`: messages, client, server (feature `server`), and the stable
-//! error [`Reason`]s.
+//! The gRPC contract of credbroker, `credbroker.v1`: messages, the stable error [`Reason`]s, and with the features
+//! `client` and `server` tonic's client and server.
 //!
 //! The code under [`v1`] is generated from `credbroker/v1/credbroker.proto` and committed, so that nobody needs
 //! `protoc`; a test generates it again and fails on a difference.
 
+mod code;
+#[cfg(feature = "tonic")]
 mod codec;
 mod globs;
 mod reason;
 mod redacted;
 
+pub use code::Code;
 pub use globs::{Globs, IDENTITY_VARIABLES};
 pub use reason::{DOMAIN, LIMIT, Reason};
 

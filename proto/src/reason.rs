@@ -1,6 +1,6 @@
 //! Why a request failed: the one table from a stable reason to its gRPC code and exit code.
 
-use tonic::Code;
+use crate::Code;
 
 /// The `domain` of every `google.rpc.ErrorInfo` that credbroker sends.
 pub const DOMAIN: &str = "credbroker.io";
@@ -127,8 +127,9 @@ impl Reason {
     }
 
     /// The gRPC status code that goes with it.
-    pub const fn code(self) -> Code {
-        self.row().2
+    #[cfg(feature = "tonic")]
+    pub fn code(self) -> tonic::Code {
+        self.row().2.into()
     }
 
     /// The exit code of the shim and the CLI.

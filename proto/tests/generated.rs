@@ -38,6 +38,7 @@ fn generate(root: &Path, out: &Path) {
         .build_transport(false)
         .generate_default_stubs(true) // a stand-in for tests need not know every call
         .codec_path("crate::codec::SmallBuffers")
+        .client_mod_attribute(".", "#[cfg(feature = \"client\")]")
         .server_mod_attribute(".", "#[cfg(feature = \"server\")]")
         .out_dir(out)
         .compile_fds_with_config(descriptors.clone(), prost)

@@ -31,8 +31,8 @@ impl Bound {
         self.tasks.close();
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
         // The name goes before the listener: whoever comes now finds nothing, and tries again until a successor is there.
-        drop(self.publication);
-        drop(self.listener);
+        drop(self.keeper);
+        drop(self.listeners);
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
     }
 }

@@ -2,7 +2,9 @@
 
 mod drain;
 mod edges;
+mod essential;
 mod hardening;
+mod logs;
 mod signals;
 mod systemd;
 mod telemetry;
@@ -14,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-use tokio::net::UnixListener;
+use tokio::{net::UnixListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
@@ -25,13 +27,17 @@ use crate::{
     exec::{Limits, ProcessRunner, Scheduler},
     hub::{Hub, HubParts},
     plugin::{Fleet, HubState, Providers, Resolver},
-    server::{Acceptor, PeerPolicy, Publication, SocketError, SocketOptions, encode, publish, routes},
+    server::{
+        Acceptor, Clusters, Keeper, PeerPolicy, Place, SocketError, SocketOptions, encode, publish, routes,
+    },
     verify::{ApiVerifier, Verifier as _},
 };
+use essential::Essentials;
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
 pub use hardening::harden;
+pub use logs::LogQueue;
 pub use signals::Signals;
 pub use systemd::{Readiness, inherited_listener};
 pub use telemetry::{LogFormat, start as start_telemetry};
@@ -71,15 +77,18 @@ pub enum Listening {
 /// A broker that listens, wired and not yet serving.
 #[derive(Debug)]
 pub struct Bound {
-    listener: UnixListener,
-    /// `None`: the listener is systemd's, and so is its name.
-    publication: Option<Publication>,
-    acceptor: Acceptor,
+    /// The newest is in use.
+    listeners: watch::Sender<Arc<UnixListener>>,
+    /// `None`: the listener is systemd's, and has no name.
+    keeper: Option<Keeper>,
+    acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
     providers: Arc<Providers>,
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
+    clusters: Option<Clusters<ProcessRunner>>,
     health: HealthReporter,
+    essentials: Essentials,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -90,11 +99,15 @@ pub struct Bound {
 ///
 /// [`BuildError`]: nothing was started, and nothing of anybody else's was touched.
 pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound, BuildError> {
-    let (listener, publication) = match listening {
-        Listening::Inherited(listener) => (listener, None),
+    let (listener, place) = match listening {
+        Listening::Inherited(listener) => {
+            let address = listener.local_addr().map_err(BuildError::Listen)?;
+            let path = address.as_pathname().map(Path::to_owned);
+            (listener, path.map(Place::Inherited))
+        }
         Listening::At(options) => {
             let (listener, publication) = publish(&options)?;
-            (listener, Some(publication))
+            (listener, Some(Place::Published(publication)))
         }
     };
     listener.set_nonblocking(true).map_err(BuildError::Listen)?;
@@ -112,7 +125,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter, tasks.clone()),
         encode,
         verify,
-        clock: edges.clock,
+        clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
         entries: config.limits.entries.get(),
@@ -124,12 +137,15 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let section = config.cluster_profiles;
     let fleet = section.as_ref().map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
     let resolver = Arc::new(Resolver::new(Arc::clone(&providers), fleet.clone()));
+    let clusters = fleet
+        .clone()
+        .map(|fleet| Clusters::new(fleet, Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock)));
     let hub = section.zip(fleet).map(|(section, fleet)| {
         let (resolver, cache) = (Arc::clone(&resolver), cache.clone());
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     });
-    let routes = routes(cache.clone(), resolver, health.clone(), &draining);
+    let routes = routes(cache.clone(), resolver, clusters.clone(), health.clone(), &draining);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -137,26 +153,51 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
             "running as nobody: only root is served, since that uid stands for every user without a number here"
         );
     }
-    let acceptor = Acceptor::new(routes, policy, bounds, tasks.clone(), draining.clone());
-    Ok(Bound { listener, publication, acceptor, cache, providers, hub, health, tasks, draining })
+    let acceptor = Arc::new(Acceptor::new(routes, policy, bounds, tasks.clone(), draining.clone()));
+    let (listeners, keeper) = (watch::Sender::new(Arc::new(listener)), place.map(Keeper::new));
+    let essentials = Essentials::new(tasks.clone(), draining.clone());
+    Ok(Bound {
+        listeners,
+        keeper,
+        acceptor,
+        cache,
+        providers,
+        hub,
+        clusters,
+        health,
+        essentials,
+        tasks,
+        draining,
+    })
 }
 
 impl Bound {
-    /// Serves until [`drain`](Self::drain) is called.
-    pub async fn serve(&self) {
+    /// Serves until [`drain`](Self::drain) is called. Returns earlier only when a task has ended that the broker depends
+    /// on, with its name: then the broker must drain and the process exit.
+    pub async fn serve(&mut self) -> &'static str {
         self.health.set_service_status(SERVICE, ServingStatus::Serving).await;
         let cache = self.cache.clone();
-        self.tasks.spawn(async move { cache.keep_fresh().await });
+        self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
         let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());
-        self.tasks.spawn(async move { providers.keep_looking(&draining).await });
+        self.essentials.spawn("plugin file watcher", async move { providers.keep_looking(&draining).await });
         if let Some(hub) = &self.hub {
             let (hub, health) = (Arc::clone(hub), self.health.clone());
-            let read = self.draining.clone().run_until_cancelled_owned(async move {
+            self.essentials.spawn("hub reader", async move {
                 tokio::join!(hub.run(), report(hub.fleet(), health));
             });
-            self.tasks.spawn(read);
         }
-        self.acceptor.run(&self.listener).await;
+        if let Some(clusters) = self.clusters.clone() {
+            self.essentials.spawn("readiness reporter", async move { clusters.run().await });
+        }
+        if let Some(keeper) = &self.keeper {
+            let (keeper, listeners) = (keeper.clone(), self.listeners.clone());
+            self.essentials.spawn("socket watcher", async move { keeper.run(&listeners).await });
+        }
+        let acceptor = Arc::clone(&self.acceptor);
+        self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });
+        let (acceptor, listeners) = (Arc::clone(&self.acceptor), self.listeners.subscribe());
+        self.essentials.spawn("accept loop", async move { acceptor.run(listeners).await });
+        self.essentials.ended().await
     }
 }
 

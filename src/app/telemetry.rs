@@ -1,14 +1,17 @@
 //! Logs on stderr.
 
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, panic};
 
+use tracing::error;
 use tracing_subscriber::EnvFilter;
 
+use super::logs::LogQueue;
 use crate::plugin::Environment;
 
 /// Unless somebody asks for more. kube tells of each failed request as an ERROR, without saying to whom it went, and as
-/// often as it fails; the hub's reader says the same in our words, and goes quiet.
-const DEFAULT: &str = "info,kube_client::client::builder=off,kube_runtime::watcher=off";
+/// often as it fails, and quotes answers that it does not understand as a whole; the hub's reader says the same in our
+/// words, and goes quiet.
+const DEFAULT: &str = "info,kube_client::client=off,kube_runtime::watcher=off";
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
@@ -21,10 +24,11 @@ pub enum LogFormat {
 }
 
 /// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from `CREDBROKER_LOG`
-/// (`error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,credbroker::cache=debug`).
+/// (`error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,credbroker::cache=debug`). Panics are logged
+/// too, instead of written to stderr, which may block.
 ///
 /// What `CREDBROKER_LOG` gets wrong comes back as text; the default is used instead.
-pub fn start(format: LogFormat, environment: &Environment) -> Option<String> {
+pub fn start(format: LogFormat, environment: &Environment) -> (LogQueue, Option<String>) {
     let asked = environment.get("CREDBROKER_LOG").map(|value| value.to_string_lossy().into_owned());
     let (filter, problem) = match asked.filter(|asked| !asked.is_empty()).map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, None),
@@ -34,10 +38,13 @@ pub fn start(format: LogFormat, environment: &Environment) -> Option<String> {
         None => (EnvFilter::new(DEFAULT), None),
     };
     let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let queue = LogQueue::start(std::io::stderr(), |lines| {
+        error!(lines, "log lines were dropped: they were not read fast enough");
+    });
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // A line that cannot be written (the reader left, the disk is full) is lost. To tell would panic: on stderr.
+        .with_writer(queue.clone())
+        // Otherwise it would write to stderr.
         .log_internal_errors(false)
         .with_ansi(!plain && std::io::stderr().is_terminal());
     // A second subscriber in one process (tests) is no problem of the user's.
@@ -45,5 +52,13 @@ pub fn start(format: LogFormat, environment: &Environment) -> Option<String> {
         LogFormat::Text => subscriber.with_target(false).try_init(),
         LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
     };
-    problem
+    panic::set_hook(Box::new(log_panic));
+    (queue, problem)
+}
+
+/// The place and, where it is a constant of the program, the message: a message made at run time may quote a secret.
+fn log_panic(panic: &panic::PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let message = panic.payload().downcast_ref::<&'static str>().copied().unwrap_or("(not shown)");
+    error!(place, "panic: {message}; please report it");
 }

@@ -45,29 +45,26 @@ impl Entries {
 
     /// The entry of `spec`, made if there is none; `None`: there are `limit` of them, and none is idle.
     pub(crate) fn enter(&mut self, spec: PluginSpec, limit: usize, now: Now) -> Option<Interest> {
-        if !self.by_key.contains_key(&spec.key) {
-            if self.len() >= limit {
-                let idlest = self.idlest(now)?;
-                self.remove(&idlest);
-            }
-            self.insert(Arc::new(Entry::new(Arc::new(spec), now)))
-        } else {
-            let entry = self.by_key.get(&spec.key).map(Arc::clone)?;
+        if let Some(entry) = self.by_key.get(&spec.key) {
             entry.touch(now);
-            entry.interest.fetch_add(1, Ordering::Relaxed);
-            Some(Interest(entry))
+            return Some(Interest::new(entry));
         }
+        if self.len() >= limit {
+            let idlest = self.idlest(now)?;
+            self.remove(&idlest);
+        }
+        let entry = Arc::new(Entry::new(Arc::new(spec), now));
+        self.insert(&entry);
+        Some(Interest::new(&entry))
     }
 
-    fn insert(&mut self, entry: Arc<Entry>) -> Option<Interest> {
+    fn insert(&mut self, entry: &Arc<Entry>) {
         let spec = &entry.spec;
-        self.by_key.insert(spec.key, Arc::clone(&entry));
-        self.in_order.insert(place(&entry.spec), Arc::clone(&entry));
+        self.by_key.insert(spec.key, Arc::clone(entry));
+        self.in_order.insert(place(&entry.spec), Arc::clone(entry));
         if let Some(target) = &spec.target {
-            self.by_profile.entry(target.profile.clone()).or_default().push(Arc::clone(&entry));
+            self.by_profile.entry(target.profile.clone()).or_default().push(Arc::clone(entry));
         }
-        entry.interest.fetch_add(1, Ordering::Relaxed);
-        Some(Interest(entry))
     }
 
     /// The entry that was not asked for during the longest time. One search over all serves many requests: when every
@@ -77,7 +74,10 @@ impl Entries {
         loop {
             while let Some(idle) = self.idle.pop() {
                 let idle = idle.upgrade().filter(&gives_way);
-                if let Some(entry) = idle.filter(|entry| self.by_key.contains_key(&entry.spec.key)) {
+                let is_found = |entry: &Arc<Entry>| {
+                    self.by_key.get(&entry.spec.key).is_some_and(|found| Arc::ptr_eq(found, entry))
+                };
+                if let Some(entry) = idle.filter(is_found) {
                     return Some(entry);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -120,14 +120,13 @@ impl Entry {
     /// Forgets what is held. A run in flight goes on only for the callers that wait for it, and its outcome is not kept:
     /// it may have begun as another account.
     pub(crate) fn forget(&self) {
-        let flight = {
-            let mut flight = None;
-            self.cell.send_modify(|state| {
-                (state.current, state.failure, state.rejections) = (None, None, None);
-                flight = state.flight.take();
-            });
-            flight
-        };
+        let mut flight = None;
+        self.cell.send_modify(|state| {
+            (state.current, state.failure, state.rejections) = (None, None, None);
+            flight = state.flight.take();
+        });
+        // A question that was not answered holds the credential.
+        *self.verification.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(flight) = flight {
             flight.detach();
         }
@@ -137,6 +136,14 @@ impl Entry {
 /// Keeps an entry in the map while a caller waits or watches.
 #[derive(Debug)]
 pub(crate) struct Interest(pub(crate) Arc<Entry>);
+
+impl Interest {
+    /// Must be called under the lock of the map that `entry` is in: then it is not taken out meanwhile.
+    pub(crate) fn new(entry: &Arc<Entry>) -> Self {
+        entry.interest.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(entry))
+    }
+}
 
 impl Drop for Interest {
     fn drop(&mut self) {

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{CredentialCache, entry::Entry, policy::Decision};
+use super::{
+    CredentialCache,
+    entry::{Entry, Interest},
+    policy::Decision,
+};
 use crate::{
     exec::{PluginRunner, Urgency},
     plugin::{ProfileName, Target},
@@ -14,9 +18,13 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// The first run starts even while the issuer is paused; when there are many, the others are background work.
     pub async fn refresh(&self, provider: &str) {
-        let entries = self.lock().after(Some(provider), None, usize::MAX);
-        let mut flights = Vec::with_capacity(entries.len());
-        for (index, entry) in entries.iter().enumerate() {
+        // Held until the end: a queued run without a caller is given up.
+        let held: Vec<_> = {
+            let entries = self.lock();
+            entries.after(Some(provider), None, usize::MAX).iter().map(Interest::new).collect()
+        };
+        let mut flights = Vec::with_capacity(held.len());
+        for (index, Interest(entry)) in held.iter().enumerate() {
             let urgency = if index == 0 { Urgency::Forced } else { Urgency::Background };
             let look = entry.look(urgency, |_| Decision::Wait);
             self.start(entry, &look);
@@ -38,7 +46,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// as another account.
     pub fn evict(&self, provider: Option<&str>) -> usize {
         let evicted = self.lock().take_out(provider);
-        evicted.iter().for_each(|entry| entry.forget());
+        for entry in &evicted {
+            entry.forget();
+        }
         evicted.len()
     }
 
@@ -58,6 +68,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             }
             gone
         };
-        gone.iter().for_each(|entry| entry.forget());
+        for entry in &gone {
+            entry.forget();
+        }
     }
 }

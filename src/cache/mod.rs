@@ -254,7 +254,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let Some(flight) = look.flight else { continue };
                 // A watch has no deadline, and is limited where it is opened.
                 if place.is_none() && limit < Duration::MAX {
-                    place = Some(self.inner.waiting.try_acquire().map_err(|_| CacheError::TooManyWaiting)?);
+                    place =
+                        Some(self.inner.waiting.try_acquire().map_err(|_full| CacheError::TooManyWaiting)?);
                 }
                 let outcome = tokio::select! {
                     biased;

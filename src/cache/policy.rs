@@ -105,10 +105,9 @@ pub(crate) fn care(state: &State, usage: Usage, now: Now) -> Care {
         Some(current) if used && current.is_due_at(now, usage.file) && may_refresh(state, now) => {
             Care::Refresh { urgent }
         }
-        Some(_) => Care::Keep,
         None if usage.watched && may_refresh(state, now) => Care::Refresh { urgent: true },
         None if !usage.awaited && usage.idle >= IDLE => Care::Drop,
-        None => Care::Keep,
+        _ => Care::Keep,
     }
 }
 

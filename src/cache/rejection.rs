@@ -38,7 +38,7 @@ pub(crate) struct Rejections {
     refused: u64,
     /// What the next run for a rejection waits for after the last one.
     pause: Duration,
-    /// The first rejection of the generation that is held.
+    /// The first evidence against the generation that is held.
     first: Option<(u64, Duration)>,
     /// The last suspicion, of which generation, by whom.
     last: Option<(u64, Caller, Duration)>,
@@ -70,13 +70,9 @@ pub(crate) enum Evidence {
 }
 
 impl Rejections {
-    /// Notes a rejection of `issued` by `caller`, or by an unnamed reporter.
-    pub(crate) fn note(&mut self, issued: &Issued, now: Now) {
+    /// Counts a report or a suspicion.
+    pub(crate) fn note(&mut self) {
         self.count += 1;
-        let generation = issued.generation.number();
-        if self.first.is_none_or(|(number, _)| number != generation) {
-            self.first = Some((generation, now.boot));
-        }
     }
 
     /// Notes what the server answered about `issued` after `caller` came back. Returns what speaks for a run, if
@@ -91,9 +87,8 @@ impl Rejections {
     ) -> Option<Evidence> {
         match verdict {
             Verdict::Rejected => Some(Evidence::Verified),
-            Verdict::Accepted if caller.without_exec_info => None,
+            _ if caller.without_exec_info => None,
             Verdict::Accepted => self.doubt(issued, caller, now).then_some(Evidence::Doubted),
-            Verdict::Unverifiable if caller.without_exec_info => None,
             Verdict::Unverifiable => Some(Evidence::Repeated { accepted }),
         }
     }
@@ -123,8 +118,12 @@ impl Rejections {
 
     /// Whether `evidence` against `issued` starts a run at `now`. If so, it is noted.
     pub(crate) fn admit(&mut self, issued: &Issued, caller: &Caller, evidence: Evidence, now: Now) -> bool {
+        let generation = issued.generation.number();
+        if self.first.is_none_or(|(number, _)| number != generation) {
+            self.first = Some((generation, now.boot));
+        }
         let two = self.is_second(issued, caller, now);
-        self.last = Some((issued.generation.number(), *caller, now.boot));
+        self.last = Some((generation, *caller, now.boot));
         let age = now.boot.saturating_sub(issued.fetched.boot);
         let useless = self.last_run_was_useless(issued, evidence);
         let young = evidence != Evidence::Verified && age < PAUSE;
@@ -135,7 +134,7 @@ impl Rejections {
         }
         let longest = (issued.lifetime / 2).clamp(PAUSE, LONGEST_PAUSE);
         self.pause = if useless { (self.pause * 2).clamp(PAUSE, longest) } else { PAUSE };
-        (self.last_run, self.refused) = (Some(now.boot), issued.generation.number());
+        (self.last_run, self.refused) = (Some(now.boot), generation);
         self.doubts = None;
         true
     }

@@ -92,7 +92,8 @@ impl Failure {
     /// What a caller gets at `now`.
     pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
         let until = if at_terminal { self.terminal_at } else { self.ask_at };
-        Failed { error: self.error.clone(), retry_after: until.saturating_sub(now.boot) }
+        let retry_after = self.error.pause().unwrap_or_else(|| until.saturating_sub(now.boot));
+        Failed { error: self.error.clone(), retry_after }
     }
 
     /// Whether a caller that asks at `now` gets it without a run.
@@ -100,13 +101,14 @@ impl Failure {
         now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
     }
 
-    /// The failure that follows `last`. A pause of the issuer holds for all and is not an attempt.
+    /// The failure that follows `last`. A pause of the issuer is not an attempt, and is not held here: the scheduler knows
+    /// when it ends.
     pub(crate) fn after(last: Option<&Self>, error: CacheError, now: Now, u: f64) -> Self {
         let before = last.map_or(0, |last| last.attempts);
         let until = |held: Duration| now.boot.saturating_add(held);
-        if let Some(pause) = error.pause() {
-            let (attempts, until) = (before, until(pause));
-            return Self { error, attempts, refresh_at: until, ask_at: until, terminal_at: until };
+        if error.pause().is_some() {
+            let (attempts, now) = (before, now.boot);
+            return Self { error, attempts, refresh_at: now, ask_at: now, terminal_at: now };
         }
         let attempts = before.saturating_add(1);
         let back_off = policy::back_off(attempts, u);

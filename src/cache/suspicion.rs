@@ -11,7 +11,7 @@ use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
-use tracing::{debug, info};
+use tracing::info;
 
 use super::{
     CredentialCache, Failed, First, Request,
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     credential::{Cluster, Issued},
     exec::PluginRunner,
+    plugin::PluginSpec,
     verify::Verdict,
 };
 
@@ -32,6 +33,7 @@ pub(crate) struct Verification {
     /// Time since boot.
     asked: Duration,
     generation: u64,
+    server: String,
     verdict: Shared<BoxFuture<'static, Verdict>>,
 }
 
@@ -56,22 +58,24 @@ impl<R: PluginRunner> CredentialCache<R> {
         };
         let now = self.now();
         let accepted = entry.callers.accepted(issued.generation.number(), now.boot);
-        let mut run = false;
+        let (mut run, mut next_run) = (false, None::<Duration>);
         entry.cell.send_if_modified(|state| {
             let same =
                 state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
             let Some(current) = same.map(|current| Arc::clone(&current.issued)) else { return false };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.note(&current, now);
+            rejections.note();
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, now);
             run = evidence.is_some_and(|evidence| rejections.admit(&current, &request.caller, evidence, now));
             run |= evidence.is_some() && state.flight.is_some();
+            next_run = rejections.not_before(now).map(|until| until.saturating_sub(now.boot));
             false
         });
         if !run {
             return First::Decide;
         }
-        info!(provider = %entry.spec.provider.name, key = %entry.spec.key, ?verdict, "the credential seems to be rejected: running the plugin");
+        let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
+        info!(%provider, %key, ?verdict, ?next_run, "running the plugin: its credential seems to be rejected");
         First::Run
     }
 
@@ -85,18 +89,23 @@ impl<R: PluginRunner> CredentialCache<R> {
                 last.generation == issued.generation.number()
                     && now.boot.saturating_sub(last.asked) < VERIFY_EVERY
             });
-            if let Some(recent) = recent {
-                (recent.verdict.clone(), false)
-            } else {
-                let question = (self.inner.parts.verify)(Arc::clone(issued), Arc::clone(cluster));
-                let (verdict, generation) = (question.shared(), issued.generation.number());
-                *last = Some(Verification { asked: now.boot, generation, verdict: verdict.clone() });
-                (verdict, true)
+            match recent {
+                Some(recent) if recent.server == cluster.server => (recent.verdict.clone(), false),
+                // What one server says is not what another one would.
+                Some(_) => return Verdict::Unverifiable,
+                None => {
+                    let question = (self.inner.parts.verify)(Arc::clone(issued), Arc::clone(cluster));
+                    let (verdict, generation) = (question.shared(), issued.generation.number());
+                    let (asked, server) = (now.boot, cluster.server.clone());
+                    *last = Some(Verification { asked, generation, server, verdict: verdict.clone() });
+                    (verdict, true)
+                }
             }
         };
         let verdict = verdict.await;
         if is_new {
-            info!(provider = %entry.spec.provider.name, key = %entry.spec.key, ?verdict, "asked the API server about a credential that seems to be rejected");
+            let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
+            info!(%provider, %key, ?verdict, "asked the API server about a credential that seems to be rejected");
             entry.cell.send_if_modified(|state| {
                 let rejections = state.rejections.get_or_insert_default();
                 rejections.verifications += 1;
@@ -116,7 +125,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// As [`get`](Self::get). The old credential stays for those who did not report it.
     pub async fn report(
         &self,
-        spec: crate::plugin::PluginSpec,
+        spec: PluginSpec,
         generation: &str,
         request: &Request,
     ) -> Result<Arc<Issued>, Failed> {
@@ -130,7 +139,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 return false;
             };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.note(&issued, now);
+            rejections.note();
             let run = rejections.admit(&issued, &request.caller, Evidence::Reported, now);
             let failure =
                 state.failure.as_ref().filter(|failure| failure.is_held(now, request.caller.at_terminal));
@@ -143,7 +152,10 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             false
         });
-        debug!(provider = %entry.spec.provider.name, generation, run = anew && answer.is_none(), "reported as rejected");
+        if anew {
+            let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, answer.is_none());
+            info!(%provider, %key, generation, run, "a client reports the credential as rejected");
+        }
         match answer {
             Some(answer) => answer,
             None if anew => self.settle(entry, request, ready(First::RunOrFail)).await,

@@ -3,11 +3,13 @@
 use std::{
     ffi::OsString,
     io::{self, Write},
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use credbroker_client::{Client, Error};
 use credbroker_exec::{Failure, socket};
+use tokio::time::timeout;
 
 use crate::plugin::Environment;
 
@@ -20,6 +22,27 @@ pub(super) struct Place {
     pub(super) socket: Option<OsString>,
 }
 
+/// How long to wait for it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Patience {
+    /// Give up when the broker does not answer a request within so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+}
+
+impl Patience {
+    pub(super) fn limit(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+/// As the command line has it.
+impl Default for Patience {
+    fn default() -> Self {
+        Self { timeout: 5 }
+    }
+}
+
 /// How to print what it says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(super) enum Output {
@@ -29,20 +52,24 @@ pub(super) enum Output {
     Json,
 }
 
-/// One connection, and what is asked over it. The inner error is the broker's answer or its absence, the outer one a
-/// fault of ours.
+/// One connection, and what is asked over it, each request within `limit`. The inner error is the broker's answer or
+/// its absence, the outer one a fault of ours.
 pub(super) fn ask<T>(
     place: &Place,
+    limit: Duration,
     environment: &Environment,
     question: impl AsyncFnOnce(Client) -> Result<T, Error>,
 ) -> anyhow::Result<Result<T, Failure>> {
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = || rustix::process::geteuid().is_root();
     let socket = match socket(place.socket.as_deref(), &environment.0, is_root) {
         Ok(socket) => socket,
         Err(error) => return Ok(Err(error.into())),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let answer = runtime.block_on(async { question(Client::connect(&socket).await?).await });
+    let answer = runtime.block_on(async {
+        let connecting = timeout(limit, Client::connect(&socket)).await;
+        question(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit)).await
+    });
     Ok(answer.map_err(Failure::from))
 }
 

@@ -9,7 +9,7 @@ use credbroker_client::{Client, Code, Error};
 use credbroker_exec::Failure;
 use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
-use super::broker::{Place, ask};
+use super::broker::{Patience, Place, ask};
 use crate::{exec::sanitize, plugin::Environment};
 
 /// Which clusters, and whom to ask.
@@ -20,6 +20,8 @@ pub(super) struct Question {
     pub(super) namespaces: Vec<String>,
     #[command(flatten)]
     pub(super) place: Place,
+    #[command(flatten)]
+    pub(super) patience: Patience,
 }
 
 /// Every cluster that was asked for, sorted, and how well the broker knows them.
@@ -46,7 +48,7 @@ impl Question {
         if namespaces.is_empty() {
             namespaces.insert(&all);
         }
-        ask(&self.place, environment, async |mut client: Client| {
+        ask(&self.place, self.patience.limit(), environment, async |mut client: Client| {
             let mut fleet = Fleet::default();
             for namespace in namespaces {
                 let answer = client.clusters(namespace).await.map_err(of_an_older_broker)?;
@@ -139,9 +141,10 @@ pub(super) fn trouble(cluster: &ClusterState) -> String {
 
 fn of_an_older_broker(error: Error) -> Error {
     match error {
-        Error::Failed { code: Code::Unimplemented, reason, retry_after, .. } => Error::Failed {
+        Error::Failed { code: Code::Unimplemented, reason, limit, retry_after, .. } => Error::Failed {
             code: Code::Unimplemented,
             reason,
+            limit,
             message: "this broker is of a release that knows no ClusterProfiles; update and restart it"
                 .to_owned(),
             retry_after,

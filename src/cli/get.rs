@@ -6,7 +6,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Context as _;
 use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
 use credbroker_proto::v1::{ClusterProfileRef, Credential, credential_ref::Source};
 use prost_types::Timestamp;
@@ -60,11 +59,10 @@ const NO_TOKEN: &str = "it issues a certificate and no token; use -o json";
 
 /// Prints the credential on `out`, or why there is none on stderr; the exit code is the shim's.
 pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(answer(args, environment, &SystemClock, out, &mut io::stderr()))
+    answer(args, environment, &SystemClock, out, &mut io::stderr())
 }
 
-async fn answer(
+fn answer(
     args: &Args,
     environment: &Environment,
     clock: &dyn Clock,
@@ -78,7 +76,7 @@ async fn answer(
         )?;
         return Ok(2);
     };
-    let outcome = match ask(args, source.clone(), environment).await {
+    let outcome = match ask(args, source.clone(), environment) {
         Ok(credential) => rendered(args.output, &source, &credential, clock.now().wall),
         Err(failure) => Err((failure.line(Some(&source)), failure.exit_code())),
     };
@@ -111,10 +109,10 @@ fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
 }
 
 /// Whoever types this waits for it: with a person's patience.
-async fn ask(args: &Args, source: Source, environment: &Environment) -> Result<Credential, Failure> {
-    let socket = socket(args.socket.as_deref(), &environment.0, geteuid().is_root())?;
-    let request = request(source, None, &environment.0, String::new())?;
-    ask_patiently(&socket, request, args.timeout.map(Duration::from_secs), true).await
+fn ask(args: &Args, source: Source, environment: &Environment) -> Result<Credential, Failure> {
+    let socket = socket(args.socket.as_deref(), &environment.0, || geteuid().is_root())?;
+    let request = request(source, None, &environment.0, String::new(), true)?;
+    ask_patiently(&socket, &request, args.timeout.map(Duration::from_secs), true, None)
 }
 
 fn rendered(

@@ -1,18 +1,24 @@
 //! `credbroker status`, `refresh` and `evict`: what a running broker holds.
 
 use std::{
+    fmt::Write as _,
     io::{self, Write},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use credbroker_exec::Failure;
-use credbroker_proto::v1::{CredentialState, credential_state::State};
+use credbroker_proto::v1::{
+    CredentialState,
+    credential_state::{Rejections, State, Verdict},
+};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    broker::{Output, Place, ask, refused},
+    broker::{Output, Patience, Place, ask, refused},
+    fleet::one_line,
     get::expires,
+    progress::explained,
     table,
 };
 use crate::{
@@ -21,6 +27,9 @@ use crate::{
 };
 
 /// Show what a running broker holds: no secrets
+///
+/// If an API server is known or suspected to have rejected a credential, a line below the table has what
+/// the broker did about it.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
     /// Only of this provider
@@ -30,11 +39,14 @@ pub(super) struct StatusArgs {
     output: Output,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 /// Run a provider's plugin now, for everything that the broker holds of it
 ///
-/// What was held is served meanwhile, and stays if the run fails.
+/// What was held is served meanwhile, and stays if the run fails. The broker runs a few plugins at a time, so many
+/// credentials take long; the runs go on when this command ends before them.
 #[derive(Debug, clap::Args)]
 pub(super) struct RefreshArgs {
     /// The provider
@@ -42,6 +54,9 @@ pub(super) struct RefreshArgs {
     /// How to print the outcome
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
     #[command(flatten)]
     place: Place,
 }
@@ -59,6 +74,8 @@ pub(super) struct EvictArgs {
     all: bool,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 pub(super) fn status(
@@ -67,7 +84,8 @@ pub(super) fn status(
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let provider = args.provider.clone().unwrap_or_default();
-    let listed = ask(&args.place, environment, async |mut client| client.list(&provider).await)?;
+    let limit = args.patience.limit();
+    let listed = ask(&args.place, limit, environment, async |mut client| client.list(&provider).await)?;
     said(listed, out, |states, out| print(&states, args.output, out))
 }
 
@@ -76,7 +94,10 @@ pub(super) fn refresh(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let refreshed = ask(&args.place, environment, async |mut client| client.refresh(&args.provider).await)?;
+    let refreshed = ask(&args.place, Duration::from_secs(args.timeout), environment, async |mut client| {
+        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.provider);
+        explained(&what, client.refresh(&args.provider)).await
+    })?;
     let failed =
         refreshed.as_ref().is_ok_and(|states| states.iter().any(|state| state.last_failure.is_some()));
     let code = said(refreshed, out, |states, out| print(&states, args.output, out))?;
@@ -85,7 +106,8 @@ pub(super) fn refresh(
 
 pub(super) fn evict(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     let provider = args.provider.clone().unwrap_or_default();
-    let evicted = ask(&args.place, environment, async |mut client| client.evict(&provider).await)?;
+    let limit = args.patience.limit();
+    let evicted = ask(&args.place, limit, environment, async |mut client| client.evict(&provider).await)?;
     said(evicted, out, |count, out| {
         let credentials = if count == 1 { "credential" } else { "credentials" };
         writeln!(out, "{count} {credentials} forgotten")
@@ -133,12 +155,44 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
                 held.runs.to_string(),
                 failure.map_or_else(
                     || "-".to_owned(),
-                    |failure| format!("{}: {}", failure.reason, failure.message),
+                    |failure| format!("{}: {}", failure.reason, one_line(&failure.message)),
                 ),
             ]
         })
         .collect();
-    table::text(head, &rows)
+    let mut text = table::text(head, &rows);
+    let mut rejected = states.iter().filter_map(|held| Some((held, held.rejections.as_ref()?))).peekable();
+    if rejected.peek().is_some() {
+        text.push('\n');
+    }
+    for (held, rejections) in rejected {
+        let _infallible = writeln!(text, "{} {}: {}", provider(held), held.key, summary(rejections, now));
+    }
+    text
+}
+
+/// `3 rejections, 2 verifications, the last one: accepted; the next rejection starts a run after …`.
+fn summary(rejections: &Rejections, now: SystemTime) -> String {
+    let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut text = count(rejections.rejections, "rejection");
+    if rejections.verifications > 0 {
+        let verdict = verdict(rejections.last_verdict());
+        let verifications = count(rejections.verifications, "verification");
+        let _infallible = write!(text, ", {verifications}, the last one: {verdict}");
+    }
+    if let Some(at) = rejections.next_run_time {
+        let _infallible = write!(text, "; a rejection starts the next run after {}", expires(at, now));
+    }
+    text
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unspecified => "none",
+        Verdict::Rejected => "rejected",
+        Verdict::Accepted => "accepted",
+        Verdict::Unverifiable => "unverifiable",
+    }
 }
 
 /// `gke`, or `gke (fleet/paris)` of a ClusterProfile.
@@ -169,6 +223,12 @@ fn as_json(held: &CredentialState) -> Value {
             "reason": failure.reason,
             "message": failure.message,
             "attempts": failure.attempts,
+        })),
+        "rejections": held.rejections.as_ref().map(|rejections| json!({
+            "rejections": rejections.rejections,
+            "verifications": rejections.verifications,
+            "lastVerdict": verdict(rejections.last_verdict()),
+            "nextRunTime": rejections.next_run_time.map(|at| at.to_string()),
         })),
     })
 }
@@ -209,22 +269,51 @@ mod tests {
                 ..Failure::default()
             }),
             cluster_profile: Some(ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }),
-            rejections: None,
+            rejections: Some(Rejections {
+                rejections: 3,
+                verifications: 2,
+                last_verdict: Verdict::Accepted.into(),
+                next_run_time: at(1_800_000_040),
+            }),
         }
+    }
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    }
+
+    #[test]
+    fn what_is_known_of_rejections_is_one_line() {
+        let said = |rejections| summary(&rejections, now());
+        let mut rejections = Rejections { rejections: 1, ..Rejections::default() };
+        assert_eq!(said(rejections), "1 rejection");
+        rejections.verifications = 1;
+        rejections.last_verdict = Verdict::Unverifiable.into();
+        assert_eq!(said(rejections), "1 rejection, 1 verification, the last one: unverifiable");
+    }
+
+    #[test]
+    fn a_failure_of_many_lines_is_one_row() {
+        let mut failed = held();
+        failed.last_failure.as_mut().unwrap().message = "plugin failed:\n  no \x1b[31msession\n".into();
+        let text = as_table(&[CredentialState { rejections: None, ..failed }], now());
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.ends_with("plugin failed: no U+001B[31msession\n"), "{text}");
     }
 
     #[test]
     fn the_table_is_for_people() {
-        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
         let empty = CredentialState {
             provider: "x".into(),
             state: State::Empty.into(),
             ..CredentialState::default()
         };
-        insta::assert_snapshot!(as_table(&[held(), empty], now), @r"
+        insta::assert_snapshot!(as_table(&[held(), empty], now()), @r"
         PROVIDER           KEY     STATE     EXPIRES                        NEXT REFRESH                   WATCHES  RUNS  LAST FAILURE
         gke (fleet/paris)  0a1b2c  renewing  2027-01-15T08:10:00Z (in 10m)  2027-01-15T08:01:00Z (in 60s)  2        9     PLUGIN_EXIT: no
         x                          empty     -                              -                              0        0     -
+
+        gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last one: accepted; a rejection starts the next run after 2027-01-15T08:00:40Z (in 40s)
         ");
     }
 
@@ -243,7 +332,14 @@ mod tests {
             "watchers": 2,
             "runs": 9,
             "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no", "attempts": 0},
+            "rejections": {
+                "rejections": 3,
+                "verifications": 2,
+                "lastVerdict": "accepted",
+                "nextRunTime": "2027-01-15T08:00:40Z",
+            },
         });
         assert_eq!(as_json(&held()), expected);
+        assert_eq!(as_json(&CredentialState { rejections: None, ..held() })["rejections"], Value::Null);
     }
 }

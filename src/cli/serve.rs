@@ -1,22 +1,25 @@
 //! `credbroker serve`.
 
 use std::{
-    io::Write as _,
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use credbroker_client::{Locations, Socket, SocketError};
 use credbroker_exec::Failure;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::EX_CONFIG;
 use crate::{
-    app::{self, Drained, Edges, Listening, LogFormat, Readiness, Signals},
+    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, Readiness, Signals},
     config::{self, Config, Listen, Loaded},
     plugin::Environment,
 };
+
+/// How long the log may take to be written when the process ends.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// Run the broker in the foreground; logs go to stderr
 ///
@@ -40,9 +43,26 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> {
     // First of all: it reads and clears variables, which is sound only while there is one thread.
     let inherited = app::inherited_listener().context("the socket from systemd cannot be used")?;
-    if let Some(problem) = app::start_telemetry(args.log_format, environment) {
+    let (logs, problem) = app::start_telemetry(args.log_format, environment);
+    if let Some(problem) = problem {
         warn!("{problem}");
     }
+    let code = start(inherited, args, environment, &logs).unwrap_or_else(|error| {
+        logs.line(&format!("credbroker: {error:#}"));
+        1
+    });
+    logs.flush(LAST_WORDS);
+    Ok(code)
+}
+
+/// To the end of the broker. What stops it before it serves goes through `logs` too: a pipe that is full must not keep
+/// the process.
+fn start(
+    inherited: Option<UnixListener>,
+    args: &Args,
+    environment: &Environment,
+    logs: &LogQueue,
+) -> anyhow::Result<u8> {
     app::harden();
     let loaded = match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => loaded,
@@ -50,7 +70,7 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
             for warning in &error.warnings {
                 warn!("{warning}");
             }
-            let _unheard = writeln!(std::io::stderr(), "{error}");
+            logs.line(&error.to_string());
             return Ok(EX_CONFIG);
         }
     };
@@ -61,7 +81,7 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
     let listening = match listening(inherited, args, &loaded, environment) {
         Ok(listening) => listening,
         Err((line, code)) => {
-            let _unheard = writeln!(std::io::stderr(), "{line}");
+            logs.line(&line);
             return Ok(code);
         }
     };
@@ -99,15 +119,20 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
         Listening::At(options) => options.path.display().to_string(),
         Listening::Inherited(_) => "the socket that systemd passed".to_owned(),
     };
-    let bound = app::build(config, listening, edges)?;
+    let mut bound = app::build(config, listening, edges)?;
     info!("listening on {place}");
     Readiness::Ready.tell();
-    let signal = tokio::select! {
-        () = bound.serve() => "nothing", // it serves until it drains
-        signal = signals.next() => signal,
+    let code = tokio::select! {
+        task = bound.serve() => {
+            error!("the {task} has ended, which the broker cannot do without: draining, then exiting with code 1");
+            1
+        }
+        signal = signals.next() => {
+            info!("{signal} received: draining; once more ends at once");
+            0
+        }
     };
     Readiness::Stopping.tell();
-    info!("{signal} received: draining; once more ends at once");
     tokio::select! {
         drained = bound.drain() => match drained {
             Drained::Whole => info!("drained"),
@@ -118,7 +143,7 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
             return Ok(1);
         }
     }
-    Ok(0)
+    Ok(code)
 }
 
 /// Flag, then variable, then configuration, then the default place.
@@ -134,4 +159,46 @@ fn socket(args: &Args, config: &Config, environment: &Environment) -> Result<Pat
         is_root: rustix::process::geteuid().is_root(),
     })?;
     Ok(socket.candidates().next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    static BROKEN: AtomicBool = AtomicBool::new(true);
+
+    /// Panics at its first use, which is the hub reader's.
+    fn broken_jitter() -> f64 {
+        assert!(!BROKEN.swap(false, Ordering::SeqCst), "broken on purpose");
+        0.5
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_ends_the_process_with_exit_code_1() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config.yaml");
+        let hub = directory.path().join("hub.kubeconfig");
+        let kubeconfig = r#"{"apiVersion":"v1","kind":"Config","current-context":"hub",
+            "clusters":[{"name":"hub","cluster":{"server":"https://127.0.0.1:1"}}],
+            "users":[{"name":"hub","user":{"token":"t"}}],
+            "contexts":[{"name":"hub","context":{"cluster":"hub","user":"hub"}}]}"#;
+        std::fs::write(&hub, kubeconfig).unwrap();
+        let text = format!(
+            r#"{{"apiVersion":"credbroker.io/v1alpha1","kind":"BrokerConfig","clusterProfiles":{{"kubeconfig":"{}"}},
+            "providers":[{{"name":"p","execConfig":{{"apiVersion":"client.authentication.k8s.io/v1",
+            "command":"/bin/false","interactiveMode":"Never"}}}}]}}"#,
+            hub.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        let environment = Environment::default();
+        let loaded = config::load(Some(&file), &environment).unwrap();
+        let listening = Listening::At(
+            app::socket_options(&loaded.config.listen, &directory.path().join("run/socket")).unwrap(),
+        );
+        let edges = Edges { jitter: broken_jitter, ..Edges::system(&environment) };
+        assert_eq!(serve(loaded.config, listening, edges).await.unwrap(), 1);
+        assert!(!BROKEN.load(Ordering::SeqCst));
+    }
 }

@@ -2,16 +2,32 @@
 
 /// `rows` under `head`, left-aligned, two spaces between columns.
 pub(super) fn text<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(head.get(column).map(|cell| cell.chars().count())).max().unwrap_or_default()
-    };
-    let line = |cells: [&str; N]| {
-        let padded = cells.iter().enumerate().map(|(column, cell)| format!("{cell:<0$}", width(column) + 2));
-        padded.collect::<String>().trim_end().to_owned() + "\n"
-    };
-    let rows = rows.iter().map(|row| line(row.each_ref().map(String::as_str)));
-    std::iter::once(line(head)).chain(rows).collect()
+    let mut widths = head.map(|cell| cell.chars().count());
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    line(&mut text, head, &widths);
+    for row in rows {
+        line(&mut text, row.each_ref().map(String::as_str), &widths);
+    }
+    text
+}
+
+/// Blanks are written before a cell, so that none trail.
+fn line<const N: usize>(text: &mut String, cells: [&str; N], widths: &[usize; N]) {
+    let mut blanks = 0;
+    for (cell, width) in cells.into_iter().zip(widths) {
+        if !cell.is_empty() {
+            text.extend(std::iter::repeat_n(' ', blanks));
+            text.push_str(cell);
+            blanks = 0;
+        }
+        blanks += width + 2 - cell.chars().count();
+    }
+    text.push('\n');
 }
 
 /// `text` in at most `most` characters, with `…` for its middle: the ends tell servers and paths apart.
@@ -33,6 +49,15 @@ mod tests {
     fn columns_are_aligned_and_lines_have_no_trailing_blanks() {
         let rows = [["gke".to_owned(), "ß".to_owned()], ["a long name".to_owned(), String::new()]];
         assert_eq!(text(["NAME", "X"], &rows), "NAME         X\ngke          ß\na long name\n");
+    }
+
+    #[test]
+    fn each_cell_is_looked_at_twice_however_many_rows_there_are() {
+        let rows: Vec<_> =
+            (1..=100_000).map(|row| [row.to_string(), "x".repeat(row % 7), "y".to_owned()]).collect();
+        let text = text(["ROW", "X", ""], &rows);
+        assert_eq!(text.lines().count(), 100_001);
+        assert_eq!(text.lines().last(), Some("100000  xxxxx   y"));
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub type Encode = fn(&Draft<'_>) -> Encoded;
 
 impl<'a> Draft<'a> {
     /// The token and the pair of `material`.
+    #[expect(clippy::type_complexity, reason = "the types of two fields")]
     pub fn secrets(material: &'a Material) -> (Option<&'a str>, Option<(&'a [u8], &'a [u8])>) {
         let token = material.token.as_ref().map(|token| token.secret.expose_secret());
         let pair = material.pair.as_ref();

@@ -1,15 +1,25 @@
 //! A client for the hub, and who it is there.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 use secrecy::SecretString;
 
-use super::HubError;
+use super::{
+    HubError,
+    bounds::{Bounds, Excess},
+};
 use crate::{
     cache::{Caller, CredentialCache, Request, Watch},
     config::HubAccess,
@@ -27,11 +37,24 @@ pub(super) struct Limits {
     pub(super) silence: Duration,
     /// Seconds that one watch request lasts. kube takes a connection without a byte for five seconds more for dead.
     pub(super) watch: u32,
+    /// For one answer, from its head to its end.
+    pub(super) answer: Duration,
+    /// For everything to be listed once.
+    pub(super) list: Duration,
 }
+
+/// Profiles in one answer: as kube asks for them, and so few that they fit whatever they are.
+const PAGES: (u32, u32) = (500, 8);
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(10), silence: Duration::from_secs(65), watch: 55 }
+        Self {
+            connect: Duration::from_secs(10),
+            silence: Duration::from_secs(65),
+            watch: 55,
+            answer: Duration::from_secs(60),
+            list: Duration::from_secs(300),
+        }
     }
 }
 
@@ -40,6 +63,7 @@ impl Default for Limits {
 pub(super) struct Access<R> {
     hub: HubAccess,
     pub(super) limits: Limits,
+    page: AtomicU32,
     plugin: Option<(Resolver, Arc<str>)>,
     cache: CredentialCache<R>,
 }
@@ -63,7 +87,7 @@ impl<R: PluginRunner> Access<R> {
             let name = Arc::clone(&provider.name);
             (Resolver::new(Arc::new(Providers::new([*provider])), None), name)
         });
-        Self { hub, limits: Limits::default(), plugin, cache }
+        Self { hub, limits: Limits::default(), page: AtomicU32::new(PAGES.0), plugin, cache }
     }
 
     /// A client with the credential of now. Files are read anew each time: they may have been replaced.
@@ -83,8 +107,22 @@ impl<R: PluginRunner> Access<R> {
         if let Some(identity) = &identity {
             config.auth_info = auth_info(&identity.issued, config.auth_info);
         }
-        let client = Client::try_from(config).map_err(HubError::of_client)?;
-        Ok((client, identity))
+        let watch = Duration::from_secs(self.limits.watch.into()) + self.limits.silence;
+        let bounds = Bounds { answer: self.limits.answer, watch };
+        let client = ClientBuilder::try_from(config).map_err(HubError::of_client)?;
+        Ok((client.with_layer(&bounds).build(), identity))
+    }
+
+    /// Profiles to ask for at a time.
+    pub(super) fn page(&self) -> u32 {
+        self.page.load(Ordering::Relaxed)
+    }
+
+    /// Large profiles are read too, if a few at a time.
+    pub(super) fn learn_from(&self, error: &HubError) {
+        if error.excess() == Some(Excess::Page) {
+            self.page.store(PAGES.1, Ordering::Relaxed);
+        }
     }
 
     async fn config(&self) -> Result<Config, HubError> {

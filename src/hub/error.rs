@@ -4,6 +4,7 @@ use std::{error::Error, fmt::Write as _};
 
 use kube::config::KubeconfigError;
 
+use super::bounds::Excess;
 use crate::{cache::Failed, exec::sanitize, plugin::ResolveError};
 
 /// Letters of a problem; more say nothing more.
@@ -56,6 +57,9 @@ pub(super) enum HubError {
     /// The hub's answer, or none.
     #[error("the ClusterProfiles cannot be read")]
     Watch(#[source] kube::runtime::watcher::Error),
+    /// What the hub says is too much. What was known before stays in use.
+    #[error("the ClusterProfiles cannot be read")]
+    Excess(#[source] Excess),
     /// A stream of the library's that never ends has ended.
     #[error("the ClusterProfiles are no longer followed")]
     Ended,
@@ -107,6 +111,20 @@ impl HubError {
     /// Whether the hub has forgotten what changed since the last look: an ordinary event, after which one lists anew.
     pub(super) fn is_expired(&self) -> bool {
         self.code() == Some(410)
+    }
+
+    /// What it is too much of, if that is the cause.
+    pub(super) fn excess(&self) -> Option<Excess> {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if let Some(excess) = error.downcast_ref() {
+                return Some(*excess);
+            }
+            // An I/O error stands for its own cause, and skips it in the chain.
+            let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+            cause = inner.map(|inner| inner as _).or_else(|| error.source());
+        }
+        None
     }
 
     /// The status in the hub's answer.

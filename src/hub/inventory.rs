@@ -9,7 +9,10 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
-use super::Prewarmer;
+use super::{
+    Prewarmer,
+    bounds::{Excess, PROFILES, TOTAL},
+};
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
@@ -24,11 +27,41 @@ pub(super) struct Inventory<R> {
     prewarmer: Prewarmer<R>,
     /// By scope (a namespace, or all): what a list that has not ended named so far.
     listed: Mutex<HashMap<Option<String>, HashSet<ProfileName>>>,
+    sizes: Mutex<Sizes>,
+}
+
+/// What the known profiles cost.
+#[derive(Debug, Default)]
+struct Sizes {
+    by_name: HashMap<ProfileName, usize>,
+    total: usize,
+}
+
+impl Sizes {
+    /// `name` has that size from now on, unless that is too much. While a list is read, what it replaces is still there.
+    fn put(&mut self, name: &ProfileName, size: usize, is_listing: bool) -> Result<(), Excess> {
+        let (profiles, bytes) = if is_listing { (2 * PROFILES, 2 * TOTAL) } else { (PROFILES, TOTAL) };
+        let before = self.by_name.get(name).copied();
+        if before.is_none() && self.by_name.len() >= profiles {
+            return Err(Excess::Profiles);
+        }
+        let total = self.total - before.unwrap_or_default() + size;
+        if total > bytes && size > before.unwrap_or_default() {
+            return Err(Excess::Total);
+        }
+        self.total = total;
+        self.by_name.insert(name.clone(), size);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &ProfileName) {
+        self.total -= self.by_name.remove(name).unwrap_or_default();
+    }
 }
 
 impl<R: PluginRunner> Inventory<R> {
     pub(super) fn new(fleet: Arc<Fleet>, cache: CredentialCache<R>, prewarmer: Prewarmer<R>) -> Self {
-        Self { fleet, cache, prewarmer, listed: Mutex::default() }
+        Self { fleet, cache, prewarmer, listed: Mutex::default(), sizes: Mutex::default() }
     }
 
     pub(super) fn fleet(&self) -> &Fleet {
@@ -41,12 +74,30 @@ impl<R: PluginRunner> Inventory<R> {
     }
 
     /// The object is now so.
-    pub(super) fn apply(&self, object: &DynamicObject) {
-        let Some(profile) = read(object) else { return };
+    ///
+    /// # Errors
+    ///
+    /// Too much is known already: it is as it was.
+    pub(super) fn apply(&self, object: &DynamicObject) -> Result<(), Excess> {
+        let Some(profile) = read(object) else { return Ok(()) };
         let name = profile.name.clone();
-        for listed in self.listed().values_mut() {
-            listed.insert(name.clone());
-        }
+        let is_listing = {
+            let mut listed = self.listed();
+            for listed in listed.values_mut() {
+                if listed.len() >= PROFILES && !listed.contains(&name) {
+                    return Err(Excess::Profiles);
+                }
+                listed.insert(name.clone());
+            }
+            !listed.is_empty()
+        };
+        self.sizes().put(&name, size(&object.data), is_listing)?;
+        self.write(profile);
+        Ok(())
+    }
+
+    fn write(&self, profile: ClusterProfile) {
+        let name = profile.name.clone();
         let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
         let Some(known) = self.fleet.get(&name).filter(|_| change != Change::None) else { return };
@@ -84,7 +135,13 @@ impl<R: PluginRunner> Inventory<R> {
         if self.fleet.remove(name) {
             info!(profile = %name, "ClusterProfile gone: its credentials are forgotten and its watches end");
         }
+        self.sizes().remove(name);
         self.cache.forget(name, None);
+    }
+
+    /// Each step leaves it whole.
+    fn sizes(&self) -> std::sync::MutexGuard<'_, Sizes> {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Each step leaves it whole.
@@ -96,6 +153,17 @@ impl<R: PluginRunner> Inventory<R> {
 fn read(object: &DynamicObject) -> Option<ClusterProfile> {
     let part = |key| object.data.get(key).unwrap_or(&Value::Null);
     Some(ClusterProfile::read(name(object)?, part("spec"), part("status")))
+}
+
+/// Roughly the bytes that a value takes.
+fn size(value: &Value) -> usize {
+    let content = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
+    };
+    size_of::<Value>() + content
 }
 
 fn name(object: &DynamicObject) -> Option<ProfileName> {

@@ -5,6 +5,7 @@
 
 mod access;
 mod backoff;
+mod bounds;
 mod error;
 mod inventory;
 mod prewarm;
@@ -98,6 +99,7 @@ impl<R: PluginRunner> Hub<R> {
                 },
                 Err(error) => error,
             };
+            self.access.learn_from(&error);
             let pause = backoff.next();
             if error.is_expired() && backoff.failures() == 1 {
                 debug!("the hub no longer knows what changed since the last look: listing anew");

@@ -1,6 +1,6 @@
 //! One connection to the hub: list, then watch, until it fails or its credential rotates.
 
-use std::{fmt, pin::Pin};
+use std::{fmt, pin::Pin, time::Duration};
 
 use futures_util::{Stream, StreamExt as _, stream::select_all};
 use kube::{
@@ -12,6 +12,7 @@ use kube::{
 use super::{
     HubError, Inventory,
     access::{Access, Identity},
+    bounds::Excess,
 };
 use crate::exec::PluginRunner;
 
@@ -42,6 +43,8 @@ pub(super) struct Session<'a, R> {
     scopes: &'a Scopes,
     /// Which scopes were read to their end.
     read: Vec<bool>,
+    /// For all of them to be read.
+    list: Duration,
 }
 
 /// Why a session ended.
@@ -72,7 +75,7 @@ impl<'a, R: PluginRunner> Session<'a, R> {
         let streams = scopes.namespaces.iter().enumerate();
         let streams = streams.map(|(index, namespace)| {
             let api = api(&client, namespace.as_deref());
-            let config = watcher::Config::default().timeout(access.limits.watch);
+            let config = watcher::Config::default().timeout(access.limits.watch).page_size(access.page());
             let config = match scopes.label_selector.as_str() {
                 "" => config,
                 selector => config.labels(selector),
@@ -80,21 +83,30 @@ impl<'a, R: PluginRunner> Session<'a, R> {
             watcher(api, config).map(move |event| (index, event)).boxed()
         });
         let events = select_all(streams).boxed();
-        Ok(Self { events, identity, inventory, scopes, read: vec![false; scopes.namespaces.len()] })
+        let read = vec![false; scopes.namespaces.len()];
+        Ok(Self { events, identity, inventory, scopes, read, list: access.limits.list })
     }
 
     /// Writes into the inventory what the hub says. `is_read` is called when all there is was read.
     pub(super) async fn follow(&mut self, mut is_read: impl FnMut()) -> End {
+        let mut late = std::pin::pin!(tokio::time::sleep(self.list));
         loop {
             let event = tokio::select! {
                 () = rotated(self.identity.as_mut()) => return End::Rotated,
+                () = &mut late, if !self.is_read() => {
+                    return End::Failed(HubError::Excess(Excess::Time(self.list)));
+                }
                 event = self.events.next() => event,
             };
             match event {
                 // The library would go on by itself, but does not say when the hub is well again: a new session does.
                 Some((_, Err(error))) => return End::Failed(HubError::Watch(error)),
                 None => return End::Failed(HubError::Ended),
-                Some((scope, Ok(event))) => self.take(scope, event, &mut is_read),
+                Some((scope, Ok(event))) => {
+                    if let Err(excess) = self.take(scope, event, &mut is_read) {
+                        return End::Failed(HubError::Excess(excess));
+                    }
+                }
             }
         }
     }
@@ -106,22 +118,32 @@ impl<'a, R: PluginRunner> Session<'a, R> {
         }
     }
 
-    fn take(&mut self, scope: usize, event: Event<DynamicObject>, is_read: &mut impl FnMut()) {
+    fn take(
+        &mut self,
+        scope: usize,
+        event: Event<DynamicObject>,
+        is_read: &mut impl FnMut(),
+    ) -> Result<(), Excess> {
         let namespace = self.scopes.namespaces.get(scope).and_then(Option::as_deref);
         match event {
             Event::Init => self.inventory.begin(namespace),
-            Event::InitApply(object) | Event::Apply(object) => self.inventory.apply(&object),
+            Event::InitApply(object) | Event::Apply(object) => self.inventory.apply(&object)?,
             Event::Delete(object) => self.inventory.delete(&object),
             Event::InitDone => {
                 self.inventory.end(namespace);
                 if let Some(read) = self.read.get_mut(scope) {
                     *read = true;
                 }
-                if self.read.iter().all(|read| *read) {
+                if self.is_read() {
                     is_read();
                 }
             }
         }
+        Ok(())
+    }
+
+    fn is_read(&self) -> bool {
+        self.read.iter().all(|read| *read)
     }
 }
 

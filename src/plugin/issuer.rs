@@ -1,4 +1,4 @@
-//! What stands behind a plugin and limits how often it may be asked.
+//! The service behind a plugin, and how often it may be asked.
 
 use std::{num::NonZeroUsize, sync::Arc};
 

@@ -2,9 +2,10 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::Semaphore,
+    sync::{Semaphore, watch},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -14,6 +15,7 @@ use tracing::{debug, info, warn};
 use super::{
     connection::Connections,
     peer::{Peer, PeerPolicy},
+    traffic::Watchdog,
 };
 
 /// Pauses while nothing can be accepted: doubling between these.
@@ -40,20 +42,33 @@ impl Acceptor {
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        let connections = Connections { routes: routes.prepare(), policy, watches, tasks, draining };
+        let (routes, watchdog) = (routes.prepare(), Watchdog::default());
+        let connections = Connections { routes, policy, watches, tasks, draining, watchdog };
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self { connections, slots: semaphore(limit), strangers: semaphore(STRANGERS) }
     }
 
-    /// Accepts until the broker drains. The listener stays open until it is dropped by the caller: who connects
-    /// meanwhile waits in its backlog for the successor, if systemd holds it too.
-    pub async fn run(&self, listener: &UnixListener) {
+    /// Ends connections whose peers take nothing of what waits for them, as long as it is polled.
+    pub async fn watch_over(&self) {
+        self.connections.watchdog.run().await;
+    }
+
+    /// Accepts until the broker drains, from the newest of `listeners`. That one stays open until its sender is dropped:
+    /// who connects meanwhile waits in its backlog for the successor, if systemd holds it too.
+    pub async fn run(&self, mut listeners: watch::Receiver<Arc<UnixListener>>) {
         let draining = &self.connections.draining;
         let mut pause = PAUSE.0;
+        let mut listener = Arc::clone(&listeners.borrow_and_update());
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = draining.cancelled() => return,
+                Ok(()) = listeners.changed() => {
+                    let newer = Arc::clone(&listeners.borrow_and_update());
+                    let older = std::mem::replace(&mut listener, newer);
+                    self.accept_the_rest(&older);
+                    continue;
+                }
                 accepted = listener.accept() => accepted,
             };
             match accepted {
@@ -76,6 +91,17 @@ impl Acceptor {
                     }
                     pause = (pause * 2).min(PAUSE.1);
                 }
+            }
+        }
+    }
+
+    /// Those that connected before the name of `listener` was lost are served too.
+    fn accept_the_rest(&self, listener: &UnixListener) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        while let Ok(socket) = rustix::net::accept_with(listener, flags) {
+            match UnixStream::from_std(socket.into()) {
+                Ok(stream) => self.admit(stream),
+                Err(error) => debug!(%error, "a connection was lost with its listener"),
             }
         }
     }
@@ -109,5 +135,47 @@ impl Acceptor {
 fn note_shortage(error: &io::Error, pause: Duration) {
     if pause == PAUSE.0 {
         warn!(%error, "no connection can be accepted; trying again until something is given back");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, os::unix::net::UnixStream as StdStream, path::Path};
+
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    /// A connection whose peer has said hello.
+    fn connect(path: &Path) -> UnixStream {
+        let mut stream = StdStream::connect(path).unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        stream.set_nonblocking(true).unwrap();
+        UnixStream::from_std(stream).unwrap()
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_at_a_listener_that_is_replaced_are_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+        let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+        let policy = PeerPolicy::own_and_root();
+        let acceptor = Acceptor::new(Routes::default(), policy, (10, 10), tasks, draining.clone());
+        let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
+        let mut accepting = Box::pin(acceptor.run(listeners.subscribe()));
+        assert!(futures_util::poll!(&mut accepting).is_pending());
+        let waiting = connect(&old);
+        listeners.send_replace(Arc::new(UnixListener::bind(&new).unwrap()));
+        let late = connect(&new);
+        let served = async {
+            for mut peer in [waiting, late] {
+                let mut settings = [0; 9];
+                peer.read_exact(&mut settings).await.unwrap();
+                assert_eq!(settings[3], 4, "SETTINGS");
+            }
+            draining.cancel();
+        };
+        tokio::join!(accepting, served);
+        assert!(StdStream::connect(&old).is_err(), "the old listener is closed");
     }
 }

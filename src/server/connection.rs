@@ -1,26 +1,27 @@
 //! One connection: HTTP/2 with every limit set.
 
-use std::{
-    convert::Infallible,
-    future::{Future, Ready, ready},
-    pin::pin,
-    time::Duration,
-};
+use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
-use http::{Request, Response};
-use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::Service};
+use futures_util::FutureExt as _;
+use http::{Request, Response, request::Parts};
+use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::UnixStream;
-use tokio_util::{either::Either, future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
-use tonic::{body::Body, service::Routes};
+use tokio::{net::UnixStream, sync::OwnedSemaphorePermit, time::timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::{Status, body::Body, service::Routes};
 use tower::Service as _;
 use tracing::debug;
 
 use super::{
+    answer::Answer,
+    authority::AuthorityFilter,
     follow::WatchSlots,
     handshake::HandshakeDeadline,
     peer::{Peer, PeerPolicy},
+    preencoded::Preencoded,
+    question::Question,
     status,
+    traffic::{Call, Noted, Traffic, Watchdog},
 };
 
 /// From accept to the peer's first SETTINGS frame.
@@ -39,6 +40,14 @@ const SEND_BUFFER: usize = 64 * 1024;
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const FRAME: u32 = 16 * 1024;
+/// After GOAWAY, for calls under way to end.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// After GOAWAY, for a peer without a call to acknowledge it.
+const IDLE_FAREWELL: Duration = Duration::from_millis(500);
+/// Methods whose answers go on as long as the peer wishes, beside the watches that the service counts.
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// The same, and their requests go on too.
+const REFLECTION: &str = "/grpc.reflection.";
 
 /// What all connections share.
 #[derive(Clone, Debug)]
@@ -48,24 +57,41 @@ pub(super) struct Connections {
     pub(super) watches: usize,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
+    pub(super) watchdog: Watchdog,
 }
 
 impl Connections {
-    /// Serves `stream` until the peer is done or the broker drains.
+    /// Serves `stream` until the peer is done, takes nothing any more, or the broker drains.
     pub(super) async fn serve(self, stream: UnixStream, peer: Peer) {
         // A token of its own: every poll of a connection locks its token.
-        let draining = self.draining.child_token();
+        let end = self.draining.child_token();
+        let traffic = Traffic::new(end.clone());
+        self.watchdog.watch(&traffic);
         let builder = limits(TrackedExecutor(self.tasks.clone()));
-        let io = TokioIo::new(HandshakeDeadline::new(stream, HANDSHAKE));
-        let mut connection = pin!(builder.serve_connection(
-            io,
-            PeerService { watches: WatchSlots::new(self.watches), connections: self, peer }
-        ));
-        let ended = if let Some(ended) = connection.as_mut().with_cancellation_token(&draining).await {
+        let io = HandshakeDeadline::new(Noted::new(stream, &traffic), HANDSHAKE);
+        let io = TokioIo::new(AuthorityFilter::new(io));
+        let watches = WatchSlots::new(self.watches);
+        let exchanges =
+            Arc::new(Exchanges { connections: self, watches, peer, traffic: Arc::clone(&traffic) });
+        let service = service_fn(move |request| exchange(Arc::clone(&exchanges), request));
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let ended = if let Some(ended) =
+            tokio_util::future::FutureExt::with_cancellation_token(connection.as_mut(), &end).await
+        {
             ended
+        } else if traffic.is_stalled() {
+            return;
         } else {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            let farewell = if traffic.is_busy() { FAREWELL } else { IDLE_FAREWELL };
+            let Ok(ended) = timeout(farewell, connection).await else {
+                return debug!(
+                    uid = peer.uid,
+                    pid = peer.pid,
+                    "a peer did not end its connection; it is closed"
+                );
+            };
+            ended
         };
         if let Err(error) = ended {
             debug!(uid = peer.uid, pid = peer.pid, %error, "connection ended");
@@ -93,28 +119,83 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
     builder
 }
 
-/// Puts the peer into each request, or refuses it.
-struct PeerService {
+/// What the calls of one connection share.
+struct Exchanges {
     connections: Connections,
     watches: WatchSlots,
     peer: Peer,
+    traffic: Arc<Traffic>,
 }
 
-impl Service<Request<Incoming>> for PeerService {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Either<
-        <Routes as tower::Service<Request<Incoming>>>::Future,
-        Ready<Result<Response<Body>, Infallible>>,
-    >;
+/// One call: the request whole, then room for its answer, then the service, which finds the peer in the
+/// request's extensions.
+///
+/// Not an `async fn`, whose arguments would be in its future twice.
+fn exchange(
+    shared: Arc<Exchanges>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
+    let call = Call::of(&shared.traffic);
+    let (admitted, (head, body)) = (shared.admit(request.uri().path()), request.into_parts());
+    async move {
+        let (response, slot) = match admitted {
+            Ok((streams, slot)) => match shared.question(streams, body).await {
+                Ok(question) => {
+                    shared.room().await;
+                    (shared.answer(head, question).await, slot)
+                }
+                Err(status) => (status.into_http(), None),
+            },
+            Err(status) => (status.into_http(), None),
+        };
+        let draining = shared.connections.draining.clone();
+        let mut response = response.map(|body| Answer::new(body, &shared.traffic, draining, call, slot));
+        poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
+        Ok(response)
+    }
+}
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+impl Exchanges {
+    /// Whether the request goes on message by message, and the slot that its answer takes among the watches.
+    fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
         if !self.connections.policy.allows(&self.peer) {
-            return Either::Right(ready(Ok(status::peer_denied(&self.peer).into_http())));
+            return Err(status::peer_denied(&self.peer));
         }
+        let streams = path.starts_with(REFLECTION);
+        let counts = streams || path == HEALTH_WATCH;
+        Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
+    }
+
+    async fn question(&self, streams: bool, body: Incoming) -> Result<Question, Status> {
+        if streams {
+            return Ok(Question::stream(body, &self.traffic, &self.connections.draining));
+        }
+        Question::whole(body, &self.traffic).await
+    }
+
+    async fn room(&self) {
+        if self.traffic.has_room() {
+            return;
+        }
+        loop {
+            let room = Box::pin(self.traffic.room());
+            if self.traffic.has_room() {
+                return self.traffic.pass_on();
+            }
+            room.await;
+        }
+    }
+
+    fn answer(&self, head: Parts, question: Question) -> impl Future<Output = Response<Body>> + use<> {
+        let mut request = Request::from_parts(head, question);
         request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(self.watches.clone());
-        Either::Left(self.connections.routes.clone().call(request))
+        let answered = self.connections.routes.clone().call(request);
+        answered.map(|answered| {
+            let mut response = answered.unwrap_or_else(|never| match never {});
+            Preencoded::put_in_place(&mut response);
+            response
+        })
     }
 }
 
@@ -125,5 +206,21 @@ struct TrackedExecutor(TaskTracker);
 impl<F: Future<Output: Send> + Send + 'static> Executor<F> for TrackedExecutor {
     fn execute(&self, future: F) {
         self.0.spawn(future);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// A peer may have a thousand of them under way.
+    #[test]
+    fn a_call_is_small() {
+        let size = size_of_future(exchange);
+        assert!(size <= 768, "{size} bytes");
     }
 }

@@ -33,8 +33,13 @@ impl WatchSlots {
 
     /// A slot of the connection that `request` came on.
     pub(super) fn take<T>(request: &Request<T>) -> Result<OwnedSemaphorePermit, Status> {
-        let Some(Self { slots, limit }) = request.extensions().get() else { return Err(status::no_peer()) };
-        Arc::clone(slots).try_acquire_owned().map_err(|_full| status::too_many_watches(*limit))
+        let Some(slots) = request.extensions().get::<Self>() else { return Err(status::no_peer()) };
+        slots.acquire()
+    }
+
+    pub(super) fn acquire(&self) -> Result<OwnedSemaphorePermit, Status> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned();
+        slot.map_err(|_full| status::too_many_watches(self.limit))
     }
 }
 

@@ -3,6 +3,8 @@
 //! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
 
 mod accept;
+mod answer;
+mod authority;
 mod clusters;
 mod codec;
 mod connection;
@@ -11,16 +13,20 @@ mod credentials;
 mod encode;
 mod follow;
 mod handshake;
+mod health;
 mod overview;
 mod peer;
+mod preencoded;
+mod question;
 mod readiness;
 mod service;
 mod socket;
 mod status;
-mod until_drained;
+mod traffic;
 
 pub use accept::Acceptor;
+pub use clusters::Clusters;
 pub use encode::encode;
 pub use peer::{Peer, PeerPolicy};
 pub use service::{BrokerService, routes};
-pub use socket::{Publication, SocketError, SocketOptions, publish};
+pub use socket::{Keeper, Place, Publication, SocketError, SocketOptions, publish};

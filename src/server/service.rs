@@ -6,18 +6,18 @@ use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::credential_broker_server::CredentialBroker;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, service::Routes};
-use tonic_health::server::HealthReporter;
+use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
 use tracing::{Instrument as _, Span, debug_span};
 
 use super::{
-    Peer, clusters, credentials::Credentials, follow::WatchSlots, overview, status,
-    until_drained::UntilDrained,
+    Peer,
+    clusters::{self, Clusters},
+    credentials::Credentials,
+    follow::WatchSlots,
+    health::Health,
+    overview, status,
 };
-use crate::{
-    cache::CredentialCache,
-    exec::PluginRunner,
-    plugin::{Fleet, Resolver},
-};
+use crate::{cache::CredentialCache, exec::PluginRunner, plugin::Resolver};
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -27,6 +27,8 @@ pub(super) const REQUEST: usize = 256 * 1024;
 pub struct BrokerService<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
+    /// `None`: no ClusterProfiles are read.
+    clusters: Option<Clusters<R>>,
     pub(super) draining: CancellationToken,
 }
 
@@ -34,14 +36,13 @@ pub struct BrokerService<R> {
 pub fn routes<R: PluginRunner>(
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
+    clusters: Option<Clusters<R>>,
     health: HealthReporter,
     draining: &CancellationToken,
 ) -> Routes {
-    let service = Credentials::new(BrokerService { cache, resolver, draining: draining.clone() });
-    let health = tonic_health::server::HealthService::from_health_reporter(health);
-    let health = tonic_health::pb::health_server::HealthServer::new(health);
-    let ending = || draining.clone();
-    let routes = Routes::new(service).add_service(UntilDrained::new(health, ending()));
+    let broker = BrokerService { cache, resolver, clusters, draining: draining.clone() };
+    let health = HealthServer::new(Health::of(health));
+    let routes = Routes::new(Credentials::new(broker)).add_service(health);
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -49,10 +50,7 @@ pub fn routes<R: PluginRunner>(
     };
     // Both descriptor sets are ours and committed; a test asks the service for them.
     match (reflection().build_v1(), reflection().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => {
-            let routes = routes.add_service(UntilDrained::new(v1, ending()));
-            routes.add_service(UntilDrained::new(v1alpha, ending()))
-        }
+        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
         _ => routes,
     }
 }
@@ -64,11 +62,10 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::ListCredentialsRequest>,
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
         span(&request, "list_credentials")?;
-        let provider = request.into_inner().provider;
-        let wanted = self.named(&provider)?;
-        let credentials =
-            self.cache.list_after(wanted, None, usize::MAX).iter().map(overview::state).collect();
-        Ok(Response::new(pb::ListCredentialsResponse { credentials, ..Default::default() }))
+        let pb::ListCredentialsRequest { provider, page_token } = request.into_inner();
+        let (credentials, next_page_token) =
+            overview::page(&self.cache, self.named(&provider)?, &page_token)?;
+        Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
     }
 
     async fn refresh_credential(
@@ -81,9 +78,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
             return Err(status::invalid("`provider` is empty: say whose credentials to refresh"));
         };
         self.cache.refresh(name).instrument(span).await;
-        let credentials =
-            self.cache.list_after(Some(name), None, usize::MAX).iter().map(overview::state).collect();
-        Ok(Response::new(pb::RefreshCredentialResponse { credentials, ..Default::default() }))
+        let (credentials, next_page_token) = overview::page(&self.cache, Some(name), "")?;
+        Ok(Response::new(pb::RefreshCredentialResponse { credentials, next_page_token }))
     }
 
     async fn evict_credential(
@@ -103,8 +99,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         span(&request, "list_clusters")?;
         let pb::ListClustersRequest { namespace, page_token } = request.into_inner();
-        let page = clusters::page(self.fleet()?, &self.resolver, &self.cache, &namespace, &page_token)?;
-        Ok(Response::new(page))
+        Ok(Response::new(self.clusters()?.page(&namespace, &page_token).await?))
     }
 
     async fn watch_clusters(
@@ -113,16 +108,13 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<clusters::Messages>, Status> {
         span(&request, "watch_clusters")?;
         let slot = WatchSlots::take(&request)?;
-        let (fleet, resolver) = (Arc::clone(self.fleet()?), Arc::clone(&self.resolver));
-        let (cache, draining) = (self.cache.clone(), self.draining.clone());
-        let namespace = request.into_inner().namespace;
-        Ok(Response::new(clusters::follow(fleet, resolver, cache, namespace, draining, slot)))
+        Ok(self.clusters()?.follow(request.into_inner().namespace, slot).await)
     }
 }
 
 impl<R: PluginRunner> BrokerService<R> {
-    fn fleet(&self) -> Result<&Arc<Fleet>, Status> {
-        self.resolver.fleet().ok_or_else(status::no_fleet)
+    fn clusters(&self) -> Result<&Clusters<R>, Status> {
+        self.clusters.as_ref().ok_or_else(status::no_fleet)
     }
 
     /// The provider that is meant, which must be one of ours; empty is `None`.

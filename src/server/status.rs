@@ -67,11 +67,7 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     // A throttled issuer's error says it itself.
     let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
     if held && reason.code() == Code::Unavailable && !retry.is_zero() {
-        let seconds = retry.as_secs_f64().ceil();
-        let _infallible = write!(
-            message,
-            "; the failure is held for {seconds} s, `credbroker refresh {provider}` runs the plugin now"
-        );
+        let _infallible = write!(message, "; `credbroker refresh {provider}` runs it at once");
     }
     let limit = match failed.error {
         CacheError::Full { .. } => Some("limits.entries"),
@@ -92,6 +88,20 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
         "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
     );
     status(Reason::Overloaded, message, None, Some("limits.watchesPerConnection"))
+}
+
+/// Too much of the requests of one connection has not ended.
+pub(super) fn too_much_unfinished(limit: usize) -> Status {
+    let limit = limit >> 20;
+    let message = format!(
+        "the unfinished requests of this connection exceed {limit} MiB, which is the limit; finish some, or open another connection"
+    );
+    status(Reason::Overloaded, message, None, Some("unfinished requests"))
+}
+
+/// A request did not end in time.
+pub(super) fn unfinished(limit: Duration) -> Status {
+    Status::deadline_exceeded(format!("the request did not end within {limit:?}"))
 }
 
 fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Option<&str>) -> Status {

@@ -24,9 +24,9 @@ const AT_ONCE: usize = 16;
 /// What an API server says of a credential.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It does not authenticate anybody: 401.
+    /// 401: it does not authenticate.
     Rejected,
-    /// It authenticates somebody, who may or may not be allowed to ask: 2xx, 403, 404 or 405.
+    /// 2xx, 403, 404 or 405: it authenticates a user, who may or may not be allowed to ask.
     Accepted,
     /// Nothing can be concluded: there was no question, no answer, or another one.
     Unverifiable,
@@ -47,8 +47,8 @@ impl Verdict {
 
 /// Asks an API server whether it accepts a credential. Tests give the cache one that asks nothing.
 pub trait Verifier: Send + Sync + 'static {
-    /// Asks the API server of `cluster`, which must be one that the broker knows: whoever names the address gets the
-    /// credential. Takes a bounded time, and never fails: what cannot be found out is [`Verdict::Unverifiable`].
+    /// Asks the API server of `cluster`, which must be one that the broker knows, since the credential is sent there.
+    /// Takes a bounded time and never fails: what cannot be found out is [`Verdict::Unverifiable`].
     fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> impl Future<Output = Verdict> + Send;
 }
 
@@ -128,7 +128,7 @@ fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>)
     let config = request::config(issued, cluster)?;
     resolve(&config)?;
     // Reads the system's certificate authorities if the cluster names none.
-    let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Tls)?;
+    let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Connection)?;
     Ok((client, request::review(issued)?))
 }
 

@@ -30,9 +30,9 @@ pub(super) enum Refusal {
     #[error("the credential has no token that fits a header, and no certificate")]
     Credential,
     #[error(
-        "TLS cannot be set up: the proxy's scheme, the certificate authorities, or the credential's certificate and key cannot be used here"
+        "the connection cannot be set up: the proxy's scheme, the TLS server name, the certificate authorities, or the credential's certificate and key cannot be used"
     )]
-    Tls,
+    Connection,
 }
 
 /// How `cluster` is reached with the certificate of `issued`, if it has one. Everything is set here: nothing comes from
@@ -50,7 +50,7 @@ pub(super) fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Refus
         url => Some(url.parse().map_err(|_quotes_it| Refusal::Proxy)?),
     };
     config.auth_info = certificate(issued);
-    // One question, one answer: the caller has a schedule of its own.
+    // When to ask again is the decision of the caller.
     config.default_retry = false;
     config.disable_compression = true;
     Ok(config)
@@ -69,7 +69,7 @@ pub(super) fn review(issued: &Issued) -> Result<Request<Body>, Refusal> {
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
-        // Without either it would be a question about nobody, and an accepted one.
+        // An anonymous request would be answered too, and say nothing about the credential.
         None if issued.certificate_pem().is_none() => return Err(Refusal::Credential),
         None => {}
     }
@@ -149,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_marked_as_a_secret_and_a_question_about_nobody_is_not_asked() {
+    fn a_token_is_marked_as_a_secret_and_an_anonymous_request_is_not_sent() {
         let request = review(&token("canary")).unwrap();
         assert!(!format!("{request:?}").contains("canary"), "{request:?}");
-        let nobody = Issued { encoded: crate::credential::Encoded::default(), ..(*token("t")).clone() };
-        assert_eq!(review(&nobody).err(), Some(Refusal::Credential));
+        let anonymous = Issued { encoded: crate::credential::Encoded::default(), ..(*token("t")).clone() };
+        assert_eq!(review(&anonymous).err(), Some(Refusal::Credential));
     }
 }

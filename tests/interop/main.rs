@@ -12,6 +12,7 @@
     reason = "tests start processes, read their environment, and stop where something is missing"
 )]
 
+mod channels;
 mod fleet;
 mod fleet_controller;
 mod inventory;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use credbroker_client::Code;
 use credbroker_client::Error;
 use credbroker_proto::{Reason, v1 as pb};
 use credbroker_test_support::FakePlugin;
 use serde_json::json;
-use tonic::Code;
 
 use crate::harness::{InProcess, provider};
 

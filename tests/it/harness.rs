@@ -32,7 +32,8 @@ use tonic::transport::{Channel, Endpoint};
 pub(crate) struct InProcess {
     directory: TempDir,
     stop: CancellationToken,
-    served: JoinHandle<Drained>,
+    /// The task whose end ended it, and how it drained.
+    served: JoinHandle<(Option<&'static str>, Drained)>,
 }
 
 /// The real clocks, and how many seconds they were put ahead.
@@ -96,15 +97,15 @@ impl InProcess {
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let scratch = directory.path().to_owned();
         let edges = Edges { clock, jitter: || 0.5, scratch, ..Edges::system(&environment) };
-        let bound = app::build(config, Listening::At(options), edges).unwrap();
+        let mut bound = app::build(config, Listening::At(options), edges).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let served = tokio::spawn(async move {
-            tokio::select! {
-                () = bound.serve() => panic!("it serves until it drains"),
-                () = stopped.cancelled() => {}
-            }
-            bound.drain().await
+            let ended = tokio::select! {
+                task = bound.serve() => Some(task),
+                () = stopped.cancelled() => None,
+            };
+            (ended, bound.drain().await)
         });
         Self { directory, stop, served }
     }
@@ -146,7 +147,14 @@ impl InProcess {
     /// Drains as SIGTERM would.
     pub(crate) async fn stop(self) -> Drained {
         self.stop.cancel();
-        self.served.await.unwrap()
+        let (ended, drained) = self.served.await.unwrap();
+        assert_eq!(ended, None, "it serves until it drains");
+        drained
+    }
+
+    /// The task whose end ends it.
+    pub(crate) async fn ended(self) -> &'static str {
+        self.served.await.unwrap().0.expect("it was not stopped")
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use credbroker_client::{Client, Error, Socket};
+use credbroker_proto::Reason;
 use credbroker_test_support::FakePlugin;
 use serde_json::json;
 use tokio::{
@@ -10,6 +11,9 @@ use tokio::{
     net::UnixStream,
     time::timeout,
 };
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_types::StatusExt as _;
 
 use crate::harness::{InProcess, provider, request};
 
@@ -115,6 +119,34 @@ async fn a_request_that_is_too_large_is_refused() {
     else {
         panic!("300 KiB are too much")
     };
-    assert_eq!(code, tonic::Code::OutOfRange);
+    assert_eq!(code, credbroker_client::Code::OutOfRange);
     assert_eq!(plugin.runs(), 0);
+}
+
+#[tokio::test]
+async fn watches_of_health_and_reflections_count_among_the_watches_of_their_connection() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let limits = json!({"watchesPerConnection": 1});
+    let broker = InProcess::with(json!({"providers": [provider("cloud", &plugin)], "limits": limits}), &[]);
+    let channel = broker.channel().await;
+    let watch = || {
+        let mut client = HealthClient::new(channel.clone());
+        async move { client.watch(HealthCheckRequest::default()).await }
+    };
+    let reflect = || {
+        let questions = tonic::Request::new(tokio_stream::pending());
+        let mut client = ServerReflectionClient::new(channel.clone());
+        async move { client.server_reflection_info(questions).await }
+    };
+    let first = watch().await.unwrap();
+    for refused in [watch().await.unwrap_err(), reflect().await.unwrap_err()] {
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        let info = refused.get_details_error_info().unwrap();
+        assert_eq!(Reason::from_name(&info.reason), Some(Reason::Overloaded));
+        assert!(refused.message().contains("limits.watchesPerConnection"), "{}", refused.message());
+    }
+    assert!(HealthClient::new(channel.clone()).check(HealthCheckRequest::default()).await.is_ok());
+    drop(first);
+    let admitted = async { while reflect().await.is_err() {} };
+    timeout(Duration::from_secs(10), admitted).await.expect("the slot was given back");
 }

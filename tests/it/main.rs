@@ -10,12 +10,18 @@
 )]
 
 mod answers;
+mod authority;
 mod binary;
 mod consumers;
+mod deadlines;
+mod essential;
 mod fleet;
 mod harness;
 mod hub_log;
 mod limits;
+mod many;
+mod outside;
+mod pages;
 mod protocol;
 mod rotation;
 mod secrets;

@@ -3,22 +3,27 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    fmt, fs,
+    fmt,
     io::{self, IsTerminal, Write},
+    mem::forget,
     time::SystemTime,
 };
 
 use rustix::{
+    buffer::spare_capacity,
     fs::{Mode, OFlags, open},
+    io::{read, write},
     process::{geteuid, getppid},
+    stdio::stdout,
 };
 
-use crate::caller::{Parent, start_time};
+use crate::caller::Parent;
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// The process around [`run`](crate::run). Standard input is not part of it: that belongs to the caller's caller.
+/// The process around [`run`](crate::run). Standard input is not part of it: that belongs to the caller's caller. What
+/// takes a system call and is seldom needed is a function.
 pub struct Edges {
     /// All variables.
     pub environment: Environment,
@@ -31,7 +36,7 @@ pub struct Edges {
     /// A person reads `stderr`.
     pub terminal: bool,
     /// The effective user is root.
-    pub is_root: bool,
+    pub is_root: fn() -> bool,
     /// The process that started this one; `None` where `/proc` does not say.
     pub parent: fn() -> Option<Parent>,
 }
@@ -40,16 +45,18 @@ impl Edges {
     /// Those of this process.
     pub fn of_this_process() -> Self {
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's environment")]
-        let environment = std::env::vars_os().collect();
+        let environment: Environment = std::env::vars_os().collect();
+        // Only where there may be a terminal the system is asked.
+        let terminal = environment.contains_key(OsStr::new("TERM")) && io::stderr().is_terminal();
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's clock")]
         let clock = SystemTime::now;
         Self {
             environment,
             clock,
-            stdout: Box::new(io::stdout()),
+            stdout: Box::new(StandardOutput),
             stderr: Box::new(io::stderr()),
-            terminal: io::stderr().is_terminal(),
-            is_root: geteuid().is_root(),
+            terminal,
+            is_root: || geteuid().is_root(),
             parent,
         }
     }
@@ -78,21 +85,32 @@ impl Edges {
     }
 }
 
+/// Without std's buffer: there is one thing to write, as a whole.
+struct StandardOutput;
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(write(stdout(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Of `/proc/PID/stat` one read gives enough: its line has some 300 bytes.
 fn parent() -> Option<Parent> {
     let pid = getppid()?.as_raw_nonzero().get();
-    let start = start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let namespace = fs::read_link("/proc/self/ns/pid").ok()?.to_string_lossy().into_owned();
-    Some(Parent { boot, namespace, pid, start })
+    let file = open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut stat = Vec::with_capacity(1024);
+    read(&file, spare_capacity(&mut stat)).ok()?;
+    forget(file); // closed with the process, which ends soon
+    Parent::from_stat(pid, &stat)
 }
 
 /// Names of variables, never their values.
 impl fmt::Debug for Edges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Edges")
-            .field("environment", &self.environment.keys())
-            .field("terminal", &self.terminal)
-            .field("is_root", &self.is_root)
-            .finish_non_exhaustive()
+        f.debug_struct("Edges").field("environment", &self.environment.keys()).finish_non_exhaustive()
     }
 }

@@ -31,9 +31,6 @@ pub enum Failure {
         "RECURSION: a plugin that the broker runs asked the broker for its credential; give the plugin a kubeconfig whose user is not credbroker-exec"
     )]
     Recursion,
-    /// The system gave no event queue.
-    #[error("cannot start")]
-    Runtime(#[source] Arc<io::Error>),
     /// The flag or the variable for the socket is wrong.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -46,7 +43,7 @@ impl Failure {
     /// The exit code that stands for it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Answer(_) | Self::Output(_) | Self::Recursion | Self::Runtime(_) => 1,
+            Self::Answer(_) | Self::Output(_) | Self::Recursion => 1,
             Self::Broker(error) => error.exit_code(),
             Self::Usage(_) => 2,
             Self::Socket(error) if error.origin.starts_with('-') => 2,
@@ -75,6 +72,9 @@ impl Failure {
         use credbroker_client::Error::{Failed, Timeout, Unreachable};
         match self {
             Self::Usage(_) => "; see credbroker-exec --help".into(),
+            Self::Broker(Unreachable { source, .. }) if hangs(&**source) => {
+                "; restart the broker, or name another socket with --socket or CREDBROKER_SOCKET".into()
+            }
             Self::Broker(Unreachable { .. }) => "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET".into(),
             Self::Broker(Timeout { .. }) => "; ask again later, or allow more with --timeout SECONDS".into(),
             Self::Broker(Failed { code: Code::OutOfRange, reason: None, .. }) => {
@@ -88,6 +88,11 @@ impl Failure {
             _ => String::new(),
         }
     }
+}
+
+/// Whether something is there, but says nothing.
+fn hangs(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
 /// A source as people name it.
@@ -134,8 +139,9 @@ mod tests {
     #[test]
     fn a_failed_plugin_is_one_line_with_provider_cause_reason_and_when_to_try_again() {
         let failure = Failure::from(ClientError::Failed {
-            code: Reason::PluginExit.code(),
+            code: Code::Unavailable,
             reason: Some(Reason::PluginExit),
+            limit: None,
             message: "plugin `gke` failed (exit code 3):\n  \x1b[31mno session\x1b[0m\r\n".into(),
             retry_after: Some(Duration::from_secs(4)),
         });
@@ -150,8 +156,9 @@ mod tests {
     fn a_provider_that_the_broker_names_is_named_once() {
         let said = |message: &str| {
             let failure = ClientError::Failed {
-                code: Reason::PluginExit.code(),
+                code: Code::Unavailable,
                 reason: None,
+                limit: None,
                 message: message.into(),
                 retry_after: None,
             };
@@ -166,6 +173,7 @@ mod tests {
         let failure = Failure::from(ClientError::Failed {
             code: Code::OutOfRange,
             reason: None,
+            limit: None,
             message: "too large".into(),
             retry_after: None,
         });

@@ -4,7 +4,8 @@
 //! the answer in another way: [`request()`] builds the question, [`document()`] the `ExecCredential`, [`Failure`] knows
 //! exit codes and remedies. They are pure; [`Edges`] is where the process begins.
 //!
-//! It starts with every API client that starts, so it does as little as it can: one thread, one connection, one write.
+//! It starts with every API client that starts, so it does as little as it can: one thread without a runtime, one
+//! connection, one write, and as few system calls and touched pages as that takes.
 
 mod arguments;
 mod caller;

@@ -1,9 +1,11 @@
 //! `credbroker-exec`: see the library.
 
-use std::{env::args_os, process::ExitCode};
+use std::env::args_os;
 
 use credbroker_exec::{Edges, run};
+use signal_hook::low_level::exit;
 
-fn main() -> ExitCode {
-    run(args_os().skip(1), Edges::of_this_process()).into()
+/// Ends at once: everything has been written, and to give back what the process has is the kernel's work.
+fn main() {
+    exit(run(args_os().skip(1), Edges::of_this_process()).into())
 }

@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// Asks for the credential of `source`, with what of `environment` chooses an identity: the list of common variables
-/// and the globs of `CREDBROKER_CALLER_ENV`. `caller` names the process that it is for; empty: unknown.
+/// and the globs of `CREDBROKER_CALLER_ENV`. `caller` names the process that it is for; empty: unknown. `at_terminal`: a
+/// person waits for the answer.
 ///
 /// # Errors
 ///
@@ -21,11 +22,12 @@ pub fn request(
     cluster: Option<Cluster>,
     environment: &Environment,
     caller: String,
+    at_terminal: bool,
 ) -> Result<GetCredentialRequest, ForwardError> {
     let exec_info = environment.get(OsStr::new("KUBERNETES_EXEC_INFO"));
     let without_exec_info = exec_info.is_none_or(|info| info.is_empty());
     let credential = CredentialRef { cluster, env: forwarded(environment)?, source: Some(source) };
-    Ok(GetCredentialRequest { credential: Some(credential), caller, without_exec_info, ..Default::default() })
+    Ok(GetCredentialRequest { credential: Some(credential), caller, without_exec_info, at_terminal })
 }
 
 /// Where to ask: `flag`, else `CREDBROKER_SOCKET`, else where brokers are.
@@ -33,12 +35,15 @@ pub fn request(
 /// # Errors
 ///
 /// Flag or variable is no socket address.
-pub fn socket(flag: Option<&OsStr>, environment: &Environment, is_root: bool) -> Result<Socket, SocketError> {
+pub fn socket(
+    flag: Option<&OsStr>,
+    environment: &Environment,
+    is_root: fn() -> bool,
+) -> Result<Socket, SocketError> {
     let variable = |name: &str| environment.get(OsStr::new(name)).map(OsString::as_os_str);
-    Socket::locate(&Locations {
-        flag,
-        variable: variable("CREDBROKER_SOCKET"),
-        runtime_directory: variable("XDG_RUNTIME_DIR"),
-        is_root,
-    })
+    let named = variable("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
+    // A system call that is seldom needed.
+    let is_root = flag.is_none() && named.is_none() && is_root();
+    let runtime_directory = variable("XDG_RUNTIME_DIR");
+    Socket::locate(&Locations { flag, variable: named, runtime_directory, is_root })
 }

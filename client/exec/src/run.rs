@@ -1,22 +1,18 @@
 //! The program, from its arguments to its exit code.
 
-use std::{
-    ffi::OsString,
-    future::Future,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
-use credbroker_client::{Socket, Waits, ask};
+use credbroker_client::{
+    Socket, Waits,
+    blocking::{Notice, ask},
+};
 use credbroker_proto::{
     RECURSION_VARIABLE,
     v1::{Cluster, Credential, GetCredentialRequest, credential_ref::Source},
 };
-use tokio::{runtime, time::timeout};
 
 use crate::{
-    AnswerError, ApiVersion, Edges, Failure,
+    AnswerError, Edges, Failure,
     arguments::{Arguments, Command, HELP, parse},
     caller::caller,
     document::document,
@@ -25,16 +21,14 @@ use crate::{
     request::{request, socket},
 };
 
-/// Longer than a plugin may run, so that its error arrives.
+/// Longer than a plugin may run by default, so that its error arrives.
 const IN_ALL: Duration = Duration::from_secs(45);
 /// A person would rather read that there is no broker; a controller would rather outlive a restart.
 const FOR_BROKER_AT_A_TERMINAL: Duration = Duration::from_secs(2);
 const FOR_BROKER: Duration = Duration::from_secs(5);
-const SILENCE_AT_A_TERMINAL: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
-///
-/// It builds a runtime of its own, so it must not be called from within one.
 pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
     if let Some(path) = edges.variable(RECURSION_VARIABLE) {
         Edges::mark(path);
@@ -57,20 +51,24 @@ pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
 }
 
 /// Asks with the shim's patience: 2 s for a broker to appear when a person waits, 5 s otherwise, and `in_all` (45 s
-/// when `None`) for everything.
+/// when `None`) for everything. It blocks, and calls `tell` when a second has passed. For a process that ends with the
+/// answer: the connection stays open until then.
 ///
 /// # Errors
 ///
 /// Those of [`ask`], and an answer without a credential.
-pub async fn ask_patiently(
+pub fn ask_patiently(
     socket: &Socket,
-    request: GetCredentialRequest,
+    request: &GetCredentialRequest,
     in_all: Option<Duration>,
     at_a_terminal: bool,
+    tell: Option<&mut dyn FnMut()>,
 ) -> Result<Credential, Failure> {
     let for_broker = if at_a_terminal { FOR_BROKER_AT_A_TERMINAL } else { FOR_BROKER };
+    let notice = tell.map(|tell| Notice { after: SILENCE, tell });
     let waits = Waits { for_broker, in_all: in_all.unwrap_or(IN_ALL) };
-    let answer = ask(socket, request, waits).await?;
+    let (answer, connection) = ask(socket, request, waits, notice)?;
+    forget(connection);
     Ok(answer.credential.ok_or(AnswerError::Empty)?)
 }
 
@@ -80,24 +78,13 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let told = || arguments.server.clone().map(|server| Cluster { server, ..Cluster::default() });
     let cluster = info.and_then(|info| info.cluster).or_else(told);
     let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
-    let request = request(arguments.source.clone(), cluster, &edges.environment, caller_of(edges))?;
-
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Arc::new)
-        .map_err(Failure::Runtime)?;
-    let answer = ask_patiently(&socket, request, arguments.timeout, edges.terminal);
-    let credential = runtime.block_on(with_progress(edges, &arguments.source, answer))?;
-    Ok(said(version, &credential, edges.clock)?)
-}
-
-fn said(
-    version: ApiVersion,
-    credential: &Credential,
-    clock: fn() -> SystemTime,
-) -> Result<String, AnswerError> {
-    document(version, credential, clock())
+    let terminal = edges.terminal;
+    let caller = caller_of(edges);
+    let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
+    let credential = with_progress(edges, &arguments.source, |tell| {
+        ask_patiently(&socket, &request, arguments.timeout, terminal, tell)
+    })?;
+    Ok(document(version, &credential, (edges.clock)())?)
 }
 
 /// `None`: the client does not speak of itself (JavaScript, Java).
@@ -109,25 +96,31 @@ fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
     exec_info::parse(text).map(Some)
 }
 
-/// Empty without `KUBERNETES_EXEC_INFO`: then nothing says that a client of the API started us, and not a shell.
+/// Empty where the system does not say who started us. Without `KUBERNETES_EXEC_INFO` (JavaScript, Java, a shell) the
+/// request says so, and the broker makes less of a repeat.
 fn caller_of(edges: &Edges) -> String {
-    let info = edges.variable("KUBERNETES_EXEC_INFO").and_then(|value| value.to_str());
-    let Some(info) = info.filter(|info| !info.is_empty()) else { return String::new() };
+    let info = edges.variable("KUBERNETES_EXEC_INFO").and_then(|value| value.to_str()).unwrap_or_default();
     (edges.parent)().map(|parent| caller(&parent, info)).unwrap_or_default()
 }
 
 /// A person who waits for more than a second is told for what; the line is gone when the answer is there.
-async fn with_progress<T>(edges: &mut Edges, source: &Source, answer: impl Future<Output = T>) -> T {
+fn with_progress<T>(
+    edges: &mut Edges,
+    source: &Source,
+    answer: impl FnOnce(Option<&mut dyn FnMut()>) -> T,
+) -> T {
     if !edges.terminal {
-        return answer.await;
+        return answer(None);
     }
-    let mut answer = pin!(answer);
-    if let Ok(answer) = timeout(SILENCE_AT_A_TERMINAL, &mut answer).await {
-        return answer;
+    let mut told = false;
+    let mut tell = || {
+        edges.complain(&format!("credbroker-exec: waiting for {} ...", Named(source)));
+        told = true;
+    };
+    let answer = answer(Some(&mut tell));
+    if told {
+        edges.complain("\r\x1b[K");
     }
-    edges.complain(&format!("credbroker-exec: waiting for {} ...", Named(source)));
-    let answer = answer.await;
-    edges.complain("\r\x1b[K");
     answer
 }
 

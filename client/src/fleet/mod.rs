@@ -196,10 +196,10 @@ impl Clusters {
     }
 
     pub(crate) fn follow(connections: &Connections, namespace: String) -> Self {
-        let (connections, watched) = (connections.clone(), namespace.clone());
+        let (place, watched) = (connections.place(), namespace.clone());
         let watch = move || {
-            let (connections, namespace) = (connections.clone(), watched.clone());
-            async move { connections.watch_clusters(&namespace).await }
+            let (place, namespace) = (Arc::clone(&place), watched.clone());
+            async move { place.watch_clusters(&namespace).await }
         };
         Self::start(namespace, watch)
     }

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use super::ClusterEvent;
 use crate::{Error, source::supervisor::Keeps};
 
-/// Namespace and name.
-type Key = (String, String);
+/// Namespace and name; shared, because each message may copy the map under readers that hold the one before.
+type Key = Arc<(String, String)>;
 
 /// A cluster that did not change is the same `Arc`.
 pub(super) type Known = Arc<BTreeMap<Key, Arc<ClusterState>>>;
@@ -60,7 +60,7 @@ impl Keeps<WatchClustersResponse> for Keeper {
             for cluster in message.changed {
                 let Some(key) = cluster.cluster_profile.clone().map(key) else { continue };
                 if let Some(named) = named.as_mut() {
-                    named.insert(key.clone());
+                    named.insert(Arc::clone(&key));
                 }
                 if view.known.get(&key).is_none_or(|known| **known != cluster) {
                     is_news = true;
@@ -111,5 +111,5 @@ pub(super) fn differences(before: &Known, after: &Known) -> VecDeque<ClusterEven
 }
 
 fn key(profile: ClusterProfileRef) -> Key {
-    (profile.namespace, profile.name)
+    Arc::new((profile.namespace, profile.name))
 }

@@ -152,8 +152,9 @@ async fn waiting_for_the_fleet_outlasts_a_start_but_not_an_absence_nor_a_no() {
     broker.send(Ok(message(&["a=1"], &[], false, true))).unwrap();
     assert!(timeout(HOUR, fake.clusters.ready()).await.is_err(), "not all of it was sent");
     let denied = || Error::Failed {
-        code: tonic::Code::Unimplemented,
+        code: credbroker_proto::Code::Unimplemented,
         reason: None,
+        limit: None,
         message: "no".into(),
         retry_after: None,
     };

@@ -23,7 +23,7 @@ impl Backoff {
 
     /// The pause after `error`, `random` in [0, 1).
     pub(crate) fn next(&mut self, error: Option<&Error>, random: f64) -> Duration {
-        let lost = error.is_none_or(Error::may_be_starting);
+        let lost = error.is_none_or(|error| error.may_be_starting() || error.is_silence());
         let longest = if lost { LONGEST_FOR_LOST } else { LONGEST };
         let doubled = FIRST.saturating_mul(1 << self.attempts.min(16)).min(longest);
         self.attempts = self.attempts.saturating_add(1);
@@ -42,13 +42,19 @@ impl Backoff {
 mod tests {
     use std::sync::Arc;
 
-    use tonic::Code;
+    use credbroker_proto::Code;
 
     use super::*;
     use crate::Socket;
 
     fn failed(retry_after: Option<Duration>) -> Error {
-        Error::Failed { code: Code::Unavailable, reason: None, message: String::new(), retry_after }
+        Error::Failed {
+            code: Code::Unavailable,
+            reason: None,
+            limit: None,
+            message: String::new(),
+            retry_after,
+        }
     }
 
     #[test]
@@ -65,10 +71,12 @@ mod tests {
     #[test]
     fn a_lost_broker_is_looked_for_every_two_seconds_however_long_it_is_gone() {
         let source = Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
-        let lost = Error::Unreachable { socket: Socket::at("/s"), source };
-        let mut backoff = Backoff::default();
-        let longest = (0..100).map(|_| backoff.next(Some(&lost), 0.999_999)).max();
-        assert!(longest <= Some(LONGEST_FOR_LOST), "{longest:?}");
-        assert!(backoff.next(None, 0.0) >= LONGEST_FOR_LOST / 2);
+        let absent = Error::Unreachable { socket: Socket::at("/s"), source };
+        for lost in [absent, Error::silent(&Socket::at("/s"), Duration::from_secs(5))] {
+            let mut backoff = Backoff::default();
+            let longest = (0..100).map(|_| backoff.next(Some(&lost), 0.999_999)).max();
+            assert!(longest <= Some(LONGEST_FOR_LOST), "{longest:?}");
+            assert!(backoff.next(None, 0.0) >= LONGEST_FOR_LOST / 2);
+        }
     }
 }

@@ -248,11 +248,11 @@ impl CredentialSource {
     }
 
     pub(crate) fn follow(connections: &Connections, reference: CredentialRef) -> Self {
-        let (watching, reporting) = (connections.clone(), connections.clone());
+        let (place, reporting) = (connections.place(), connections.clone());
         let (watched, reported) = (reference.clone(), reference.clone());
         let watch = move || {
-            let (connections, reference) = (watching.clone(), watched.clone());
-            async move { connections.watch(reference).await }
+            let (place, reference) = (Arc::clone(&place), watched.clone());
+            place.watch(reference)
         };
         let report = move |generation| {
             let (connections, reference) = (reporting.clone(), reported.clone());

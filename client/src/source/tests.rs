@@ -55,7 +55,13 @@ fn lost() -> Error {
 
 fn denied() -> Error {
     let message = "no".to_owned();
-    Error::Failed { code: tonic::Code::PermissionDenied, reason: None, message, retry_after: None }
+    Error::Failed {
+        code: credbroker_proto::Code::PermissionDenied,
+        reason: None,
+        limit: None,
+        message,
+        retry_after: None,
+    }
 }
 
 pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
@@ -129,7 +135,10 @@ async fn a_broker_that_says_no_is_asked_twice_a_minute() {
         fake.broker().send(Err(denied())).unwrap();
     }
     let error = fake.source.ready().await.unwrap_err();
-    assert!(matches!(error, Error::Failed { code: tonic::Code::PermissionDenied, .. }), "{error:?}");
+    assert!(
+        matches!(error, Error::Failed { code: credbroker_proto::Code::PermissionDenied, .. }),
+        "{error:?}"
+    );
     sleep(HOUR).await;
     let attempts = fake.attempts.load(Ordering::SeqCst);
     assert!((120..=260).contains(&attempts), "{attempts} attempts in an hour");

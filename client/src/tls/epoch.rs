@@ -67,8 +67,9 @@ impl Epochs {
         let provider = self.settings.provider();
         let identity = newest.identity().map(|identity| Identity::parse(identity, provider)).transpose()?;
         let current = self.current.load_full();
-        let is_first = self.last.swap(Some(newest)).is_none();
+        let is_first = self.last.load().is_none();
         if current.identity == identity {
+            self.last.store(Some(newest));
             return Ok(current);
         }
         // Back to an identity whose connections still drain: those carry the newest, and stay.
@@ -78,7 +79,9 @@ impl Epochs {
             None => Arc::new(Epoch::new(identity, &self.settings)),
         };
         next.turns.fetch_add(1, Ordering::SeqCst);
+        // In this order: who finds the credential in `last` takes `current` for its epoch, without the lock.
         self.current.store(Arc::clone(&next));
+        self.last.store(Some(newest));
         if is_first {
             return Ok(next);
         }
@@ -113,5 +116,69 @@ async fn close_later(epochs: Weak<Epochs>, epoch: Arc<Epoch>, turn: u64, limit: 
             draining.retain(|other| !Arc::ptr_eq(other, &epoch));
         }
         epoch.closing.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use credbroker_proto::v1;
+    use credbroker_test_support::{Accepts, ApiServer};
+
+    use super::*;
+    use crate::{clock::tests::paused, source::tests::Fake};
+
+    const ROTATIONS: usize = 2_000;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn no_reader_takes_the_epoch_before_for_that_of_the_newest_credential() {
+        let api = ApiServer::start(Accepts::Certificates);
+        let pairs = ["x", "y"].map(|name| api.issue_client_certificate(name, Duration::from_secs(3600)));
+        let mut fake = Fake::new();
+        let broker = fake.broker();
+        let settings = Settings::trusting(api.ca_pem().as_bytes()).unwrap().drain(Duration::ZERO);
+        let epochs = Arc::new(Epochs::new(fake.source.clone(), settings.clone()));
+        let credential = |rotation: usize| {
+            let (chain, key) = pairs[rotation % 2].clone();
+            let received = v1::Credential {
+                generation: rotation.to_string(),
+                client_certificate_data: chain.into(),
+                client_key_data: key.into(),
+                ..v1::Credential::default()
+            };
+            Credential::receive(received, None, paused()).unwrap()
+        };
+        let look = || {
+            let (source, epochs, provider) =
+                (fake.source.clone(), Arc::clone(&epochs), settings.provider().clone());
+            let identities = [0, 1].map(|rotation| {
+                Identity::parse(credential(rotation).identity().unwrap(), &provider).unwrap()
+            });
+            move || {
+                // Or all who look wait for the one that makes the epoch, and none comes by.
+                (0..fastrand::u32(0..4_000)).for_each(|_| std::hint::spin_loop());
+                let (before, epoch, after) = (source.current(), epochs.current().unwrap(), source.current());
+                // Whether there was a rotation in between is known; then either is right.
+                if let (Some(before), Some(after)) = (before, after)
+                    && Arc::ptr_eq(&before, &after)
+                {
+                    let rotation: usize = before.generation().parse().unwrap();
+                    assert_eq!(epoch.identity.as_ref(), Some(&identities[rotation % 2]), "{rotation}");
+                }
+            }
+        };
+        let (other, here, done) = (look(), look(), CancellationToken::new());
+        let ends = done.clone().drop_guard();
+        let other = tokio::task::spawn_blocking(move || {
+            while !done.is_cancelled() {
+                other();
+            }
+        });
+        for rotation in 0..ROTATIONS {
+            broker.send(Ok(credential(rotation))).unwrap();
+            fake.source.changed().await;
+            (0..4).for_each(|_| here());
+        }
+        drop(ends);
+        other.await.unwrap();
     }
 }

@@ -3,41 +3,40 @@
 use std::{fmt, sync::Arc};
 
 use rustls::{
-    Error, InconsistentKeys,
     crypto::CryptoProvider,
-    pki_types::{
-        CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer,
-        pem::{PemObject, SectionKind},
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer},
     sign::{CertifiedKey, SigningKey},
 };
 use secrecy::{ExposeSecret, SecretSlice};
 
+use super::pem;
 use crate::TlsIdentity;
 
 /// Why a certificate and its key cannot be presented. A person has to look at what the plugin prints.
+///
+/// The broker has checked that the key belongs to the certificate; this library does not check it again.
 ///
 /// ```no_run
 /// # fn example(error: &credbroker_client::tls::SendError) {
 /// use credbroker_client::tls::{IdentityError, SendError};
 ///
-/// let expects_another_key = matches!(error, SendError::Identity(IdentityError::Mismatch));
+/// let needs_another_kind_of_key = matches!(error, SendError::Identity(IdentityError::Key));
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// Neither PKCS#8 nor PKCS#1 nor SEC1, or of an algorithm that the provider lacks.
-    #[error("the client key is of no kind that is known here; use PKCS#8, PKCS#1 or SEC1, not encrypted")]
+    /// The broker accepts the key, but the cryptography provider of rustls cannot sign with it: it is of another
+    /// algorithm, for example RSASSA-PSS, Ed448 or a Brainpool curve, or too short.
+    #[error(
+        "rustls cannot sign with the client key; have the plugin issue an RSA key of 2048 bits or more, an ECDSA key on P-256, P-384 or P-521, or an Ed25519 key"
+    )]
     Key,
-    /// The certificate is another key's.
-    #[error("the client key is not the certificate's; see what the plugin prints")]
-    Mismatch,
     /// There is no certificate in its PEM.
-    #[error("the client certificate is no PEM certificate; see what the plugin prints")]
+    #[error("the client certificate has no PEM block labelled CERTIFICATE; see what the plugin prints")]
     NoCertificate,
     /// There is no private key in its PEM.
-    #[error("the client key is no PEM private key; see what the plugin prints")]
+    #[error("the client key has no PEM block labelled PRIVATE KEY; see what the plugin prints")]
     NoKey,
 }
 
@@ -50,20 +49,18 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn parse(identity: &TlsIdentity, provider: &CryptoProvider) -> Result<Self, IdentityError> {
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(identity.chain_pem())
-            .collect::<Result<_, _>>()
-            .ok()
-            .filter(|chain: &Vec<_>| !chain.is_empty())
-            .ok_or(IdentityError::NoCertificate)?;
-        let key = private_key(identity.key_pem().expose_secret()).ok_or(IdentityError::NoKey)?;
+        let chain = pem::blocks(identity.chain_pem(), pem::is_certificate);
+        let chain: Vec<_> = chain.map(|der| CertificateDer::from(der.expose_secret().to_vec())).collect();
+        if chain.is_empty() {
+            return Err(IdentityError::NoCertificate);
+        }
+        let key = pem::blocks(identity.key_pem().expose_secret(), pem::is_private_key).next();
+        let key = key.ok_or(IdentityError::NoKey)?;
         let signing = load(key.expose_secret(), provider).ok_or(IdentityError::Key)?;
         let public_key = signing.public_key().map(SubjectPublicKeyInfoDer::into_owned);
-        let certified = CertifiedKey::new(chain, signing);
-        // What cannot be judged may be right; only what is proven wrong is refused.
-        if matches!(certified.keys_match(), Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch))) {
-            return Err(IdentityError::Mismatch);
-        }
-        Ok(Self { certified: Arc::new(certified), public_key, key })
+        // Not `from_der`: it would judge the pair, and knows fewer forms of a public key than the broker.
+        let certified = Arc::new(CertifiedKey::new(chain, signing));
+        Ok(Self { certified, public_key, key })
     }
 }
 
@@ -82,14 +79,6 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("certificates", &self.certified.cert.len()).finish_non_exhaustive()
     }
-}
-
-fn private_key(pem: &[u8]) -> Option<SecretSlice<u8>> {
-    <(SectionKind, Vec<u8>)>::pem_slice_iter(pem).map_while(Result::ok).find_map(|(kind, der)| {
-        let der = SecretSlice::from(der);
-        matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
-            .then_some(der)
-    })
 }
 
 /// Whatever its label says: plugins get it wrong, and Go does not mind.
@@ -137,18 +126,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_the_broker_accepts_is_presented_or_refused_by_what_rustls_lacks() {
+        let compressed = include_str!("fixtures/compressed-point.crt.pem");
+        let key = include_str!("fixtures/p256-sec1.key.pem");
+        parse(compressed, key).unwrap();
+        for label in ["PRIVATE KEY", "RSA PRIVATE KEY", "ANY PRIVATE KEY", "ECDSA PRIVATE KEY"] {
+            let relabelled = key.replace("EC PRIVATE KEY", label);
+            assert_eq!(parse(compressed, &relabelled).unwrap(), parse(compressed, key).unwrap(), "{label}");
+        }
+        let pss = (include_str!("fixtures/rsapss.crt.pem"), include_str!("fixtures/rsapss.key.pem"));
+        assert_eq!(parse(pss.0, pss.1).unwrap_err(), IdentityError::Key);
+        insta::assert_snapshot!(IdentityError::Key, @"rustls cannot sign with the client key; have the plugin issue an RSA key of 2048 bits or more, an ECDSA key on P-256, P-384 or P-521, or an Ed25519 key");
+    }
+
+    #[tokio::test]
     async fn a_pair_that_cannot_be_presented_is_refused_by_what_is_wrong() {
         let server = ApiServer::start(Accepts::Certificates);
         let (chain, key) = server.issue_client_certificate("dev", Duration::from_secs(60));
-        let (_, other) = server.issue_client_certificate("dev", Duration::from_secs(60));
         let odd = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
         for (chain, key, expected) in [
-            (chain.as_str(), other.as_str(), IdentityError::Mismatch),
             (chain.as_str(), chain.as_str(), IdentityError::NoKey),
             (chain.as_str(), odd, IdentityError::Key),
             (key.as_str(), key.as_str(), IdentityError::NoCertificate),
         ] {
             assert_eq!(parse(chain, key).unwrap_err(), expected);
         }
+    }
+
+    #[tokio::test]
+    async fn a_pair_is_not_judged_a_second_time() {
+        let server = ApiServer::start(Accepts::Certificates);
+        let (chain, _) = server.issue_client_certificate("dev", Duration::from_secs(60));
+        let (_, other) = server.issue_client_certificate("dev", Duration::from_secs(60));
+        parse(&chain, &other).unwrap();
     }
 }

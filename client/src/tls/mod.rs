@@ -26,6 +26,7 @@ mod client;
 mod connector;
 mod epoch;
 mod identity;
+mod pem;
 mod settings;
 mod stream;
 

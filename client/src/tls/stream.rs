@@ -29,8 +29,14 @@ use super::epoch::Epoch;
 /// ```
 pub struct Connection<T> {
     stream: Stream<T>,
-    closing: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// One for each direction: an upgraded connection may be read in one task and written in another, and each is to
+    /// be woken.
+    reading: Closing,
+    writing: Closing,
 }
+
+/// Resolves when the connection must end.
+type Closing = Pin<Box<WaitForCancellationFutureOwned>>;
 
 enum Stream<T> {
     Plain(T),
@@ -48,16 +54,17 @@ impl<T> Connection<T> {
     }
 
     fn new(stream: Stream<T>, epoch: &Arc<Epoch>) -> Self {
-        Self { stream, closing: Box::pin(epoch.closing.clone().cancelled_owned()) }
+        let closing = || Box::pin(epoch.closing.clone().cancelled_owned());
+        Self { stream, reading: closing(), writing: closing() }
     }
+}
 
-    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.closing.as_mut().poll(cx) {
-            Poll::Pending => Ok(()),
-            Poll::Ready(()) => {
-                let problem = "the client certificate was replaced, or the endpoint";
-                Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem))
-            }
+fn check(closing: &mut Closing, cx: &mut Context<'_>) -> io::Result<()> {
+    match closing.as_mut().poll(cx) {
+        Poll::Pending => Ok(()),
+        Poll::Ready(()) => {
+            let problem = "the client certificate was replaced, or the endpoint";
+            Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem))
         }
     }
 }
@@ -68,7 +75,7 @@ impl<T: Read + Write + Unpin> Read for Connection<T> {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.check(cx)?;
+        check(&mut self.reading, cx)?;
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
@@ -78,7 +85,7 @@ impl<T: Read + Write + Unpin> Read for Connection<T> {
 
 impl<T: Read + Write + Unpin> Write for Connection<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
+        check(&mut self.writing, cx)?;
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -86,7 +93,7 @@ impl<T: Read + Write + Unpin> Write for Connection<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
+        check(&mut self.writing, cx)?;
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
@@ -112,7 +119,7 @@ impl<T: Read + Write + Unpin> Write for Connection<T> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
+        check(&mut self.writing, cx)?;
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
             Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),

@@ -1,5 +1,7 @@
 //! What becomes of connections when a credential changes, on real TLS.
 
+mod upgrade;
+
 use std::{
     pin::Pin,
     sync::{

@@ -563,6 +563,7 @@ pub mod cluster_state {
     }
 }
 /// Generated client implementations.
+#[cfg(feature = "client")]
 pub mod credential_broker_client {
     #![allow(
         unused_variables,

@@ -31,7 +31,6 @@ const UNACCEPTED: Evidence = Evidence::Repeated { accepted: false };
 
 /// A rejection of `issued` at `now`, with `evidence`.
 fn reject(rejections: &mut Rejections, issued: &Issued, who: u64, evidence: Evidence, now: u64) -> bool {
-    rejections.note(issued, at(now));
     rejections.admit(issued, &caller(who), evidence, at(now))
 }
 
@@ -107,7 +106,6 @@ fn two_callers_within_ten_seconds_weigh_more_than_thirty_repeats_of_one() {
         assert!(!reject(&mut rejections, &held, 7, UNACCEPTED, now), "{now}");
     }
     let mut same_process = rejections.clone();
-    same_process.note(&held, at(131));
     let other_name = Caller { name: 8, peer: 7, ..Caller::default() };
     assert!(!same_process.admit(&held, &other_name, UNACCEPTED, at(131)), "one process under two names");
     assert!(reject(&mut rejections, &held, 8, UNACCEPTED, 131));

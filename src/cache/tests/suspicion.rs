@@ -69,6 +69,20 @@ async fn every_revocation_costs_a_caller_one_request_and_one_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_generation_that_the_server_accepted_at_first_was_not_refused_at_once() {
+    let verdict = Arc::new(Mutex::new(Verdict::Rejected));
+    let (setup, _) = setup_verified(&[Token(mins(60))], &verdict);
+    assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), "test-1");
+    for generation in 2..8 {
+        *verdict.lock().unwrap() = Verdict::Rejected;
+        assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), format!("test-{generation}"));
+        *verdict.lock().unwrap() = Verdict::Accepted;
+        assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), format!("test-{generation}"));
+        sleep(secs(11)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_program_that_calls_the_shim_in_a_loop_costs_no_run() {
     let verdict = Arc::new(Mutex::new(Verdict::Accepted));
     let (setup, asked) = setup_verified(&[Token(mins(60))], &verdict);

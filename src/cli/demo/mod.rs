@@ -87,9 +87,9 @@ impl Demo {
     async fn with_broker(&self, config: Config, environment: &Environment) -> anyhow::Result<Vec<Step>> {
         let path = self.shims.socket().to_owned();
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
-        let bound = app::build(config, Listening::At(options), Edges::system(environment))?;
+        let mut bound = app::build(config, Listening::At(options), Edges::system(environment))?;
         let steps = tokio::select! {
-            () = bound.serve() => bail!("the broker ended by itself"),
+            task = bound.serve() => bail!("the {task} has ended"),
             steps = self.steps() => steps?,
         };
         ensure!(bound.drain().await == Drained::Whole, "the broker did not end in time");

@@ -70,6 +70,7 @@ impl FakeBroker {
         Question {
             namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
             place: Place { socket: Some(self.socket().into()) },
+            patience: Patience::default(),
         }
     }
 }

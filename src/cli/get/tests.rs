@@ -86,25 +86,25 @@ fn the_time_left_is_said_in_one_unit() {
     }
 }
 
-async fn run_with(args: &Args, environment: &[(&str, &str)]) -> (u8, String, String) {
+fn run_with(args: &Args, environment: &[(&str, &str)]) -> (u8, String, String) {
     let pairs = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     let environment = Environment(pairs.collect());
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = answer(args, &environment, &SystemClock, &mut out, &mut err).await.unwrap();
+    let code = answer(args, &environment, &SystemClock, &mut out, &mut err).unwrap();
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-#[tokio::test]
-async fn without_a_provider_it_is_wrong_usage() {
-    let (code, out, err) = run_with(&args(&[]), &[]).await;
+#[test]
+fn without_a_provider_it_is_wrong_usage() {
+    let (code, out, err) = run_with(&args(&[]), &[]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("CREDBROKER_PROVIDER is not set"), "{err}");
 }
 
-#[tokio::test]
-async fn a_cluster_of_the_fleet_is_asked_for_by_its_name_and_instead_of_a_provider() {
+#[test]
+fn a_cluster_of_the_fleet_is_asked_for_by_its_name_and_instead_of_a_provider() {
     let args = args(&["--cluster-profile", "fleet/paris", "--socket", "/nonexistent", "--timeout", "1"]);
-    let (_, _, err) = run_with(&args, &[("CREDBROKER_PROVIDER", "gke")]).await;
+    let (_, _, err) = run_with(&args, &[("CREDBROKER_PROVIDER", "gke")]);
     assert!(err.starts_with("credbroker get: ClusterProfile fleet/paris: no broker answers"), "{err}");
     for odd in ["paris", "/paris", "fleet/", "a/b/c"] {
         assert!(Line::try_parse_from(["get", "--cluster-profile", odd]).is_err(), "{odd}");
@@ -115,12 +115,12 @@ async fn a_cluster_of_the_fleet_is_asked_for_by_its_name_and_instead_of_a_provid
     assert!(text.starts_with("CLUSTER      KIND ") && text.contains("\nfleet/paris  token"), "{text}");
 }
 
-#[tokio::test]
-async fn without_a_broker_it_ends_as_the_shim_does() {
+#[test]
+fn without_a_broker_it_ends_as_the_shim_does() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("none.sock");
     let environment = [("CREDBROKER_PROVIDER", "gke"), ("CREDBROKER_SOCKET", socket.to_str().unwrap())];
-    let (code, out, err) = run_with(&args(&["-o", "token"]), &environment).await;
+    let (code, out, err) = run_with(&args(&["-o", "token"]), &environment);
     assert_eq!((code, out.as_str()), (69, ""));
     assert!(err.starts_with("credbroker get: provider gke: no broker answers on"), "{err}");
     assert_eq!(err.matches('\n').count(), 1, "{err}");

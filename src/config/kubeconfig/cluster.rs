@@ -1,4 +1,4 @@
-//! The clusters of the contexts that use a user: what its plugin is told when the caller does not say, and where its
+//! The clusters of the contexts that use a user: what its plugin gets when the caller sends none, and where its
 //! credentials can be verified.
 
 use std::{

@@ -188,7 +188,7 @@ clusters:
 ";
 
 #[test]
-fn the_clusters_of_a_users_contexts_are_known_whether_its_plugin_is_told_them_or_not() {
+fn the_clusters_of_a_users_contexts_are_known_whether_its_plugin_gets_them_or_not() {
     let files = Files::new(&[CLUSTERS]);
     fs::write(files.dir.path().join("0/ca.pem"), "pem").unwrap();
     let [u, v] = <[_; 2]>::try_from(files.providers()).unwrap();

@@ -4,6 +4,7 @@
 //! plugin said about that. Here they meet tasks, a lock and the clock.
 
 mod lane;
+mod line;
 mod pace;
 mod permit;
 mod queue;
@@ -37,7 +38,7 @@ pub use pace::Cause;
 pub use permit::Permit;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
 
-/// Timers only wake: this bounds how late a suspend is noticed, during which tokio's clock stands still.
+/// Timers only wake: this bounds how late a suspend is noticed, during which tokio's clock stops.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Who waits for a run.
@@ -145,7 +146,7 @@ impl Shared {
         } else if timer.is_some_and(|timer| wake.is_none_or(|wake| wake < timer)) {
             self.rearmed.notify_one();
         }
-        // Without the lock: a permit that nobody takes comes back here.
+        // Without the lock: a permit that is not taken comes back here.
         for (ticket, id, answer) in answers {
             drop(ticket.send(match answer {
                 Answer::Start => Ok(Permit::new(self, id)),

@@ -8,8 +8,9 @@ use std::{
 
 use super::{
     Urgency,
-    lane::{Caller, Lane},
-    pace::{Cause, Change, Class, Gate, Outcome, Pace, Run},
+    lane::Caller,
+    line::{Line, Listed},
+    pace::{Cause, Change, Class, Gate, Outcome, Run},
 };
 use crate::plugin::Issuer;
 
@@ -54,24 +55,6 @@ struct Started {
     issuer: Arc<str>,
     class: Class,
     run: Run,
-}
-
-/// What waits for one issuer.
-#[derive(Debug)]
-struct Line {
-    pace: Pace,
-    forced: Lane,
-    first: Lane,
-    background: Lane,
-    listed: Listed,
-}
-
-/// The issuer's places in the sets of [`Queue`].
-#[derive(Debug, Default)]
-struct Listed {
-    first: Option<u64>,
-    rest: Option<u64>,
-    time: Option<Duration>,
 }
 
 impl Queue {
@@ -244,45 +227,6 @@ impl Queue {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
-    }
-}
-
-impl Line {
-    fn new(issuer: &Issuer) -> Self {
-        let (forced, first, background) = (Lane::default(), Lane::default(), Lane::default());
-        Self { pace: Pace::new(issuer), forced, first, background, listed: Listed::default() }
-    }
-
-    fn lane(&self, class: Class) -> &Lane {
-        match class {
-            Class::Forced => &self.forced,
-            Class::First => &self.first,
-            Class::Background => &self.background,
-        }
-    }
-
-    fn lane_mut(&mut self, class: Class) -> &mut Lane {
-        match class {
-            Class::Forced => &mut self.forced,
-            Class::First => &mut self.first,
-            Class::Background => &mut self.background,
-        }
-    }
-
-    /// The next turn of `class`, if a run of it may start.
-    fn turn(&self, class: Class, now: Duration) -> Option<u64> {
-        self.lane(class).next().filter(|_| self.pace.gate(class, now) == Gate::Open)
-    }
-
-    /// When the first gate opens behind which runs wait.
-    fn time(&self, now: Duration) -> Option<Duration> {
-        let classes = [Class::Forced, Class::First, Class::Background].into_iter();
-        let waiting = classes.filter(|class| self.lane(*class).next().is_some());
-        let times = waiting.filter_map(|class| match self.pace.gate(class, now) {
-            Gate::At(at, _) => Some(at),
-            Gate::Open | Gate::Shut(_) => None,
-        });
-        times.min()
     }
 }
 

@@ -119,7 +119,7 @@ async fn a_waiter_that_gives_up_leaves_no_trace() {
     );
     drop(polled);
     assert!(handle.waits_for().is_none());
-    // A turn that came, and that nobody took.
+    // A turn that came but was not taken.
     let granted = setup.scheduler.enter(&provider, WAITED);
     drop(held);
     assert!(granted.handle().waits_for().is_none());

@@ -61,7 +61,7 @@ fn is_status(before: &str, after: &str) -> bool {
     !longer && !place
 }
 
-/// The text before and after each place where `word` stands as a whole.
+/// The text before and after each place where `word` occurs as a whole.
 fn occurrences<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     text.match_indices(word).filter_map(move |(at, _)| {
         let (before, rest) = text.split_at_checked(at)?;
@@ -80,7 +80,7 @@ mod tests {
 
     const UNKNOWN: Throttling = Throttling { retry_after: None };
 
-    fn told(seconds: u64) -> Throttling {
+    fn after(seconds: u64) -> Throttling {
         Throttling { retry_after: Some(Duration::from_secs(seconds)) }
     }
 
@@ -145,16 +145,16 @@ mod tests {
     #[test]
     fn a_pause_that_the_issuer_names_is_kept() {
         for (text, expected) in [
-            ("Retry-After: 30", told(30)),
-            ("retry-after:7", told(7)),
-            ("< Retry-After: 30 | 503", told(30)),
-            ("map[Retry-After:[12] Server:[x]]", told(12)),
-            (r#"{"Retry-After": "15"}"#, told(15)),
-            (r#""retry-after":"15","x":1"#, told(15)),
-            ("Retry-After: 30s", told(30)),
-            ("429 Too Many Requests; Retry-After: 5, please", told(5)),
-            ("Retry-After: 5 | Retry-After: 9", told(9)),
-            ("Retry-After: 99999999999999999999999", told(u64::MAX)),
+            ("Retry-After: 30", after(30)),
+            ("retry-after:7", after(7)),
+            ("< Retry-After: 30 | 503", after(30)),
+            ("map[Retry-After:[12] Server:[x]]", after(12)),
+            (r#"{"Retry-After": "15"}"#, after(15)),
+            (r#""retry-after":"15","x":1"#, after(15)),
+            ("Retry-After: 30s", after(30)),
+            ("429 Too Many Requests; Retry-After: 5, please", after(5)),
+            ("Retry-After: 5 | Retry-After: 9", after(9)),
+            ("Retry-After: 99999999999999999999999", after(u64::MAX)),
             ("Retry-After: 0", UNKNOWN),
             ("Retry-After: -1", UNKNOWN),
             ("Retry-After: soon", UNKNOWN),

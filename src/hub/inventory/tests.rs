@@ -15,7 +15,7 @@ fn names(setup: &Setup) -> Vec<String> {
 fn list<R: PluginRunner>(inventory: &Inventory<R>, namespace: Option<&str>, objects: &[&str]) {
     inventory.begin(namespace);
     for name in objects {
-        inventory.apply(&object(name, "somewhere"));
+        inventory.apply(&object(name, "somewhere")).unwrap();
     }
     inventory.end(namespace);
 }
@@ -28,7 +28,7 @@ async fn a_list_takes_away_what_it_does_not_name_when_it_ends_and_only_in_its_ow
     list(&inventory, Some("fleet"), &["fleet/a", "fleet/b"]);
     assert_eq!(names(&setup), ["edge/a", "fleet/a", "fleet/b"]);
     inventory.begin(Some("fleet"));
-    inventory.apply(&object("fleet/b", "somewhere"));
+    inventory.apply(&object("fleet/b", "somewhere")).unwrap();
     assert_eq!(names(&setup).len(), 3, "a list that does not end takes nothing away");
     list(&inventory, Some("fleet"), &["fleet/b"]);
     assert_eq!(names(&setup), ["edge/a", "fleet/b"]);
@@ -49,10 +49,10 @@ async fn what_goes_and_comes_back_while_a_list_runs_stays() {
     let inventory = setup.inventory(Vec::new());
     inventory.begin(None);
     for name in ["fleet/a", "fleet/b"] {
-        inventory.apply(&object(name, "somewhere"));
+        inventory.apply(&object(name, "somewhere")).unwrap();
         inventory.delete(&object(name, "somewhere"));
     }
-    inventory.apply(&object("fleet/a", "somewhere"));
+    inventory.apply(&object("fleet/a", "somewhere")).unwrap();
     inventory.end(None);
     assert_eq!(names(&setup), ["fleet/a"]);
 }
@@ -64,22 +64,22 @@ async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one(
     let ask = || Ask { source: Source::ClusterProfile(ProfileName::new("fleet", "a")), ..Ask::default() };
     let resolved = || setup.resolver.resolve(ask()).unwrap();
     // Asked for between the change of the fleet and what follows from it.
-    inventory.apply(&object("fleet/a", "new"));
+    inventory.apply(&object("fleet/a", "new")).unwrap();
     setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
-    inventory.apply(&object("fleet/a", "old"));
+    inventory.apply(&object("fleet/a", "old")).unwrap();
     assert!(setup.cache.is_empty());
     setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
     let old = setup.fleet.get(&ProfileName::new("fleet", "a")).unwrap();
     let moved = Setup::new(Duration::ZERO, false);
     let early = {
         let inventory = moved.inventory(Vec::new());
-        inventory.apply(&object("fleet/a", "new"));
+        inventory.apply(&object("fleet/a", "new")).unwrap();
         moved.resolver.resolve(ask()).unwrap()
     };
     let key = early.key;
     setup.cache.get(early, &crate::cache::Request::default()).await.unwrap();
     assert_eq!((setup.cache.len(), old.outcome.is_ok()), (2, true));
-    inventory.apply(&object("fleet/a", "new"));
+    inventory.apply(&object("fleet/a", "new")).unwrap();
     let held = setup.cache.list_after(None, None, usize::MAX);
     assert_eq!(held.iter().map(|held| held.spec.key).collect::<Vec<_>>(), [key]);
     inventory.delete(&object("fleet/a", "new"));
@@ -94,20 +94,37 @@ async fn only_what_leads_elsewhere_is_fetched_ahead_again() {
         sleep(Duration::from_secs(10)).await;
         assert_eq!(setup.runner.ran().len(), runs, "{why}");
     };
-    inventory.apply(&object("fleet/a", "old"));
+    inventory.apply(&object("fleet/a", "old")).unwrap();
     settled(1, "it is new").await;
     setup.cache.evict(None);
     let mut shown = object("fleet/a", "old");
     shown.data["spec"] = serde_json::json!({"displayName": "A"});
-    inventory.apply(&shown);
-    inventory.apply(&shown);
+    inventory.apply(&shown).unwrap();
+    inventory.apply(&shown).unwrap();
     settled(1, "only people look at that").await;
-    inventory.apply(&object("fleet/a", "new"));
+    inventory.apply(&object("fleet/a", "new")).unwrap();
     settled(2, "it moved").await;
     let mut unusable = object("fleet/a", "new");
     unusable.data["status"] = Value::Null;
-    inventory.apply(&unusable);
+    inventory.apply(&unusable).unwrap();
     settled(2, "it leads nowhere").await;
-    inventory.apply(&object("fleet/a", "new"));
+    inventory.apply(&object("fleet/a", "new")).unwrap();
     settled(3, "it leads somewhere again").await;
+}
+
+#[test]
+fn what_is_known_has_a_limit_in_number_and_in_bytes() {
+    let name = |number: usize| ProfileName::new("fleet", format!("c{number}"));
+    let mut sizes = Sizes::default();
+    for number in 0..PROFILES {
+        sizes.put(&name(number), TOTAL / PROFILES, false).unwrap();
+    }
+    assert_eq!(sizes.put(&name(PROFILES), 1, false), Err(Excess::Profiles));
+    assert_eq!(sizes.put(&name(0), TOTAL, false), Err(Excess::Total));
+    sizes.put(&name(0), 1, false).unwrap();
+    sizes.put(&name(PROFILES), 1, true).expect("a list may replace all that is known");
+    sizes.remove(&name(PROFILES));
+    sizes.remove(&name(1));
+    sizes.put(&name(PROFILES), 1, false).unwrap();
+    assert_eq!(sizes.by_name.values().sum::<usize>(), sizes.total);
 }

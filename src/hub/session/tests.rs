@@ -11,7 +11,8 @@ fn session<'a>(
     events: Vec<(usize, Event<DynamicObject>)>,
 ) -> Session<'a, std::sync::Arc<Runner>> {
     let events = stream::iter(events.into_iter().map(|(scope, event)| (scope, Ok(event)))).boxed();
-    Session { events, identity: None, inventory, scopes, read: vec![false; scopes.namespaces.len()] }
+    let read = vec![false; scopes.namespaces.len()];
+    Session { events, identity: None, inventory, scopes, read, list: Duration::from_secs(60) }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! From a hub to the fleet.
 
-use credbroker_test_support::{Accepts, ApiServer, Collection, Kubeconfig, private_directory};
+use credbroker_test_support::{Accepts, ApiServer, Collection, Flood, Kubeconfig, private_directory};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -177,4 +177,43 @@ async fn a_failure_that_is_not_the_credentials_asks_for_no_other() {
         tested = timeout(AGES, tested) => tested.expect("the hub is read"),
     }
     assert_eq!(setup.runner.ran(), [HUB_PROVIDER]);
+}
+
+/// As many as one answer of the usual size cannot carry.
+#[tokio::test]
+async fn profiles_that_are_large_are_read_a_few_at_a_time() {
+    let Read { server, setup, hub, _directory } = hub(false);
+    for number in 0..20 {
+        let spec = json!({"clusterManager": {"name": "m"}, "displayName": "x".repeat(1_000_000)});
+        server.apply_cluster_profile("fleet", &format!("large-{number}"), json!({"spec": spec}));
+    }
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, |hub| hub.problem.as_ref().is_some_and(|problem| problem.contains("16 MiB")))
+            .await;
+        until(&mut states, is_well).await;
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("all are read"),
+    }
+    assert_eq!(setup.fleet.list(None).len(), 21);
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_end_is_given_up() {
+    let Read { server, setup, mut hub, _directory } = hub(false);
+    hub.access.limits = Limits { list: Duration::from_millis(300), ..Limits::default() };
+    server.flood(Flood::Pages);
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, |hub| hub.problem.as_ref().is_some_and(|problem| problem.contains("longer than")))
+            .await;
+        server.mend();
+        until(&mut states, is_well).await;
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("it is given up, and read again"),
+    }
 }

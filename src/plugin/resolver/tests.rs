@@ -59,7 +59,7 @@ fn a_plugin_that_wants_no_cluster_is_one_run_for_all_of_them() {
     assert_eq!(
         (three.key, three.cluster),
         (two.key, None),
-        "what the broker knows is not what the plugin is told"
+        "the plugin gets no cluster that only the broker knows"
     );
 }
 

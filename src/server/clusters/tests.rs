@@ -1,18 +1,24 @@
-//! A watch of the fleet under paused time.
+//! Watches of the fleet under paused time.
 
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
-use futures_util::StreamExt as _;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, time::Instant};
-use tokio_util::task::TaskTracker;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
     cache::CacheParts,
-    clock::SystemClock,
+    clock::{Now, SystemClock},
     exec::{RunError, RunOutput},
-    plugin::{ClusterProfile, Command, PluginSpec, Providers, Rules, test_provider},
+    plugin::{ClusterProfile, Command, HubState, PluginSpec, Providers, Rules, test_provider},
 };
 
 /// Nobody asks for anything.
@@ -25,31 +31,52 @@ impl PluginRunner for NoRuns {
     }
 }
 
+/// Tokio's clock.
+#[derive(Debug)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Now {
+        Now { wall: SystemClock.now().wall, boot: self.0.elapsed() }
+    }
+}
+
+type Watch = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
 struct Setup {
     fleet: Arc<Fleet>,
-    draining: CancellationToken,
+    clusters: Clusters<NoRuns>,
     slots: Arc<Semaphore>,
 }
 
 impl Setup {
     fn new() -> Self {
-        let providers = Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]);
-        let fleet = Arc::new(Fleet::new(Arc::new(providers), Rules::default()));
-        Self { fleet, draining: CancellationToken::new(), slots: Arc::new(Semaphore::new(1)) }
-    }
-
-    fn watch(&self, namespace: &str) -> Messages {
+        let providers = || Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
+        let fleet = Arc::new(Fleet::new(providers(), Rules::default()));
         let cache = CredentialCache::new(CacheParts::for_tests(
             NoRuns,
             Arc::new(SystemClock),
             &TaskTracker::new(),
-            &self.draining,
+            &CancellationToken::new(),
         ));
-        let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
-        let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&self.fleet))));
+        let resolver = Arc::new(Resolver::new(providers(), Some(Arc::clone(&fleet))));
+        let clock = Arc::new(TokioClock(Instant::now()));
+        let clusters = Clusters::new(Arc::clone(&fleet), resolver, cache, clock);
+        let running = clusters.clone();
+        tokio::spawn(async move { running.run().await });
+        Self { fleet, clusters, slots: Arc::new(Semaphore::new(10)) }
+    }
+
+    async fn watch(&self, namespace: &str) -> Watch {
         let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();
-        let (fleet, draining) = (Arc::clone(&self.fleet), self.draining.clone());
-        follow(fleet, resolver, cache, namespace.to_owned(), draining, slot)
+        let mut response = self.clusters.follow(namespace.to_owned(), slot).await;
+        response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap()
+    }
+
+    async fn list(&self, token: &str) -> (Vec<String>, String) {
+        let page = self.clusters.page("", token).await.unwrap();
+        let names = page.clusters.into_iter().map(|cluster| cluster.cluster_profile.unwrap().name);
+        (names.collect(), page.next_page_token)
     }
 
     /// At a server whose authorities are so long.
@@ -65,9 +92,16 @@ impl Setup {
     }
 }
 
+async fn message(watch: &mut Watch) -> pb::WatchClustersResponse {
+    let frame = watch.next().await.unwrap();
+    let length = u32::from_be_bytes(frame[1..5].try_into().unwrap());
+    assert_eq!((frame[0], length as usize), (0, frame.len() - 5), "one message, not compressed");
+    pb::WatchClustersResponse::decode(&frame[5..]).unwrap()
+}
+
 /// Changed, removed, and whether all is known.
-async fn told(messages: &mut Messages) -> (Vec<String>, Vec<String>, bool) {
-    let message = messages.next().await.unwrap().unwrap();
+async fn news(watch: &mut Watch) -> (Vec<String>, Vec<String>, bool) {
+    let message = message(watch).await;
     let changed = message.changed.iter().map(|state| state.cluster_profile.clone().unwrap().name);
     let removed = message.removed.into_iter().map(|gone| gone.name);
     (changed.collect(), removed.collect(), message.complete)
@@ -82,8 +116,8 @@ async fn what_comes_and_what_goes_in_one_moment_is_told_together_and_at_once() {
     let setup = Setup::new();
     setup.apply("fleet", "a", 0);
     setup.apply("fleet", "b", 0);
-    let mut watch = setup.watch("");
-    assert_eq!(told(&mut watch).await, (names(&["a", "b"]), names(&[]), true));
+    let mut watch = setup.watch("").await;
+    assert_eq!(news(&mut watch).await, (names(&["a", "b"]), names(&[]), true));
     let changing = async {
         sleep(Duration::from_millis(10)).await;
         let changed = Instant::now();
@@ -92,7 +126,7 @@ async fn what_comes_and_what_goes_in_one_moment_is_told_together_and_at_once() {
         setup.remove("fleet", "a");
         changed
     };
-    let (news, changed) = tokio::join!(told(&mut watch), changing);
+    let (news, changed) = tokio::join!(news(&mut watch), changing);
     assert_eq!(news, (names(&["c"]), names(&["a"]), true));
     assert!(changed.elapsed() <= GATHER + Duration::from_millis(1), "{:?}", changed.elapsed());
 }
@@ -100,19 +134,19 @@ async fn what_comes_and_what_goes_in_one_moment_is_told_together_and_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_hub_alone_is_told_at_once() {
     let setup = Setup::new();
-    let mut watch = setup.watch("");
-    let first = watch.next().await.unwrap().unwrap();
+    let mut watch = setup.watch("").await;
+    let first = message(&mut watch).await;
     assert_eq!((first.complete, first.hub.unwrap().synced), (true, false));
     let changing = async {
         sleep(Duration::from_millis(10)).await;
         setup.fleet.set_hub(HubState { synced: true, problem: Some("away".into()) });
         Instant::now()
     };
-    let (news, changed) = tokio::join!(watch.next(), changing);
-    let hub = news.unwrap().unwrap().hub.unwrap();
+    let (news, changed) = tokio::join!(message(&mut watch), changing);
+    let hub = news.hub.unwrap();
     assert!(hub.synced && hub.problem == "away");
     assert!(changed.elapsed() <= GATHER + Duration::from_millis(1), "{:?}", changed.elapsed());
-    let more = tokio::time::timeout(Duration::from_secs(3600), watch.next()).await;
+    let more = timeout(Duration::from_secs(60), watch.next()).await;
     assert!(more.is_err(), "nothing is said when nothing changed");
 }
 
@@ -122,38 +156,89 @@ async fn many_come_in_several_messages_of_which_the_last_is_complete_and_those_t
     for name in ["a", "b", "c"] {
         setup.apply("fleet", name, MESSAGE);
     }
-    let mut watch = setup.watch("");
-    assert_eq!(told(&mut watch).await, (names(&["a"]), names(&[]), false));
+    let mut watch = setup.watch("").await;
+    assert_eq!(news(&mut watch).await, (names(&["a"]), names(&[]), false));
     setup.remove("fleet", "a");
-    assert_eq!(told(&mut watch).await, (names(&["b"]), names(&[]), false));
-    assert_eq!(told(&mut watch).await, (names(&["c"]), names(&["a"]), true));
+    assert_eq!(news(&mut watch).await, (names(&["b"]), names(&[]), false));
+    assert_eq!(news(&mut watch).await, (names(&["c"]), names(&[]), true));
+    assert_eq!(news(&mut watch).await, (names(&[]), names(&["a"]), true), "what changed meanwhile");
     for name in ["d", "e"] {
         setup.apply("fleet", name, MESSAGE);
     }
-    assert_eq!(told(&mut watch).await, (names(&["d"]), names(&[]), true), "all were told once");
-    assert_eq!(told(&mut watch).await, (names(&["e"]), names(&[]), true));
+    assert_eq!(news(&mut watch).await, (names(&["d"]), names(&[]), true), "all were sent once");
+    assert_eq!(news(&mut watch).await, (names(&["e"]), names(&[]), true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_namespace_that_was_asked_for_is_told() {
+async fn only_the_namespace_that_was_asked_for_is_news() {
     let setup = Setup::new();
     setup.apply("edge", "a", 0);
     setup.apply("fleet", "b", 0);
-    let mut watch = setup.watch("fleet");
-    assert_eq!(told(&mut watch).await, (names(&["b"]), names(&[]), true));
+    let mut watch = setup.watch("fleet").await;
+    assert_eq!(news(&mut watch).await, (names(&["b"]), names(&[]), true));
     setup.remove("edge", "a");
     setup.remove("fleet", "b");
-    assert_eq!(told(&mut watch).await, (names(&[]), names(&["b"]), true));
+    assert_eq!(news(&mut watch).await, (names(&[]), names(&["b"]), true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_with_the_broker_and_holds_its_slot_until_then() {
+async fn watches_share_the_bytes_that_they_are_sent() {
     let setup = Setup::new();
-    let mut watch = setup.watch("");
-    told(&mut watch).await;
-    assert_eq!(setup.slots.available_permits(), 0);
-    setup.draining.cancel();
-    assert_eq!(watch.next().await.unwrap().unwrap_err().code(), tonic::Code::Unavailable);
-    assert!(watch.next().await.is_none());
-    assert_eq!(setup.slots.available_permits(), 1);
+    setup.apply("fleet", "a", 0);
+    let (mut one, mut other) = (setup.watch("").await, setup.watch("").await);
+    for change in ["b", "c"] {
+        let (one, other) = (one.next().await.unwrap(), other.next().await.unwrap());
+        assert_eq!(one.as_ptr(), other.as_ptr());
+        setup.apply("fleet", change, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_slow_is_sent_what_it_lacks_and_nothing_twice() {
+    let setup = Setup::new();
+    for name in ["a", "b"] {
+        setup.apply("fleet", name, 0);
+    }
+    let (mut slow, mut quick) = (setup.watch("").await, setup.watch("").await);
+    news(&mut slow).await;
+    news(&mut quick).await;
+    for (name, length) in [("c", 0), ("b", 4), ("d", 0)] {
+        setup.apply("fleet", name, length);
+        assert_eq!(news(&mut quick).await, (names(&[name]), names(&[]), true));
+    }
+    setup.remove("fleet", "a");
+    setup.remove("fleet", "d");
+    assert_eq!(news(&mut quick).await, (names(&[]), names(&["a", "d"]), true));
+    assert_eq!(news(&mut slow).await, (names(&["b", "c"]), names(&["a"]), true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_holds_its_slot_and_the_shared_messages_until_it_ends() {
+    let setup = Setup::new();
+    setup.apply("fleet", "a", 0);
+    let mut watch = setup.watch("").await;
+    let frame = watch.next().await.unwrap();
+    assert_eq!(setup.slots.available_permits(), 9);
+    drop(watch);
+    assert_eq!(setup.slots.available_permits(), 10);
+    sleep(LOOK_EVERY * 2).await;
+    assert!(frame.is_unique(), "without watches nothing encoded is kept");
+    assert_eq!(
+        news(&mut setup.watch("").await).await,
+        (names(&["a"]), names(&[]), true),
+        "all, to the next one"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_begins_with_how_it_is_now_and_comes_in_pages() {
+    let setup = Setup::new();
+    for name in ["a", "b"] {
+        setup.apply("fleet", name, MESSAGE);
+    }
+    let (first, token) = setup.list("").await;
+    assert_eq!((first, token.as_str()), (names(&["a"]), "fleet/a"));
+    assert_eq!(setup.list(&token).await, (names(&["b"]), String::new()));
+    setup.apply("fleet", "0", 0);
+    assert_eq!(setup.list("").await.0, names(&["0", "a"]), "as it is now");
 }

@@ -19,7 +19,7 @@ mod private;
 mod sample;
 mod yaml;
 
-pub use api_server::{Accepts, ApiServer, Collection, SeenRequest};
+pub use api_server::{Accepts, ApiServer, Collection, Flood, SeenRequest};
 pub use broker::{Broker, BrokerBuilder};
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
 pub use kubeconfig::Kubeconfig;

@@ -29,6 +29,8 @@ pub(crate) enum Answer {
 pub(crate) struct Broker {
     pub(crate) directory: TempDir,
     requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
+    /// The `grpc-timeout` of each.
+    timeouts: Arc<Mutex<Vec<String>>>,
     /// Ends the broker when it is dropped.
     stop: Option<oneshot::Sender<()>>,
 }
@@ -36,7 +38,12 @@ pub(crate) struct Broker {
 impl Broker {
     /// A place for a broker; nothing listens yet.
     pub(crate) fn absent() -> Self {
-        Self { directory: private_directory(), requests: Arc::default(), stop: None }
+        Self {
+            directory: private_directory(),
+            requests: Arc::default(),
+            timeouts: Arc::default(),
+            stop: None,
+        }
     }
 
     pub(crate) fn answering(answer: Answer) -> Self {
@@ -60,7 +67,8 @@ impl Broker {
             let _entered = runtime.enter();
             net::UnixListener::bind(self.socket()).unwrap()
         };
-        let service = Service { answer, requests: Arc::clone(&self.requests) };
+        let (requests, timeouts) = (Arc::clone(&self.requests), Arc::clone(&self.timeouts));
+        let service = Service { answer, requests, timeouts };
         let (stop, stopped) = oneshot::channel();
         self.stop = Some(stop);
         thread::spawn(move || {
@@ -80,6 +88,10 @@ impl Broker {
         self.requests.lock().unwrap().clone()
     }
 
+    pub(crate) fn timeouts(&self) -> Vec<String> {
+        self.timeouts.lock().unwrap().clone()
+    }
+
     /// The only request so far.
     pub(crate) fn request(&self) -> GetCredentialRequest {
         let requests = self.requests();
@@ -95,6 +107,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 struct Service {
     answer: Answer,
     requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
+    timeouts: Arc<Mutex<Vec<String>>>,
 }
 
 #[tonic::async_trait]
@@ -103,6 +116,8 @@ impl CredentialBroker for Service {
         &self,
         request: Request<GetCredentialRequest>,
     ) -> Result<Response<GetCredentialResponse>, Status> {
+        let timeout = request.metadata().get("grpc-timeout").map(|value| value.to_str().unwrap().to_owned());
+        self.timeouts.lock().unwrap().extend(timeout);
         self.requests.lock().unwrap().push(request.into_inner());
         match self.answer.clone() {
             Answer::Say(said) => said.map(|credential| {

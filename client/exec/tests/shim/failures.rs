@@ -23,6 +23,7 @@ fn a_failure_is_one_line_with_provider_cause_and_reason() {
         (Reason::PluginExit, 1),
         (Reason::UnknownProvider, 1),
         (Reason::PluginTimeout, 1),
+        (Reason::RunPending, 75),
         (Reason::PeerDenied, 77),
     ] {
         let broker = Broker::failing(status(reason, "first line\nsecond\x1b[2J line"));

@@ -5,6 +5,7 @@
 
 mod broker;
 mod failures;
+mod frugality;
 mod requests;
 mod shim;
 mod success;

@@ -6,7 +6,7 @@ use credbroker_proto::v1::{Cluster, ClusterProfileRef, credential_ref::Source};
 
 use crate::{
     broker::Broker,
-    shim::{asking, bare, complaint, document, env_of},
+    shim::{INFO_V1BETA1, asking, bare, complaint, document, env_of},
 };
 
 #[test]
@@ -42,11 +42,18 @@ fn the_cluster_is_passed_on_as_the_client_wrote_it() {
 }
 
 #[test]
-fn without_exec_info_there_is_neither_cluster_nor_caller() {
+fn without_exec_info_there_is_no_cluster_and_the_broker_is_told_so_beside_the_caller() {
     let broker = Broker::with_token("t");
     document(&mut asking(&broker));
-    let request = broker.request();
-    assert_eq!((request.credential.unwrap().cluster, request.caller.as_str()), (None, ""));
+    document(asking(&broker).env("KUBERNETES_EXEC_INFO", ""));
+    document(asking(&broker).env("KUBERNETES_EXEC_INFO", INFO_V1BETA1));
+    let requests = broker.requests();
+    let said: Vec<_> = requests.iter().map(|request| request.without_exec_info).collect();
+    assert_eq!(said, [true, true, false]);
+    assert!(requests.iter().all(|request| request.credential.as_ref().unwrap().cluster.is_none()));
+    let callers: Vec<_> = requests.iter().map(|request| request.caller.as_str()).collect();
+    assert_eq!((callers[0].len(), callers[0]), (16, callers[1]));
+    assert_ne!(callers[0], callers[2]);
 }
 
 /// Clients in JavaScript and Java say nothing of themselves.

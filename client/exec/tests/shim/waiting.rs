@@ -16,7 +16,7 @@ use credbroker_proto::v1::Credential;
 
 use crate::{
     broker::{Answer, Broker},
-    shim::{asking, complaint, printed},
+    shim::{asking, complaint, document, printed},
 };
 
 #[test]
@@ -70,6 +70,42 @@ fn a_broker_that_never_answers_is_left_after_the_time_allowed() {
     assert!(line.contains("no answer within 200ms") && line.contains("--timeout"), "{line}");
 }
 
+#[test]
+fn the_broker_is_told_how_long_the_shim_waits() {
+    let broker = Broker::with_token("t");
+    for (args, most) in [(&[][..], 44_500), (&["--timeout", "600"], 599_500), (&["--timeout", "2"], 1_800)] {
+        document(asking(&broker).args(args));
+        let timeout = broker.timeouts().pop().unwrap();
+        let millis: u32 = timeout.strip_suffix('m').unwrap().parse().unwrap();
+        assert!((1..=most).contains(&millis), "{args:?}: {timeout}");
+    }
+}
+
+/// A program that listens there and hangs, or has nothing to do with a broker.
+#[test]
+fn a_listener_that_says_nothing_at_all_is_left_after_five_seconds() {
+    let broker = Broker::absent();
+    let listener = UnixListener::bind(broker.socket()).unwrap();
+    let accepted = thread::spawn(move || listener.accept().unwrap());
+    let line = complaint(&mut asking(&broker), 69);
+    assert!(line.contains("accepted the connection and sent nothing for 5 s; restart the broker"), "{line}");
+    accepted.join().unwrap();
+}
+
+#[test]
+fn a_broker_that_said_anything_has_all_the_time_that_is_allowed() {
+    let broker = Broker::absent();
+    let listener = UnixListener::bind(broker.socket()).unwrap();
+    let accepted = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap(); // SETTINGS
+        stream
+    });
+    let line = complaint(asking(&broker).args(["--timeout", "6"]), 75);
+    assert!(line.contains("no answer within 6s"), "{line}");
+    accepted.join().unwrap();
+}
+
 /// In this process, as one that is not root: a person at a terminal.
 fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, String, String) {
     let (stdout, stderr) = (Shared::default(), Shared::default());
@@ -80,7 +116,7 @@ fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, Strin
         stdout: Box::new(stdout.clone()),
         stderr: Box::new(stderr.clone()),
         terminal: true,
-        is_root: false,
+        is_root: || false,
     };
     let code = run(args.iter().map(Into::into), edges);
     (code, stdout.text(), stderr.text())

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     cli::{
-        broker::Place,
+        broker::{Patience, Place},
         fleet::tests::{FakeBroker, fleet, hub, ready, unusable},
     },
     config::kubeconfig::Kubeconfig,
@@ -258,11 +258,7 @@ fn without_a_socket_flag_the_shim_looks_for_itself() {
     let broker = FakeBroker::of(fleet([("c/x", ready("https://host"))]));
     let (_directory, mut environment) = bin();
     environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
-    let args = Args {
-        output: None,
-        api_version: ExecVersion::V1,
-        question: Question { place: Place { socket: None }, namespaces: vec![] },
-    };
+    let args = Args { output: None, api_version: ExecVersion::V1, question: Question::default() };
     let mut out = Vec::new();
     assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
@@ -355,6 +351,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
         output: None,
         question: Question {
             place: Place { socket: Some("/nonexistent/broker.sock".into()) },
+            patience: Patience::default(),
             namespaces: vec![],
         },
     };

@@ -46,9 +46,9 @@ fn the_plugin_of_the_user_is_run_as_any_other() {
     assert_eq!((provider.args, provider.env.len()), (vec!["--hub".to_owned()], 1));
     let clusters: Vec<_> = provider.clusters.iter().map(|cluster| &*cluster.server).collect();
     assert_eq!(clusters, ["https://hub"], "that of the context alone");
-    let untold = EXEC.replace("provideClusterInfo: true", "provideClusterInfo: false");
-    let untold = plugin(&with_user("{kubeconfig: ~/hub/config}", &format!("{{exec: {untold}}}"))).unwrap();
-    assert_eq!(untold.clusters, provider.clusters, "known, whether the plugin is told it or not");
+    let without = EXEC.replace("provideClusterInfo: true", "provideClusterInfo: false");
+    let without = plugin(&with_user("{kubeconfig: ~/hub/config}", &format!("{{exec: {without}}}"))).unwrap();
+    assert_eq!(without.clusters, provider.clusters, "known, whether the plugin gets it or not");
     assert!(provider.inherited.get("MY_A").is_some(), "the broker is the caller");
     assert!(provider.profile_sourced.is_none(), "it serves no profile");
     assert!(home.load().unwrap().config.providers.find(HUB_PROVIDER).is_err(), "nobody can ask for it");

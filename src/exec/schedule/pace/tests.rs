@@ -17,7 +17,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn told(seconds: u64) -> Outcome {
+fn after(seconds: u64) -> Outcome {
     Outcome::Throttled(Throttling { retry_after: Some(secs(seconds)) })
 }
 
@@ -64,7 +64,7 @@ fn busiest(starts: &[Duration]) -> usize {
 }
 
 #[test]
-fn at_rest_nobody_waits() {
+fn at_rest_no_run_waits() {
     let mut pace = pace(10, 4);
     for class in [Class::Forced, Class::First, Class::Background] {
         assert_eq!(pace.run(class, Outcome::Success, secs(100)), None);
@@ -123,8 +123,8 @@ fn a_pause_lasts_as_long_as_the_issuer_says_or_a_minute() {
         (THROTTLED, 0.0, secs(48)),
         (THROTTLED, 0.5, secs(60)),
         (THROTTLED, 0.999, ms(71_976)),
-        (told(7), 0.9, secs(7)),
-        (told(7200), 0.9, secs(600)),
+        (after(7), 0.9, secs(7)),
+        (after(7200), 0.9, secs(600)),
     ] {
         let mut pace = pace(10, 4);
         let run = pace.start(Class::First, secs(1));
@@ -205,7 +205,7 @@ fn what_runs_of_before_a_pause_say_neither_ends_nor_lengthens_it() {
     assert_eq!(pace.finish(second, THROTTLED, 0.5, secs(5)), None);
     assert_eq!(pace.finish(third, Outcome::Success, 0.5, secs(6)), None);
     assert_eq!(pace.paused(secs(6)), Some(secs(55)));
-    assert_eq!(pace.finish(fourth, told(90), 0.5, secs(6)), None);
+    assert_eq!(pace.finish(fourth, after(90), 0.5, secs(6)), None);
     assert_eq!(pace.paused(secs(6)), Some(secs(90)), "unless the issuer says for how long");
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 use super::faults::GARBAGE;
+use super::flood;
 use super::identity::bearer_token;
 use super::listener::{Connection, Cut};
 use super::routes::{self, Reply, failure};
@@ -60,12 +61,18 @@ pub(super) async fn answer(
         return Ok(switched(to));
     }
     let response = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
+    if let Reply::Flood(flood) = reply {
+        let (body, encoding) = flood::body(flood);
+        let response = encoding.into_iter().fold(response, |head, by| head.header(CONTENT_ENCODING, by));
+        return Ok(response.body(body).expect("a constant header"));
+    }
     Ok(response.body(body_of(reply)).expect("a constant header"))
 }
 
 fn body_of(reply: Reply) -> Body {
     match reply {
         Reply::Document((_, document)) => Full::from(document.to_string()).boxed_unsync(),
+        Reply::Flood(flood) => flood::body(flood).0,
         Reply::Garbage => Full::from(GARBAGE).boxed_unsync(),
         Reply::Silence => StreamBody::new(stream::pending()).boxed_unsync(),
         Reply::Watch(watching) => {

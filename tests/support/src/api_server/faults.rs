@@ -16,6 +16,22 @@ pub(super) struct Signals {
     pub(super) bookmarks: u64,
     pub(super) garbage: bool,
     pub(super) hanging: bool,
+    pub(super) flood: Option<Flood>,
+}
+
+/// An answer to a LIST that costs who reads it more than it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flood {
+    /// Blanks without an end.
+    Blanks,
+    /// A list whose items never end.
+    Items,
+    /// 256 MiB of blanks in 256 KiB of gzip.
+    Bomb,
+    /// Pages of a few items, each of which names a next one. Their items have new names each time.
+    Pages,
+    /// To a WATCH: a line without an end.
+    Line,
 }
 
 /// What only the accept loop can do. It answers when it is done.
@@ -83,11 +99,17 @@ impl ApiServer {
         self.state.signals.send_modify(|signals| signals.hanging = true);
     }
 
-    /// Ends [`ApiServer::send_garbage`] and [`ApiServer::hang`].
+    /// Answers each LIST (or, with [`Flood::Line`], each WATCH) so, until [`ApiServer::mend`].
+    pub fn flood(&self, flood: Flood) {
+        self.state.signals.send_modify(|signals| signals.flood = Some(flood));
+    }
+
+    /// Ends [`ApiServer::send_garbage`], [`ApiServer::hang`] and [`ApiServer::flood`].
     pub fn mend(&self) {
         self.state.signals.send_modify(|signals| {
             signals.garbage = false;
             signals.hanging = false;
+            signals.flood = None;
         });
     }
 

@@ -11,6 +11,7 @@ mod cluster_profiles;
 mod collection;
 mod counts;
 mod faults;
+mod flood;
 mod identity;
 mod list;
 mod listener;
@@ -40,6 +41,7 @@ use self::collection::Store;
 use self::counts::Counts;
 use self::faults::{Order, Signals};
 
+pub use self::faults::Flood;
 pub use self::resource::Collection;
 
 /// What the server takes as proof of an identity.

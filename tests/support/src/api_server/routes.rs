@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::faults::Flood;
 use super::query::Query;
 use super::resource::{Collection, Target, groups, resources};
 use super::watch::Watching;
@@ -19,6 +20,7 @@ pub(super) type Answer = (StatusCode, Value);
 #[derive(Debug)]
 pub(super) enum Reply {
     Document(Answer),
+    Flood(Flood),
     Garbage,
     /// The events of a watch in which nothing happens.
     Silence,
@@ -29,7 +31,7 @@ impl Reply {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Document((status, _)) => *status,
-            Self::Garbage | Self::Silence | Self::Watch(_) => StatusCode::OK,
+            Self::Flood(_) | Self::Garbage | Self::Silence | Self::Watch(_) => StatusCode::OK,
         }
     }
 }
@@ -67,7 +69,7 @@ pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, bod
     })
 }
 
-/// Where everybody who is known may ask who they are.
+/// Where every authenticated user may ask who they are.
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// What `kubectl auth whoami` prints.
@@ -119,6 +121,11 @@ fn collection(
     }
     if state.signals.borrow().garbage {
         return Ok(Reply::Garbage);
+    }
+    if let Some(flood) = state.signals.borrow().flood
+        && watches(head) == (flood == Flood::Line)
+    {
+        return Ok(Reply::Flood(flood));
     }
     let query = Query::parse(head.uri.query(), target)?;
     if query.watch {

@@ -1,26 +1,27 @@
 //! Publishing the socket: no wider mode than the configured one is ever visible, and nobody else's file is touched.
 
+mod checks;
+mod keeper;
+
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, File, Metadata},
     io,
     os::{
         fd::{AsRawFd as _, OwnedFd},
-        unix::{
-            fs::{
-                DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
-                PermissionsExt as _,
-            },
-            net::UnixListener,
-        },
+        unix::{fs::MetadataExt as _, net::UnixListener},
     },
     path::{Path, PathBuf},
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags},
+    fs::{AtFlags, FileType, Gid, Mode, OFlags},
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
+
+use self::checks::{lock, prepare_directory, refuse_what_is_not_ours, split};
+
+pub use keeper::{Keeper, Place};
 
 /// Bytes of a socket's path on Linux, less the terminating zero.
 const LONGEST_PATH: usize = 107;
@@ -62,10 +63,10 @@ pub enum SocketError {
         /// Our uid.
         own: u32,
     },
-    /// Something that is no socket stands there.
+    /// Something else than a socket is there.
     #[error("{} is not a socket; the broker replaces only a stale socket, so move it away or choose another path with --socket", path.display())]
     ForeignFile {
-        /// What stands there.
+        /// What is there.
         path: PathBuf,
     },
     /// A call failed.
@@ -94,33 +95,88 @@ pub enum SocketError {
     },
 }
 
-/// A socket under its name. Dropped: the name is removed if it is still ours.
-#[derive(Debug)]
-pub struct Publication {
-    path: PathBuf,
+/// One file, whatever its name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct FileId {
+    device: u64,
     inode: u64,
-    /// Held as long as we live: it decides between brokers that start at once.
-    _lock: File,
 }
 
-impl Drop for Publication {
-    fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
-        if ours {
-            let _gone = fs::remove_file(&self.path);
+impl FileId {
+    fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
+
+    /// What `path` names, which is not followed if it is a link.
+    fn at(path: &Path) -> io::Result<Self> {
+        fs::symlink_metadata(path).map(|found| Self::of(&found))
+    }
+}
+
+/// The lock beside a socket. Held as long as the broker lives: it decides between brokers that start at once.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    file: File,
+}
+
+impl Lock {
+    /// Whether its name still leads to it: otherwise another broker may hold a lock of that name.
+    fn is_in_place(&self) -> io::Result<bool> {
+        let held = FileId::of(&self.file.metadata()?);
+        match FileId::at(&self.path) {
+            Ok(found) => Ok(found == held),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Binds a temporary name in the socket's directory, gives it its mode and group, listens, and renames it into place.
-pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), SocketError> {
-    let path = &options.path;
-    let (directory, name) = split(path)?;
-    prepare_directory(directory, options)?;
-    let lock = lock(directory, name, path)?;
-    refuse_what_is_not_ours(path)?;
+/// A socket under its name. Dropped: the name is removed if it is still ours.
+#[derive(Debug)]
+pub struct Publication {
+    options: SocketOptions,
+    socket: FileId,
+    lock: Lock,
+}
 
-    let temporary = directory.join(format!(".{:08x}", fastrand::u32(..)));
+impl Publication {
+    /// Publishes a new socket under the name, which is no longer ours.
+    ///
+    /// # Errors
+    ///
+    /// The directory became unsafe, or another process uses the name: nothing was touched.
+    fn publish_again(&mut self) -> Result<UnixListener, SocketError> {
+        prepare_directory(split(&self.options.path)?.0, &self.options)?;
+        let (listener, socket) = bind(&self.options)?;
+        self.socket = socket;
+        Ok(listener)
+    }
+}
+
+impl Drop for Publication {
+    fn drop(&mut self) {
+        let path = &self.options.path;
+        if FileId::at(path).is_ok_and(|found| found == self.socket) {
+            let _gone = fs::remove_file(path);
+        }
+    }
+}
+
+/// Publishes a socket that no other broker uses.
+pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), SocketError> {
+    let (directory, name) = split(&options.path)?;
+    prepare_directory(directory, options)?;
+    let lock = lock(directory, name, &options.path)?;
+    let (listener, socket) = bind(options)?;
+    Ok((listener, Publication { options: options.clone(), socket, lock }))
+}
+
+/// Binds a temporary name in the socket's directory, gives it its mode and group, listens, and renames it into place.
+fn bind(options: &SocketOptions) -> Result<(UnixListener, FileId), SocketError> {
+    let path = &options.path;
+    refuse_what_is_not_ours(path)?;
+    let temporary = split(path)?.0.join(format!(".{:08x}", fastrand::u32(..)));
     let io = |action, at: &Path| {
         let path = at.to_owned();
         move |source: Errno| SocketError::Io { action, path, source: source.into() }
@@ -136,11 +192,10 @@ pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), S
     if placed.is_err() {
         let _gone = fs::remove_file(&temporary);
     }
-    let inode = placed?;
-    Ok((UnixListener::from(socket), Publication { path: path.clone(), inode, _lock: lock }))
+    Ok((UnixListener::from(socket), placed?))
 }
 
-fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<u64, SocketError> {
+fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<FileId, SocketError> {
     let io = |action| move |source| SocketError::Io { action, path: options.path.clone(), source };
     let at = |action| move |errno: Errno| io(action)(errno.into());
     // Held, not named: in a shared directory somebody could put a link of that name there, and it would be followed.
@@ -163,94 +218,13 @@ fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<
     }
     rustix::net::listen(socket, BACKLOG).map_err(at("listen on"))?;
     fs::rename(temporary, &options.path).map_err(io("publish"))?;
-    Ok(found.st_ino)
-}
-
-fn split(path: &Path) -> Result<(&Path, &std::ffi::OsStr), SocketError> {
-    let length = path.as_os_str().len();
-    match (path.parent(), path.file_name()) {
-        _ if length > LONGEST_PATH => Err(SocketError::PathTooLong { path: path.to_owned(), length }),
-        (Some(directory), Some(name)) if path.is_absolute() => Ok((directory, name)),
-        _ => Err(SocketError::PathInvalid { path: path.to_owned() }),
-    }
-}
-
-/// Makes the directory, or checks the one that is there.
-fn prepare_directory(directory: &Path, options: &SocketOptions) -> Result<(), SocketError> {
-    let io = |action| move |source| SocketError::Io { action, path: directory.to_owned(), source };
-    let mode = if options.mode & 0o070 == 0 { 0o700 } else { 0o750 };
-    if !directory.exists() {
-        DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(io("create the directory"))?;
-        if let Some(group) = options.group {
-            let group = Some(Gid::from_raw(group));
-            rustix::fs::chown(directory, None, group).map_err(io_error).map_err(io("give its group to"))?;
-        }
-        // Whatever the umask is: a group that may connect has to get in.
-        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
-    }
-    let found = fs::metadata(directory).map_err(io("look at"))?;
-    let own = rustix::process::geteuid().as_raw();
-    let trusted = [own, 0].contains(&found.uid()) && found.mode() & 0o022 == 0;
-    if trusted || options.shared_directory {
-        return Ok(());
-    }
-    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-    Err(SocketError::Directory { path: directory.to_owned(), owner, mode, own })
-}
-
-fn lock(directory: &Path, name: &std::ffi::OsStr, path: &Path) -> Result<File, SocketError> {
-    let mut file = std::ffi::OsString::from(".");
-    file.push(name);
-    file.push(".lock");
-    let file = directory.join(file);
-    let io = |source| SocketError::Io { action: "open the lock", path: file.clone(), source };
-    let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    let mut options = OpenOptions::new();
-    let lock = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(nofollow)
-        .open(&file)
-        .map_err(io)?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(Errno::WOULDBLOCK) => Err(SocketError::AlreadyRunning { path: path.to_owned() }),
-        Err(error) => Err(io(error.into())),
-    }
-}
-
-/// A stale socket is nobody's; everything else at the path is somebody's.
-fn refuse_what_is_not_ours(path: &Path) -> Result<(), SocketError> {
-    let io = |action| move |source| SocketError::Io { action, path: path.to_owned(), source };
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(io("look at")(error)),
-        Ok(found) if !found.file_type().is_socket() => {
-            Err(SocketError::ForeignFile { path: path.to_owned() })
-        }
-        Ok(_) => match connect(path) {
-            Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
-            Ok(()) | Err(Errno::AGAIN) => Err(SocketError::AlreadyRunning { path: path.to_owned() }),
-            Err(error) => Err(io("find out who listens on")(error.into())),
-        },
-    }
-}
-
-/// Without blocking: a full backlog answers EAGAIN.
-fn connect(path: &Path) -> Result<(), Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
-}
-
-fn io_error(error: Errno) -> io::Error {
-    error.into()
+    Ok(FileId { device: found.st_dev, inode: found.st_ino })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

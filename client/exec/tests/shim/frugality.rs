@@ -1,0 +1,42 @@
+//! The shim starts with every API client that starts: what it asks of the kernel is counted.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use crate::{
+    broker::Broker,
+    shim::{asking, text},
+};
+
+/// From the first call of its own. The shim as it is shipped makes 31 before: std and a static libc need them to start.
+/// `benches/latency` counts all of them. One is left to those whose broker is not root's: who are we?
+const SYSTEM_CALLS: usize = 14;
+/// Each further piece that an answer comes in takes two: to wait, and to read.
+const FOR_A_PIECE: usize = 2;
+
+#[test]
+fn it_makes_few_system_calls_and_one_write() {
+    if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("SKIPPED: there is no strace, so system calls are not counted");
+        return;
+    }
+    let broker = Broker::with_token("t");
+    let trace = broker.directory.path().join("trace");
+    let mut strace = Command::new("strace");
+    let shim = asking(&broker);
+    strace.arg("-f").arg("-o").arg(&trace).arg(shim.get_program()).args(shim.get_args());
+    strace.env_clear().env("CREDBROKER_SOCKET", broker.socket()).env("PATH", "/usr/bin:/bin");
+    let output = strace.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+
+    let trace = fs::read_to_string(trace).unwrap();
+    let own: Vec<_> = trace.lines().skip_while(|line| !line.contains(" getppid(")).collect();
+    let count = |name: &str| own.iter().filter(|line| line.contains(name)).count();
+    assert_eq!(count(" sendto("), 1, "the whole request in one write:\n{trace}");
+    // Neither the end that it asks for nor the end itself counts.
+    let whole = own.len() - count(" exit_group(") - count(" +++ ");
+    let pieces = count(" ppoll(") - 1;
+    assert!((2..=SYSTEM_CALLS).contains(&(whole - pieces * FOR_A_PIECE)), "{whole} system calls:\n{trace}");
+}

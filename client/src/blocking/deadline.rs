@@ -1,0 +1,137 @@
+//! How long to wait, and the only place of the blocking client that waits.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, Timespec, poll},
+    io::Errno,
+};
+
+/// What is said to a person who waits.
+pub struct Notice<'a> {
+    /// After so long.
+    pub after: Duration,
+    /// Called once, on the thread that waits.
+    pub tell: &'a mut dyn FnMut(),
+}
+
+impl fmt::Debug for Notice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notice").field("after", &self.after).finish_non_exhaustive()
+    }
+}
+
+/// When to give up. Time in suspend does not count, as in every timer of the kernel.
+#[derive(Debug)]
+pub(super) struct Deadline<'a> {
+    start: Instant,
+    limit: Duration,
+    notice: Option<Notice<'a>>,
+}
+
+impl<'a> Deadline<'a> {
+    pub(super) fn starting_now(limit: Duration, notice: Option<Notice<'a>>) -> Self {
+        Self { start: now(), limit, notice }
+    }
+
+    /// What the caller allowed.
+    pub(super) const fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(super) fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.passed())
+    }
+
+    fn passed(&self) -> Duration {
+        now().saturating_duration_since(self.start)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// Waits until the descriptor is ready: true. False: `at_most` or the deadline is over, whichever is sooner.
+    pub(super) fn wait(&mut self, descriptor: PollFd<'_>, at_most: Duration) -> Result<bool, Errno> {
+        self.poll(&mut [descriptor], at_most)
+    }
+
+    /// Lets `duration` pass, or what is left.
+    pub(super) fn pause(&mut self, duration: Duration) {
+        // With nothing to wait for there is nothing that could fail.
+        self.poll(&mut [], duration).unwrap_or_default();
+    }
+
+    fn poll(&mut self, descriptors: &mut [PollFd<'_>], at_most: Duration) -> Result<bool, Errno> {
+        let mut passed = self.passed();
+        let end = passed.saturating_add(at_most).min(self.limit);
+        loop {
+            if let Some(notice) = self.notice.take_if(|notice| notice.after <= passed) {
+                (notice.tell)();
+            }
+            let next = self.notice.as_ref().map_or(end, |notice| notice.after.min(end));
+            let timeout = Timespec::try_from(next.saturating_sub(passed)).ok();
+            match poll(descriptors, timeout.as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+            passed = self.passed();
+            if passed >= end {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// std's clock makes no system call, and stands still in suspend as the kernel's timers do.
+#[expect(clippy::disallowed_methods, reason = "measures a wait, not the age of a credential")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use rustix::event::PollFlags;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn a_wait_ends_with_the_descriptor_or_its_own_limit_or_the_deadline() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let readable = || PollFd::new(&ours, PollFlags::IN);
+        let mut deadline = Deadline::starting_now(LONG, None);
+        assert_eq!(deadline.wait(readable(), Duration::from_millis(1)), Ok(false));
+        assert!(!deadline.is_over());
+        drop(theirs);
+        assert_eq!(deadline.wait(readable(), LONG), Ok(true));
+
+        let mut short = Deadline::starting_now(Duration::from_millis(5), None);
+        short.pause(LONG);
+        assert!(short.is_over());
+    }
+
+    #[test]
+    fn the_notice_is_given_once_when_its_time_has_come() {
+        let mut told = 0;
+        let mut tell = || told += 1;
+        let notice = Notice { after: Duration::from_millis(2), tell: &mut tell };
+        let mut deadline = Deadline::starting_now(LONG, Some(notice));
+        deadline.pause(Duration::from_micros(1));
+        for _ in 0..3 {
+            deadline.pause(Duration::from_millis(4));
+        }
+        assert_eq!(told, 1);
+
+        let mut early = || panic!("the wait ended before");
+        let notice = Notice { after: LONG, tell: &mut early };
+        Deadline::starting_now(LONG, Some(notice)).pause(Duration::from_millis(1));
+    }
+}

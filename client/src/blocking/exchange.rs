@@ -1,0 +1,174 @@
+//! One call on one connection: HTTP/2 without a runtime.
+//!
+//! `h2` works on a [`Wire`] in memory, so its futures are never woken: they are polled again after each turn of the
+//! [`Link`].
+
+use std::{
+    fmt::Display,
+    future::Future,
+    os::unix::net::UnixStream,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture};
+
+use super::{
+    Broken,
+    deadline::Deadline,
+    grpc::{Answer, LONGEST_ANSWER, head},
+    link::Link,
+    wire::Wire,
+};
+
+/// Room for a status whose message has the tail of a plugin's stderr, in both of its headers.
+const LONGEST_HEADERS: u32 = 256 * 1024;
+
+/// Sends `message` and gives back what comes. The stream is of no use afterwards.
+pub(super) fn exchange(
+    stream: &UnixStream,
+    message: Bytes,
+    deadline: &mut Deadline<'_>,
+) -> Result<Answer, Broken> {
+    let context = &mut Context::from_waker(Waker::noop());
+    let wire = Wire::default();
+    let mut settings = Builder::new();
+    settings.enable_push(false).max_header_list_size(LONGEST_HEADERS);
+    // Only writes: in memory there is nothing that it could wait for.
+    let Poll::Ready(handshake) = pin!(settings.handshake(wire.clone())).poll(context) else {
+        return Err(Broken::NotGrpc("HTTP/2 could not be started".into()));
+    };
+    let (mut requests, connection) = handshake.map_err(lost)?;
+    let (response, mut body) = requests.send_request(head(deadline.left()), false).map_err(lost)?;
+    body.send_data(message, true).map_err(lost)?;
+
+    let (mut connection, mut answer) = (pin!(connection), pin!(received(response)));
+    let mut link = Link::new(stream);
+    loop {
+        let ended = connection.as_mut().poll(context);
+        if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+            return answer;
+        }
+        match ended {
+            Poll::Ready(Ok(())) => return Err(Broken::Lost("it was closed".into())),
+            Poll::Ready(Err(error)) => return Err(lost(error)),
+            Poll::Pending => {}
+        }
+        // What was received makes room for more, and that has to be said.
+        if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
+            return Err(lost(error));
+        }
+        link.turn(&wire, deadline)?;
+    }
+}
+
+async fn received(response: ResponseFuture) -> Result<Answer, Broken> {
+    let (head, mut stream) = response.await.map_err(lost)?.into_parts();
+    let mut body = Vec::new();
+    while let Some(chunk) = stream.data().await {
+        let chunk = chunk.map_err(lost)?;
+        if body.len() + chunk.len() > LONGEST_ANSWER {
+            return Err(Broken::NotGrpc(format!("the answer is longer than {LONGEST_ANSWER} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+        stream.flow_control().release_capacity(chunk.len()).map_err(lost)?;
+    }
+    let trailers = stream.trailers().await.map_err(lost)?;
+    Ok(Answer { http_status: head.status.as_u16(), headers: head.headers, body, trailers })
+}
+
+fn lost(error: impl Display) -> Broken {
+    Broken::Lost(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, net::Shutdown, os::fd::OwnedFd, thread, time::Duration};
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const ACKNOWLEDGEMENT: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
+    const LONG: Duration = Duration::from_secs(600);
+
+    /// Two sockets on which each read gives what one write sent, and no more: ours does not block.
+    fn pair() -> (UnixStream, UnixStream) {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let [ours, theirs] = [ours, theirs].map(|socket: OwnedFd| UnixStream::from(socket));
+        ours.set_nonblocking(true).unwrap();
+        (ours, theirs)
+    }
+
+    fn written(theirs: &mut UnixStream) -> Vec<u8> {
+        let mut bytes = vec![0; 64 * 1024];
+        let count = theirs.read(&mut bytes).unwrap();
+        bytes.truncate(count);
+        bytes
+    }
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    /// HEADERS with `:status: 200`, DATA, and HEADERS with `grpc-status: 0`.
+    fn answer(body: &[u8]) -> Vec<u8> {
+        let trailers = [b"\x00\x0bgrpc-status", &b"\x010"[..]].concat();
+        [frame(1, 4, &[0x88]), frame(0, 0, body), frame(1, 4 | 1, &trailers)].concat()
+    }
+
+    fn send(theirs: &UnixStream, bytes: &[u8]) {
+        assert_eq!(rustix::io::write(theirs, bytes), Ok(bytes.len()));
+    }
+
+    fn asked(ours: UnixStream) -> thread::JoinHandle<Result<Answer, Broken>> {
+        let message = Bytes::from_static(b"\0\0\0\0\x03abc");
+        thread::spawn(move || exchange(&ours, message, &mut Deadline::starting_now(LONG, None)))
+    }
+
+    #[test]
+    fn the_whole_request_is_one_write_and_the_answer_needs_no_other() {
+        let (ours, mut theirs) = pair();
+        let asking = asked(ours);
+        let request = written(&mut theirs);
+        assert!(request.starts_with(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "{request:?}");
+        assert!(request.ends_with(&frame(0, 1, b"\0\0\0\0\x03abc")), "{request:?}");
+        send(&theirs, &[SETTINGS, ACKNOWLEDGEMENT, &answer(b"body")].concat());
+        let answer = asking.join().unwrap().unwrap();
+        assert_eq!((answer.http_status, answer.body.as_slice()), (200, &b"body"[..]));
+        assert_eq!(answer.trailers.unwrap()["grpc-status"], "0");
+        assert!(written(&mut theirs).is_empty(), "nothing but the end");
+    }
+
+    #[test]
+    fn the_servers_settings_are_acknowledged_when_the_answer_takes_long() {
+        let (ours, mut theirs) = pair();
+        let asking = asked(ours);
+        written(&mut theirs);
+        send(&theirs, SETTINGS);
+        assert_eq!(written(&mut theirs), ACKNOWLEDGEMENT);
+        for part in answer(b"in pieces").chunks(3) {
+            send(&theirs, part);
+        }
+        assert_eq!(asking.join().unwrap().unwrap().body, b"in pieces");
+    }
+
+    #[test]
+    fn an_end_before_the_answer_is_a_lost_connection() {
+        for said in [&b""[..], SETTINGS, &answer(b"body")[..20]] {
+            let (ours, mut theirs) = pair();
+            let asking = asked(ours);
+            written(&mut theirs);
+            if !said.is_empty() {
+                send(&theirs, said);
+            }
+            theirs.shutdown(Shutdown::Both).unwrap();
+            let ended = asking.join().unwrap();
+            assert!(matches!(ended, Err(Broken::Lost(_))), "{said:?}: {ended:?}");
+        }
+    }
+}

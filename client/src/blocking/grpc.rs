@@ -1,0 +1,201 @@
+//! gRPC over HTTP/2, as far as one question and one answer need it. Pure.
+
+use std::time::Duration;
+
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use bytes::Bytes;
+use credbroker_proto::{Code, v1::GetCredentialResponse};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
+use percent_encoding::percent_decode;
+use prost::Message;
+
+use super::Broken;
+
+/// What a client of gRPC takes by default; a credential has at most a mebibyte.
+pub(super) const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
+/// Before each message: whether it is compressed, and its length in four bytes.
+const PREFIX: usize = 5;
+const METHOD: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
+/// gRPC allows eight digits.
+const LONGEST_TIMEOUT: u128 = 99_999_999;
+
+/// Everything that came back.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) http_status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    /// Absent when the headers were all that came.
+    pub(super) trailers: Option<HeaderMap>,
+}
+
+/// The broker's no.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Status {
+    pub(super) code: Code,
+    pub(super) message: String,
+    /// `google.rpc.Status`, encoded; empty: none.
+    pub(super) details: Vec<u8>,
+}
+
+/// A message with its prefix.
+pub(super) fn framed(message: &impl Message) -> Bytes {
+    let message = message.encode_to_vec();
+    let mut framed = Vec::with_capacity(PREFIX + message.len());
+    framed.push(0);
+    framed.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
+    framed.extend_from_slice(&message);
+    framed.into()
+}
+
+/// The head of the request; `left` is the time that the answer has.
+pub(super) fn head(left: Duration) -> Request<()> {
+    let mut request = Request::new(());
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::from_static(METHOD);
+    *request.version_mut() = Version::HTTP_2;
+    let headers = request.headers_mut();
+    headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    if let Ok(timeout) = HeaderValue::try_from(timeout(left)) {
+        headers.insert("grpc-timeout", timeout);
+    }
+    request
+}
+
+/// A little less than is left, so that an answer that the broker gives at the end of it arrives in time.
+fn timeout(left: Duration) -> String {
+    let margin = (left / 10).min(Duration::from_millis(500));
+    let millis = left.saturating_sub(margin).as_millis().clamp(1, LONGEST_TIMEOUT);
+    format!("{millis}m")
+}
+
+/// What the answer says. The outer error: it is not one of gRPC.
+pub(super) fn outcome(answer: &Answer) -> Result<Result<GetCredentialResponse, Status>, Broken> {
+    let heads = answer.trailers.iter().chain([&answer.headers]);
+    let Some(found) = heads.into_iter().find_map(status) else {
+        let http = answer.http_status;
+        return Err(not_grpc(format!("what listens there answered without a gRPC status (HTTP {http})")));
+    };
+    if found.code != Code::Ok {
+        return Ok(Err(found));
+    }
+    let undecodable = || not_grpc("what listens there answered with something else than a credential".into());
+    let message = unframed(&answer.body).ok_or_else(undecodable)?;
+    GetCredentialResponse::decode(message).map(Ok).ok().ok_or_else(undecodable)
+}
+
+fn not_grpc(text: String) -> Broken {
+    Broken::NotGrpc(text)
+}
+
+fn status(headers: &HeaderMap) -> Option<Status> {
+    let code = Code::from_header(headers.get("grpc-status")?.as_bytes());
+    let bytes = |name| headers.get(name).map(HeaderValue::as_bytes).unwrap_or_default();
+    let message = percent_decode(bytes("grpc-message")).decode_utf8_lossy().into_owned();
+    let details = PADDED_OR_NOT.decode(bytes("grpc-status-details-bin")).unwrap_or_default();
+    Some(Status { code, message, details })
+}
+
+/// gRPC writes no padding, and accepts it.
+const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The only message of a body, which is not compressed: we did not say that we take that.
+fn unframed(body: &[u8]) -> Option<&[u8]> {
+    let ([0, length @ ..], message) = body.split_first_chunk::<PREFIX>()? else { return None };
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    (message.len() == length).then_some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use credbroker_proto::v1::Credential;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn answer(body: &[u8], trailers: &[(&'static str, &str)]) -> Answer {
+        Answer {
+            http_status: 200,
+            body: body.to_vec(),
+            trailers: Some(headers(trailers)),
+            ..Answer::default()
+        }
+    }
+
+    fn refused(pairs: &[(&'static str, &str)]) -> Status {
+        outcome(&answer(b"", pairs)).unwrap().unwrap_err()
+    }
+
+    #[test]
+    fn a_framed_message_is_read_back() {
+        let credential = Credential { token: "t0ken".into(), ..Credential::default() };
+        let response = GetCredentialResponse { credential: Some(credential), cluster: None };
+        let framed = framed(&response);
+        assert_eq!(framed[..PREFIX], [0, 0, 0, 0, u8::try_from(framed.len() - PREFIX).unwrap()]);
+        assert_eq!(outcome(&answer(&framed, &[("grpc-status", "0")])).unwrap().unwrap(), response);
+    }
+
+    #[test]
+    fn what_is_not_one_plain_message_is_refused() {
+        let framed = framed(&GetCredentialResponse::default());
+        let compressed = [&[1][..], &framed[1..]].concat();
+        let twice = [&framed[..], &framed[..]].concat();
+        let undecodable = [0, 0, 0, 0, 1, 0xff];
+        for body in [&b""[..], b"\0\0\0", b"\0\0\0\0\x05abc", &compressed, &twice, &undecodable] {
+            let found = outcome(&answer(body, &[("grpc-status", "0")]));
+            assert!(matches!(found, Err(Broken::NotGrpc(_))), "{body:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_read_from_trailers_or_from_headers_alone() {
+        let pairs = [
+            ("grpc-status", "7"),
+            ("grpc-message", "no%20caf%C3%A9%0Ahere 100%"),
+            ("grpc-status-details-bin", "AQID/w"),
+        ];
+        let expected = Status {
+            code: Code::PermissionDenied,
+            message: "no café\nhere 100%".into(),
+            details: vec![1, 2, 3, 255],
+        };
+        assert_eq!(refused(&pairs), expected);
+        let alone = Answer { http_status: 200, headers: headers(&pairs), ..Answer::default() };
+        assert_eq!(outcome(&alone).unwrap().unwrap_err(), expected);
+        let padded = [("grpc-status", "13"), ("grpc-status-details-bin", "AQID/w==")];
+        assert_eq!(refused(&padded).details, [1, 2, 3, 255]);
+    }
+
+    #[test]
+    fn a_status_of_little_sense_still_is_a_no() {
+        let found = refused(&[("grpc-status", "x"), ("grpc-status-details-bin", "!")]);
+        assert_eq!(found, Status { code: Code::Unknown, message: String::new(), details: Vec::new() });
+        let nothing = outcome(&Answer { http_status: 404, ..Answer::default() });
+        assert!(matches!(&nothing, Err(Broken::NotGrpc(text)) if text.contains("HTTP 404")), "{nothing:?}");
+    }
+
+    #[test]
+    fn the_broker_is_told_a_little_less_than_is_left() {
+        for (left, expected) in [
+            (45_000, "44500m"),
+            (200, "180m"),
+            (1, "1m"),
+            (0, "1m"),
+            (86_400_000, "86399500m"),
+            (u64::MAX, "99999999m"),
+        ] {
+            let request = head(Duration::from_millis(left));
+            assert_eq!(request.headers()["grpc-timeout"], expected, "{left} ms");
+        }
+    }
+}

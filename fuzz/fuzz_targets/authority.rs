@@ -1,0 +1,24 @@
+//! Any bytes of a peer in any chunks: the filter changes nothing but authorities that h2 would refuse.
+#![no_main]
+
+#[path = "../../src/server/authority/block.rs"]
+mod block;
+#[path = "../../src/server/authority/filter.rs"]
+mod filter;
+#[path = "../../src/server/authority/hpack.rs"]
+mod hpack;
+#[path = "../../src/server/authority/huffman.rs"]
+mod huffman;
+#[path = "../../src/server/authority/property.rs"]
+mod property;
+
+use libfuzzer_sys::fuzz_target;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+fuzz_target!(|input: &[u8]| {
+    let Some((sizes, bytes)) = input.split_first_chunk::<3>() else { return };
+    let sizes = sizes.map(usize::from);
+    property::check(bytes, &sizes);
+    property::check(&[PREFACE, bytes].concat(), &sizes);
+});

@@ -1,0 +1,224 @@
+//! The log's way to stderr: a bounded queue that drops and counts, so that nothing ever waits for a reader of the log.
+
+use std::{
+    io::{self, Write},
+    mem,
+    os::fd::AsFd,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Bytes that may wait to be written; as many may be in the hands of the writer.
+const PENDING: usize = 512 * 1024;
+
+/// Takes whole lines without waiting. Clones share it.
+#[derive(Clone, Debug)]
+pub struct LogQueue {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to write.
+    filled: Condvar,
+    /// All was written.
+    emptied: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: Vec<u8>,
+    /// Lines for which there was no room since the last report.
+    dropped: u64,
+    writing: bool,
+}
+
+impl LogQueue {
+    /// A queue whose thread writes to `sink`. `report` is called with the number of lines that were dropped, as soon as
+    /// lines flow again.
+    pub(super) fn start(sink: impl Write + AsFd + Send + 'static, report: fn(u64)) -> Self {
+        let queue = Self {
+            shared: Arc::new(Shared {
+                state: Mutex::default(),
+                filled: Condvar::new(),
+                emptied: Condvar::new(),
+            }),
+        };
+        let writer = queue.clone();
+        let started = thread::Builder::new().name("log".to_owned()).spawn(move || writer.run(sink, report));
+        // Without a thread the queue fills once, and the broker serves without a log.
+        drop(started);
+        queue
+    }
+
+    /// Queues one line, or counts it as dropped.
+    pub fn line(&self, line: &str) {
+        let mut bytes = line.as_bytes().to_vec();
+        bytes.push(b'\n');
+        self.push(&bytes);
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut state = self.lock();
+        if state.pending.len() + line.len() > PENDING {
+            state.dropped += 1;
+            return;
+        }
+        state.pending.extend_from_slice(line);
+        drop(state);
+        self.shared.filled.notify_one();
+    }
+
+    /// Waits until everything is written, at most for `limit`.
+    pub fn flush(&self, limit: Duration) {
+        let is_busy = |state: &mut State| state.writing || !state.pending.is_empty();
+        drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
+    }
+
+    fn run(&self, mut sink: impl Write + AsFd, report: fn(u64)) {
+        loop {
+            let batch = self.next_batch();
+            // Where the reader left or the disk is full, the lines are lost: there is no other place for them.
+            let flows = write_batch(&mut sink, &batch).is_ok();
+            let dropped = {
+                let mut state = self.lock();
+                state.writing = false;
+                if flows { mem::take(&mut state.dropped) } else { 0 }
+            };
+            if dropped > 0 {
+                report(dropped);
+            }
+            if self.lock().pending.is_empty() {
+                self.shared.emptied.notify_all();
+            }
+        }
+    }
+
+    fn next_batch(&self) -> Vec<u8> {
+        let waited = self.shared.filled.wait_while(self.lock(), |state| state.pending.is_empty());
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.writing = true;
+        mem::take(&mut state.pending)
+    }
+
+    /// Whole at every moment.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As `write_all`, also where another process has made the pipe or terminal non-blocking.
+fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<()> {
+    while !batch.is_empty() {
+        match sink.write(batch) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => batch = batch.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::new(sink, PollFlags::OUT)], None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The subscriber writes each event in one piece.
+impl Write for &LogQueue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogQueue {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{PipeReader, Read as _, pipe},
+        sync::atomic::{AtomicU64, Ordering},
+    };
+
+    use super::*;
+
+    const AGES: Duration = Duration::from_secs(60);
+
+    fn read_all(mut reader: PipeReader) -> thread::JoinHandle<usize> {
+        thread::spawn(move || {
+            let mut text = Vec::new();
+            reader.read_to_end(&mut text).unwrap();
+            text.len()
+        })
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_are_dropped_and_counted_once_it_flows() {
+        static REPORTED: AtomicU64 = AtomicU64::new(0);
+        let (reader, writer) = pipe().unwrap();
+        let queue = LogQueue::start(writer, |dropped| {
+            REPORTED.fetch_add(dropped, Ordering::SeqCst);
+        });
+        let line = [b'x'; 1024];
+        let bound = 2 * PENDING / line.len() + 64; // of the queue, of the writer, of the pipe
+        let lines = 2 * bound;
+        for _ in 0..lines {
+            (&queue).write_all(&line).unwrap();
+        }
+        queue.flush(Duration::from_millis(1)); // returns although nothing is read
+        assert!(queue.lock().pending.len() <= PENDING);
+        let dropped = queue.lock().dropped;
+        assert!(dropped >= u64::try_from(lines - bound).unwrap(), "{dropped}");
+        drop(read_all(reader));
+        queue.flush(AGES);
+        assert_eq!(REPORTED.load(Ordering::SeqCst), dropped);
+        assert_eq!(queue.lock().dropped, 0);
+    }
+
+    #[test]
+    fn a_pipe_that_does_not_block_loses_nothing() {
+        let (reader, writer) = pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        let lines = thread::spawn(move || {
+            let mut sink = writer;
+            for _ in 0..100 {
+                write_batch(&mut sink, &[b'x'; 4096]).unwrap();
+            }
+        });
+        assert_eq!(read_all(reader).join().unwrap(), 100 * 4096);
+        lines.join().unwrap();
+    }
+
+    #[test]
+    fn a_reader_that_left_is_not_reported_over_and_over() {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let queue = LogQueue::start(writer, |_| panic!("without a reader there is nothing to report"));
+        for _ in 0..PENDING {
+            queue.line("line");
+        }
+        queue.flush(AGES);
+        assert!(queue.lock().pending.is_empty());
+    }
+}

@@ -1,0 +1,217 @@
+//! What an answer of the hub may cost: bytes, as they are decoded, and time.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use http::{Request, Response};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+use tower::{BoxError, Layer, Service};
+
+/// Bytes of one answer, without compression. An API server stores objects of 1.5 MiB at most.
+const PAGE: usize = 16 << 20;
+/// Bytes of one event of a watch: an object, and what an API server adds to it.
+const EVENT: usize = 2 << 20;
+/// ClusterProfiles that are known.
+pub(super) const PROFILES: usize = 20_000;
+/// Bytes of all of them, as far as they are read.
+pub(super) const TOTAL: usize = 256 << 20;
+
+/// What an answer exceeds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum Excess {
+    /// The answer as a whole.
+    #[error("an answer exceeds {} MiB, which is the limit", PAGE >> 20)]
+    Page,
+    /// A line of a watch.
+    #[error("an event exceeds {} MiB, which is the limit", EVENT >> 20)]
+    Event,
+    /// The time for one answer, or for a whole list.
+    #[error("it took longer than {0:?}, which is the limit")]
+    Time(Duration),
+    /// The number of profiles.
+    #[error(
+        "there are more than {PROFILES} ClusterProfiles, which is the limit; choose fewer with `namespaces` or `labelSelector`"
+    )]
+    Profiles,
+    /// The bytes of all profiles.
+    #[error(
+        "the ClusterProfiles exceed {} MiB, which is the limit; choose fewer with `namespaces` or `labelSelector`",
+        TOTAL >> 20
+    )]
+    Total,
+}
+
+/// Bounds each answer of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// From the head of an answer to its end.
+    pub(super) answer: Duration,
+    /// The same of a watch.
+    pub(super) watch: Duration,
+}
+
+impl<S> Layer<S> for Bounds {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded { inner, bounds: *self }
+    }
+}
+
+/// A client's service whose answers are bounded.
+#[derive(Clone, Debug)]
+pub(super) struct Bounded<S> {
+    inner: S,
+    bounds: Bounds,
+}
+
+impl<S, Q, B> Service<Request<Q>> for Bounded<S>
+where
+    S: Service<Request<Q>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: 'static,
+{
+    type Response = Response<BoundedBody<B>>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let query = request.uri().query().unwrap_or_default();
+        let is_watch = query.split('&').any(|part| part == "watch=true");
+        let limit = if is_watch { self.bounds.watch } else { self.bounds.answer };
+        let answered = self.inner.call(request);
+        let bounded =
+            move |body| BoundedBody { body, is_watch, received: 0, limit, late: Box::pin(sleep(limit)) };
+        async move { Ok(answered.await?.map(bounded)) }.boxed()
+    }
+}
+
+/// A body that fails where it exceeds its bounds.
+#[derive(Debug)]
+pub(super) struct BoundedBody<B> {
+    body: B,
+    is_watch: bool,
+    /// Of the body, or of the event that has not ended.
+    received: usize,
+    limit: Duration,
+    late: Pin<Box<Sleep>>,
+}
+
+impl<B> BoundedBody<B> {
+    fn note(&mut self, data: &[u8]) -> Result<(), Excess> {
+        if !self.is_watch {
+            self.received += data.len();
+            return if self.received > PAGE { Err(Excess::Page) } else { Ok(()) };
+        }
+        for (index, part) in data.split(|byte| *byte == b'\n').enumerate() {
+            self.received = if index == 0 { self.received + part.len() } else { part.len() };
+            if self.received > EVENT {
+                return Err(Excess::Event);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B> HttpBody for BoundedBody<B>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        // First: an answer that never pauses is late too.
+        if this.late.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(Excess::Time(this.limit).into())));
+        }
+        Pin::new(&mut this.body).poll_frame(cx).map(|frame| {
+            Some(frame?.map_err(Into::into).and_then(|frame| {
+                this.note(frame.data_ref().map(Bytes::as_ref).unwrap_or_default())?;
+                Ok(frame)
+            }))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{Stream, StreamExt as _, stream};
+    use http_body_util::{BodyExt as _, StreamBody};
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { answer: Duration::from_secs(60), watch: Duration::from_secs(90) };
+
+    /// What a client that asks for `uri` is answered, or where that ends.
+    async fn answer(
+        uri: &str,
+        chunks: impl Stream<Item = Vec<u8>> + Send + Unpin + 'static,
+    ) -> Result<usize, Excess> {
+        let mut chunks = Some(chunks);
+        let mut service = BOUNDS.layer(tower::service_fn(|_: Request<()>| {
+            let chunks = chunks.take().unwrap().map(|chunk| Ok::<_, Infallible>(Frame::data(chunk.into())));
+            std::future::ready(Ok::<_, Infallible>(Response::new(StreamBody::new(chunks))))
+        }));
+        let response = service.call(Request::get(uri).body(()).unwrap()).await.unwrap();
+        let collected = response.into_body().collect().await;
+        collected.map(|body| body.to_bytes().len()).map_err(|error| *error.downcast::<Excess>().unwrap())
+    }
+
+    fn blanks(count: usize) -> impl Stream<Item = Vec<u8>> + Send + Unpin + 'static {
+        stream::iter(std::iter::repeat_n(vec![b' '; 64 * 1024], count))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_has_a_limit_in_bytes() {
+        let most = PAGE / (64 * 1024);
+        assert_eq!(answer("/list?limit=500", blanks(most)).await, Ok(PAGE));
+        assert_eq!(answer("/list?limit=500", blanks(most + 1)).await, Err(Excess::Page));
+        assert_eq!(answer("/list?limit=500", blanks(usize::MAX)).await, Err(Excess::Page));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_has_one_for_each_event() {
+        let lines = || {
+            let event = [vec![b'x'; EVENT - 1], vec![b'\n']].concat();
+            stream::iter(std::iter::repeat_n(event, 3))
+        };
+        assert_eq!(answer("/list?&watch=true&a=b", lines()).await, Ok(3 * EVENT));
+        assert_eq!(answer("/list?&watch=true", blanks(usize::MAX)).await, Err(Excess::Event));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_trickles_ends_in_time() {
+        for (uri, limit) in [("/list", BOUNDS.answer), ("/list?watch=true", BOUNDS.watch)] {
+            let trickle = stream::unfold((), |()| async {
+                sleep(Duration::from_secs(1)).await;
+                Some((vec![b'\n'], ()))
+            });
+            assert_eq!(answer(uri, trickle.boxed()).await, Err(Excess::Time(limit)));
+        }
+    }
+}

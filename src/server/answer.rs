@@ -1,0 +1,185 @@
+//! An answer on its way to the peer: counted until the peer takes it, and ended with the broker.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use hyper::body::{Body as HttpBody, Frame};
+use tokio::sync::{OwnedSemaphorePermit, futures::OwnedNotified};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::{Status, body::Body};
+
+use super::{
+    status,
+    traffic::{Call, Traffic, Unsent},
+};
+
+/// The body of an answer. A stream that has nothing to say when the broker drains ends with `DRAINING`, whatever the
+/// service does: left open it would hold the drain up.
+pub(super) struct Answer {
+    body: Body,
+    /// Encoded ahead, so that it is counted although the peer takes nothing.
+    ahead: Option<Frame<Unsent>>,
+    room: Option<Pin<Box<OwnedNotified>>>,
+    end: End,
+    traffic: Arc<Traffic>,
+    _call: Call,
+    _slot: Option<OwnedSemaphorePermit>,
+}
+
+enum End {
+    /// It has sent trailers, or all of its body.
+    Reached,
+    /// Nothing waits for it yet.
+    Unwatched(CancellationToken),
+    Watched(Pin<Box<WaitForCancellationFutureOwned>>),
+}
+
+impl Answer {
+    pub(super) fn new(
+        body: Body,
+        traffic: &Arc<Traffic>,
+        draining: CancellationToken,
+        call: Call,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let (traffic, end) = (Arc::clone(traffic), End::Unwatched(draining));
+        Self { body, ahead: None, room: None, end, traffic, _call: call, _slot: slot }
+    }
+
+    /// Encodes the first message if it is there and there is room for it, and never waits. Without room it stays as it
+    /// is, which for what many share costs nothing.
+    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.traffic.has_room()
+            && let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut self.body).poll_frame(cx)
+        {
+            self.ahead = Some(self.count(frame));
+        }
+        Poll::Ready(())
+    }
+
+    fn count(&self, frame: Frame<Bytes>) -> Frame<Unsent> {
+        frame.map_data(|bytes| Unsent::new(bytes, &self.traffic))
+    }
+
+    /// Without room a further message is not even made.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.traffic.has_room() {
+                if self.room.take().is_some() {
+                    self.traffic.pass_on();
+                }
+                return Poll::Ready(());
+            }
+            let room = self.room.get_or_insert_with(|| Box::pin(self.traffic.room()));
+            if room.as_mut().poll(cx).is_ready() {
+                // Woken, and another was quicker.
+                *room = Box::pin(self.traffic.room());
+            } else if !self.traffic.has_room() {
+                // Asked again: room that was made before the registration must not be missed.
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Unsent;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Unsent>, Status>>> {
+        let this = self.get_mut();
+        if let Some(frame) = this.ahead.take() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        if matches!(this.end, End::Reached) {
+            return Poll::Ready(None);
+        }
+        ready!(this.poll_room(cx));
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map(|frame| this.count(frame))));
+        }
+        if let End::Unwatched(draining) = &this.end {
+            this.end = End::Watched(Box::pin(draining.clone().cancelled_owned()));
+        }
+        if let End::Watched(draining) = &mut this.end {
+            ready!(draining.as_mut().poll(cx));
+        }
+        this.end = End::Reached;
+        let mut trailers = HeaderMap::new();
+        // Our own text fits a header; without it the stream would end all the same.
+        let _complete = status::draining().add_header(&mut trailers);
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ahead.is_none() && (matches!(self.end, End::Reached) || self.body.is_end_stream())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use bytes::Buf as _;
+    use futures_util::{StreamExt as _, poll, stream};
+    use http_body_util::{BodyExt as _, StreamBody};
+
+    use super::*;
+
+    const CHUNK: usize = 300 * 1024;
+
+    /// An answer of so many chunks that then says nothing more.
+    fn answer(traffic: &Arc<Traffic>, draining: &CancellationToken, chunks: usize) -> Answer {
+        let chunk = || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; CHUNK])));
+        let chunks = stream::iter((0..chunks).map(move |_| chunk())).chain(stream::pending());
+        let call = Call::of(traffic);
+        Answer::new(Body::new(StreamBody::new(chunks)), traffic, draining.clone(), call, None)
+    }
+
+    fn traffic() -> (Arc<Traffic>, CancellationToken) {
+        let draining = CancellationToken::new();
+        (Traffic::new(draining.child_token()), draining)
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_counted_before_the_peer_takes_it_and_further_ones_wait() {
+        let (traffic, draining) = traffic();
+        let mut answers: Vec<_> = (0..4).map(|_| answer(&traffic, &draining, 2)).collect();
+        for answer in &mut answers {
+            std::future::poll_fn(|cx| answer.poll_ahead(cx)).await;
+        }
+        assert!(!traffic.has_room());
+        let made = answers.iter().filter(|answer| answer.ahead.is_some()).count();
+        assert_eq!(made, 2, "the others are not even encoded");
+        let [first, second, third, fourth] = &mut answers[..] else { panic!("four") };
+        let (mut third, mut fourth) = (pin!(third.frame()), pin!(fourth.frame()));
+        assert!(poll!(&mut third).is_pending() && poll!(&mut fourth).is_pending());
+        for taken in [first, second] {
+            let mut frame = taken.frame().await.unwrap().unwrap().into_data().unwrap();
+            frame.advance(CHUNK);
+        }
+        let third = third.await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(third.remaining(), CHUNK);
+        assert!(fourth.await.is_some(), "room is passed on");
+    }
+
+    #[tokio::test]
+    async fn what_has_nothing_to_say_ends_with_the_broker() {
+        let (traffic, draining) = traffic();
+        let mut answer = answer(&traffic, &draining, 1);
+        assert!(traffic.is_busy());
+        assert!(answer.frame().await.unwrap().unwrap().is_data());
+        assert!(poll!(pin!(answer.frame())).is_pending());
+        draining.cancel();
+        let trailers = answer.frame().await.unwrap().unwrap().into_trailers().unwrap();
+        assert_eq!(trailers["grpc-status"], "14");
+        assert!(answer.frame().await.is_none() && answer.is_end_stream());
+        drop(answer);
+        assert!(!traffic.is_busy());
+    }
+}

@@ -1,0 +1,152 @@
+//! Accepts every `:authority` that a gRPC client sends over a Unix socket.
+//!
+//! HTTP/2 wants the name of a host there. A socket has none, so clients send what they have: gRPC's C core the
+//! percent-encoded path (`run%2Fbroker.sock`), grpc-java and Swift the path as it is. [`h2`] resets each such
+//! request with `PROTOCOL_ERROR` before any service sees it. The authority means nothing on a Unix socket, so the bytes
+//! that h2 refuses are replaced on their way in.
+//!
+//! The replacement has the same decoded length, and HPACK's dynamic table counts lengths only: the tables of both sides
+//! stay in step, and the rest of the connection reads as the peer sent it.
+//!
+//! Everything below [`AuthorityFilter`] is free of I/O: bytes in, bytes out.
+//!
+//! [`h2`]: https://docs.rs/h2
+
+mod block;
+mod filter;
+mod hpack;
+mod huffman;
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use self::filter::{Filter, HELD};
+
+/// Bytes that are read at a time while the rest of a header block is awaited.
+const READ: usize = 4 * 1024;
+
+/// A stream whose peer may send any `:authority`.
+#[derive(Debug)]
+pub(super) struct AuthorityFilter<S> {
+    stream: S,
+    filter: Filter,
+    /// What was read and not yet passed on. Empty, and without memory, but for reads that end within a header block.
+    held: Vec<u8>,
+    /// How many bytes of `held` may pass.
+    ready: usize,
+}
+
+impl<S> AuthorityFilter<S> {
+    /// `stream` begins with the peer's preface.
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, filter: Filter::default(), held: Vec::new(), ready: 0 }
+    }
+
+    /// Passes on what is ready.
+    fn pass(&mut self, buffer: &mut ReadBuf<'_>) {
+        let count = self.ready.min(buffer.remaining());
+        buffer.put_slice(self.held.get(..count).unwrap_or_default());
+        self.held.drain(..count);
+        self.ready -= count;
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AuthorityFilter<S> {
+    /// Reads into `buffer` and filters there; holds what is unfinished. True at the end of the stream.
+    fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let bytes = buffer.filled_mut().get_mut(before..).unwrap_or_default();
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(true));
+        }
+        let done = self.filter.filter(bytes);
+        self.held.extend_from_slice(bytes.get(done.ready..done.length).unwrap_or_default());
+        buffer.set_filled(before + done.ready);
+        Poll::Ready(Ok(false))
+    }
+
+    /// Reads more of what is unfinished.
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let before = self.held.len();
+        let more = READ.min(HELD.saturating_sub(before));
+        self.held.reserve_exact(more);
+        self.held.resize(before + more, 0);
+        let mut rest = ReadBuf::new(self.held.get_mut(before..).unwrap_or_default());
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut rest);
+        let count = rest.filled().len();
+        self.held.truncate(before + count);
+        ready!(read)?;
+        if count == 0 {
+            self.ready = before; // the end of the stream: nothing finishes it
+            return Poll::Ready(Ok(()));
+        }
+        let done = self.filter.filter(&mut self.held);
+        self.held.truncate(done.length);
+        self.ready = done.ready;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for AuthorityFilter<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
+        if this.held.is_empty() {
+            let ended = ready!(this.poll_fill(cx, buffer))?;
+            if ended || buffer.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        while this.ready == 0 {
+            ready!(this.poll_finish(cx))?;
+        }
+        this.pass(buffer);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for AuthorityFilter<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

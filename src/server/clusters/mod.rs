@@ -1,0 +1,204 @@
+//! The clusters of the fleet, on the wire.
+//!
+//! What all watchers are sent is computed once: a task makes a [`Snapshot`] when the fleet or the hub changes, and every
+//! second while there are watches, since credentials come and go without a sign. A watch remembers which snapshot its peer
+//! has; messages are encoded once for all that have the same.
+
+mod snapshot;
+mod watching;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use credbroker_proto::v1 as pb;
+use prost::Message as _;
+use tokio::{
+    sync::{Mutex, Notify, OwnedSemaphorePermit, watch},
+    task::spawn_blocking,
+    time::{MissedTickBehavior, interval, sleep},
+};
+use tonic::{Response, Status};
+
+use self::snapshot::Snapshot;
+use super::{convert, preencoded::Preencoded, readiness::Readiness, status};
+use crate::{
+    cache::CredentialCache,
+    clock::Clock,
+    exec::PluginRunner,
+    plugin::{Fleet, ProfileName, Resolver},
+};
+
+pub(super) use watching::Messages;
+
+/// Bytes of clusters in one message: the limit of many clients is 4 MiB, and it is what a slow reader holds.
+const MESSAGE: usize = 256 * 1024;
+/// How often readiness is computed while there are watches: credentials come and go without a sign.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Changes that come so close together are sent together.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// The fleet as its readers see it. Clones share it.
+#[derive(Debug)]
+pub struct Clusters<R> {
+    shared: Arc<Shared<R>>,
+}
+
+impl<R> Clone for Clusters<R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<R> {
+    fleet: Arc<Fleet>,
+    resolver: Arc<Resolver>,
+    cache: CredentialCache<R>,
+    clock: Arc<dyn Clock>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    /// One is made at a time. When the newest was begun, since boot.
+    making: Mutex<Option<Duration>>,
+    /// Snapshots that were begun.
+    begun: AtomicU64,
+    /// There is a watcher.
+    wanted: Notify,
+}
+
+impl<R: PluginRunner> Clusters<R> {
+    /// Readers of `fleet`. Whether there is a credential for a cluster, `cache` and `resolver` say.
+    pub fn new(
+        fleet: Arc<Fleet>,
+        resolver: Arc<Resolver>,
+        cache: CredentialCache<R>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let snapshots = watch::Sender::new(Arc::new(Snapshot::default()));
+        let (making, begun, wanted) = (Mutex::new(None), AtomicU64::new(0), Notify::new());
+        Self { shared: Arc::new(Shared { fleet, resolver, cache, clock, snapshots, making, begun, wanted }) }
+    }
+
+    /// Keeps the snapshot that is watched current. Returns only when none can be made.
+    pub async fn run(&self) {
+        let Shared { fleet, snapshots, wanted, .. } = &*self.shared;
+        let (mut revisions, mut hubs) = (fleet.revisions(), fleet.hub_states());
+        let mut look = interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if snapshots.receiver_count() == 0 {
+                self.forget().await;
+                wanted.notified().await;
+            }
+            revisions.mark_unchanged();
+            hubs.mark_unchanged();
+            if self.make(None).await.is_none() {
+                return;
+            }
+            let changed = async {
+                // Both senders are the fleet's, which we hold.
+                tokio::select! {
+                    changed = revisions.changed() => drop(changed),
+                    changed = hubs.changed() => drop(changed),
+                }
+                sleep(GATHER).await;
+            };
+            tokio::select! {
+                () = changed => {}
+                _ = look.tick() => {}
+            }
+        }
+    }
+
+    /// One page of the list.
+    pub(super) async fn page(
+        &self,
+        namespace: &str,
+        token: &str,
+    ) -> Result<pb::ListClustersResponse, Status> {
+        let after = match token.split_once('/') {
+            Some((namespace, name)) => Some(ProfileName::new(namespace, name)),
+            None if token.is_empty() => None,
+            None => return Err(status::invalid("`page_token` is not the `next_page_token` of a page")),
+        };
+        // The first page says how it is now, after a refresh or an evict too; the others follow it within moments.
+        let snapshot = self.make(after.as_ref().map(|_| LOOK_EVERY)).await.ok_or_else(status::draining)?;
+        let rows = snapshot.after(after.as_ref(), namespace);
+        let (mut clusters, mut size, mut next_page_token) =
+            (Vec::<pb::ClusterState>::new(), 0, String::new());
+        for row in rows {
+            let state = row.message();
+            size += state.encoded_len();
+            if size > MESSAGE && !clusters.is_empty() {
+                next_page_token = clusters.last().map(token_of).unwrap_or_default();
+                break;
+            }
+            clusters.push(state);
+        }
+        Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(snapshot.hub()) })
+    }
+
+    /// The clusters now, then what changes.
+    pub(super) async fn follow(&self, namespace: String, slot: OwnedSemaphorePermit) -> Response<Messages> {
+        let snapshots = self.shared.snapshots.subscribe();
+        self.shared.wanted.notify_one();
+        // What has changed since is sent as a change.
+        self.make(Some(LOOK_EVERY)).await;
+        Preencoded::response(watching::messages(snapshots, namespace, slot))
+    }
+
+    /// A snapshot that was begun after this was called, or `max_age` before it at most. `None`: the runtime ends, or a
+    /// panic kept it from being made.
+    async fn make(&self, max_age: Option<Duration>) -> Option<Arc<Snapshot>> {
+        let Shared { fleet, clock, snapshots, making, begun, .. } = &*self.shared;
+        let earlier = begun.load(Ordering::Acquire);
+        let mut made = making.lock().await;
+        let is_fresh = match (max_age, *made) {
+            (Some(max_age), Some(at)) => clock.now().boot.saturating_sub(at) <= max_age,
+            (None, Some(_)) => begun.load(Ordering::Acquire) > earlier,
+            (_, None) => false,
+        };
+        if is_fresh {
+            return Some(Arc::clone(&snapshots.borrow()));
+        }
+        begun.fetch_add(1, Ordering::AcqRel);
+        *made = Some(clock.now().boot);
+        let before = Arc::clone(&snapshots.borrow());
+        let (cache, resolver, fleet) =
+            (self.shared.cache.clone(), Arc::clone(&self.shared.resolver), Arc::clone(fleet));
+        let next = spawn_blocking(move || {
+            let hub = fleet.hub();
+            let readiness = Readiness::of(&cache, &resolver);
+            Snapshot::next(&before, fleet.list(None), hub, &readiness)
+        });
+        let next = Arc::new(next.await.ok()?);
+        snapshots.send_if_modified(|current| {
+            let is_news = next.number() != current.number();
+            *current = Arc::clone(&next);
+            is_news
+        });
+        Some(next)
+    }
+
+    /// Without watchers, what was encoded for them is of no more use.
+    async fn forget(&self) {
+        let mut made = self.shared.making.lock().await;
+        let snapshots = &self.shared.snapshots;
+        if snapshots.receiver_count() == 0 {
+            *made = None;
+            let number = snapshots.borrow().number();
+            snapshots.send_replace(Arc::new(Snapshot::empty(number)));
+        }
+    }
+}
+
+fn token_of(state: &pb::ClusterState) -> String {
+    let name = state.cluster_profile.as_ref();
+    name.map(|name| format!("{}/{}", name.namespace, name.name)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! The state of every cluster at one moment, and what tells two moments apart.
+
+use std::{
+    cmp::Ordering,
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use credbroker_proto::v1::{self as pb, cluster_state};
+use prost::Message as _;
+
+use super::{MESSAGE, convert};
+use crate::{
+    plugin::{HubState, Known, ProfileName},
+    server::{preencoded, readiness::Readiness},
+};
+
+/// Immutable but for the messages, which are encoded when the first watch needs them.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    /// Grows with every change that watchers must see.
+    number: u64,
+    /// The number of the snapshot before.
+    before: u64,
+    /// Sorted by name.
+    rows: Vec<Arc<Row>>,
+    hub: HubState,
+    encoded: Mutex<HashMap<Key, Page>>,
+}
+
+/// One cluster.
+#[derive(Debug)]
+pub(super) struct Row {
+    known: Arc<Known>,
+    ready: cluster_state::Readiness,
+    reason: &'static str,
+    message: String,
+    /// The number of the snapshot in which it became so.
+    since: u64,
+}
+
+/// Which message: of which namespace, to those who have which snapshot, from where on.
+type Key = (String, u64, Cursor);
+
+/// How far a watch has come with the difference of two snapshots: positions in the newer one and in the older one.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Cursor {
+    newer: usize,
+    older: usize,
+}
+
+/// One message, framed for gRPC.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    /// `None`: there is no difference.
+    pub(super) frame: Option<Bytes>,
+    /// Where the next message starts; `None`: this is the last.
+    pub(super) rest: Option<Cursor>,
+}
+
+impl Snapshot {
+    /// Without clusters, to be followed by the first that is asked for.
+    pub(super) fn empty(number: u64) -> Self {
+        Self { number, before: number, ..Self::default() }
+    }
+
+    /// What follows `self` when these are the clusters. It has the same number if watchers have nothing to see.
+    pub(super) fn next(&self, clusters: Vec<Arc<Known>>, hub: HubState, readiness: &Readiness) -> Self {
+        let number = self.number + 1;
+        let mut earlier = self.rows.iter().peekable();
+        let mut is_news = self.rows.len() != clusters.len() || self.hub != hub;
+        let rows = clusters.into_iter().map(|known| {
+            let name = &known.profile.name;
+            while earlier.next_if(|row| row.name() < name).is_some() {}
+            let same_name = earlier.next_if(|row| row.name() == name);
+            let (ready, reason) = readiness.of_profile(&known);
+            let is_same = |row: &&Arc<Row>| {
+                row.known.revision == known.revision && row.ready == ready && row.reason == reason
+            };
+            let since = same_name.filter(is_same).map_or(number, |row| row.since);
+            is_news |= since == number;
+            let message = readiness.message(&known);
+            Arc::new(Row { known, ready, reason, message, since })
+        });
+        let rows = rows.collect();
+        let (number, before) = if is_news { (number, self.number) } else { (self.number, self.before) };
+        Self { number, before, rows, hub, encoded: Mutex::default() }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn hub(&self) -> pb::HubState {
+        let problem = self.hub.problem.as_deref().unwrap_or_default().to_owned();
+        pb::HubState { synced: self.hub.synced, problem }
+    }
+
+    /// Those of `namespace` (empty: all) that follow `name`.
+    pub(super) fn after<'a>(
+        &'a self,
+        name: Option<&ProfileName>,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Row> {
+        let start = name.map_or(0, |name| self.rows.partition_point(|row| row.name() <= name));
+        let rest = self.rows.iter().skip(start).map(Arc::as_ref);
+        rest.filter(move |row| is_in(row, namespace))
+    }
+
+    /// What those who have `older` do not know yet, from `at` on. Encoded once for all who have the same.
+    pub(super) fn news(&self, older: Option<&Self>, namespace: &str, at: Cursor) -> Page {
+        // Those who are further behind are few, and slow: what they are sent is not kept.
+        let from = match older {
+            None => u64::MAX,
+            Some(older) if older.number == self.before => older.number,
+            Some(_) => return self.encode(older, namespace, at),
+        };
+        let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = encoded.entry((namespace.to_owned(), from, at));
+        page.or_insert_with(|| self.encode(older, namespace, at)).clone()
+    }
+
+    fn encode(&self, before: Option<&Self>, namespace: &str, mut at: Cursor) -> Page {
+        let none = Vec::new();
+        let known = before.map_or(&none, |before| &before.rows);
+        let (mut changed, mut removed, mut size) = (Vec::new(), Vec::new(), 0);
+        let rest = loop {
+            let pair = (self.rows.get(at.newer), known.get(at.older));
+            // Both are sorted: the lower name is the next.
+            let order = match pair {
+                (None, None) => break None,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(row), Some(known)) => row.name().cmp(known.name()),
+            };
+            match pair {
+                (_, Some(gone)) if order.is_gt() && is_in(gone, namespace) => {
+                    removed.push(convert::profile(gone.name()));
+                }
+                (Some(row), same) if order.is_le() && is_in(row, namespace) => {
+                    let is_known = order.is_eq() && same.is_some_and(|same| same.since == row.since);
+                    if !is_known {
+                        let state = row.message();
+                        size += state.encoded_len();
+                        if size > MESSAGE && !changed.is_empty() {
+                            break Some(at);
+                        }
+                        changed.push(state);
+                    }
+                }
+                _ => {}
+            }
+            at.newer += usize::from(order.is_le());
+            at.older += usize::from(order.is_ge());
+        };
+        let is_first = before.is_none();
+        let is_hub_news = before.is_none_or(|before| before.hub != self.hub);
+        if changed.is_empty() && removed.is_empty() && !is_hub_news {
+            return Page { frame: None, rest };
+        }
+        let complete = !is_first || rest.is_none();
+        let message = pb::WatchClustersResponse { changed, removed, complete, hub: Some(self.hub()) };
+        Page { frame: Some(preencoded::frame(&message)), rest }
+    }
+}
+
+impl Row {
+    fn name(&self) -> &ProfileName {
+        &self.known.profile.name
+    }
+
+    /// The cluster, without its credential.
+    pub(super) fn message(&self) -> pb::ClusterState {
+        let known = &self.known;
+        let profile = &known.profile;
+        let target = known.outcome.as_ref().ok();
+        let skipped = known.skipped.iter().map(|skipped| cluster_state::SkippedProvider {
+            name: skipped.name.clone(),
+            reason: skipped.reason.clone(),
+        });
+        let properties = profile.properties.iter();
+        let properties = properties
+            .map(|(name, value)| cluster_state::Property { name: name.clone(), value: value.clone() });
+        pb::ClusterState {
+            cluster_profile: Some(convert::profile(&profile.name)),
+            display_name: profile.display_name.clone(),
+            cluster_manager: profile.cluster_manager.clone(),
+            kubernetes_version: profile.kubernetes_version.clone(),
+            properties: properties.collect(),
+            provider: target.map(|target| target.provider.name.to_string()).unwrap_or_default(),
+            skipped_providers: skipped.collect(),
+            cluster: target.map(|target| convert::cluster_message(&target.endpoint)),
+            readiness: self.ready.into(),
+            message: self.message.clone(),
+            reason: self.reason.to_owned(),
+        }
+    }
+}
+
+fn is_in(row: &Row, namespace: &str) -> bool {
+    namespace.is_empty() || *row.name().namespace == *namespace
+}

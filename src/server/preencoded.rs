@@ -1,0 +1,82 @@
+//! Messages that were encoded ahead, for many streams at once. tonic would encode, or copy, each for each stream.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures_util::{Stream, StreamExt as _, stream};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::body::{Body as HttpBody, Frame};
+use prost::Message;
+use tonic::{Response, Status, body::Body};
+
+type Frames = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+/// What the generated service expects of a method that answers with a stream.
+type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Travels in the extensions of a response, and takes the place of its body.
+#[derive(Clone)]
+pub(super) struct Preencoded(Arc<Mutex<Option<Frames>>>);
+
+/// `message` as one gRPC message on the wire, not compressed.
+pub(super) fn frame(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut frame = BytesMut::with_capacity(5 + length);
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    // It has the capacity that was asked for.
+    let _complete = message.encode(&mut frame);
+    frame.freeze()
+}
+
+impl Preencoded {
+    /// A response of these frames, typed as the generated service wants it.
+    pub(super) fn response<T: Send + 'static>(
+        frames: impl Stream<Item = Bytes> + Send + 'static,
+    ) -> Response<Messages<T>> {
+        let mut response = Response::new(stream::pending().boxed() as Messages<T>);
+        response.extensions_mut().insert(Self(Arc::new(Mutex::new(Some(frames.boxed())))));
+        response
+    }
+
+    /// Once: a copy of the response would have none.
+    pub(super) fn into_frames(self) -> Option<Frames> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The body of a response, if it travels beside it.
+    pub(super) fn put_in_place(response: &mut http::Response<Body>) {
+        let beside = response.extensions_mut().remove::<Self>();
+        if let Some(frames) = beside.and_then(Self::into_frames) {
+            *response.body_mut() = Body::new(FrameBody { frames: Some(frames) });
+        }
+    }
+}
+
+struct FrameBody {
+    /// `None`: it has ended.
+    frames: Option<Frames>,
+}
+
+impl HttpBody for FrameBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        let Some(frames) = &mut this.frames else { return Poll::Ready(None) };
+        let Some(frame) = ready!(frames.poll_next_unpin(cx)) else {
+            this.frames = None;
+            let ok = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+            return Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::from_iter([ok])))));
+        };
+        Poll::Ready(Some(Ok(Frame::data(frame))))
+    }
+}

@@ -1,0 +1,142 @@
+//! A request as it comes in: whole before a service sees it, in time and within the bounds of its connection.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::Full;
+use hyper::body::{Body as HttpBody, Frame, Incoming};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::Status;
+
+use super::{
+    service::REQUEST,
+    status,
+    traffic::{Traffic, UNFINISHED, Unfinished},
+};
+
+/// From its headers to its last byte.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a service gets of a request's body.
+pub(super) enum Question {
+    /// All of it.
+    Whole(Full<Bytes>),
+    /// Message by message, as long as it goes on.
+    Stream(Box<Stream>),
+}
+
+/// A body whose end is up to the peer, or to the broker's.
+pub(super) struct Stream {
+    body: Incoming,
+    received: usize,
+    unfinished: Unfinished,
+    draining: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Question {
+    /// A request for a method that reads one message.
+    ///
+    /// # Errors
+    ///
+    /// It took too long, or too much of this connection's requests is unfinished.
+    pub(super) async fn whole(body: Incoming, traffic: &Arc<Traffic>) -> Result<Self, Status> {
+        let mut receiving = Receiving { body, bytes: BytesMut::new(), unfinished: None };
+        // Usually it is there, and needs no timer.
+        let now = poll_fn(|cx| Poll::Ready(receiving.poll(traffic, cx))).await;
+        let received = match now {
+            Poll::Ready(received) => received,
+            Poll::Pending => {
+                let received = Box::pin(timeout(DEADLINE, poll_fn(|cx| receiving.poll(traffic, cx)))).await;
+                received.unwrap_or_else(|_elapsed| Err(status::unfinished(DEADLINE)))
+            }
+        };
+        received.map(|bytes| Self::Whole(Full::new(bytes)))
+    }
+
+    /// A request for a method that reads many.
+    pub(super) fn stream(body: Incoming, traffic: &Arc<Traffic>, draining: &CancellationToken) -> Self {
+        let draining = Box::pin(draining.clone().cancelled_owned());
+        let unfinished = Unfinished::new(traffic);
+        Self::Stream(Box::new(Stream { body, received: 0, unfinished, draining }))
+    }
+}
+
+struct Receiving {
+    body: Incoming,
+    /// Copies, since what is received may be a small piece of a large buffer.
+    bytes: BytesMut,
+    unfinished: Option<Unfinished>,
+}
+
+impl Receiving {
+    fn poll(&mut self, traffic: &Arc<Traffic>, cx: &mut Context<'_>) -> Poll<Result<Bytes, Status>> {
+        loop {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                None => break,
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Err(Status::from_error(Box::new(error)))),
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            let is_last = self.body.is_end_stream();
+            if is_last && self.bytes.is_empty() {
+                return Poll::Ready(Ok(data));
+            }
+            self.bytes.extend_from_slice(&data);
+            let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(traffic));
+            if !unfinished.grow_to(self.bytes.capacity()) {
+                return Poll::Ready(Err(status::too_much_unfinished(UNFINISHED)));
+            }
+            // What is larger than any request is refused by the service, which sees the length that it claims.
+            if is_last || self.bytes.len() > REQUEST + 5 {
+                break;
+            }
+        }
+        Poll::Ready(Ok(self.bytes.split().freeze()))
+    }
+}
+
+impl Stream {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            ready!(self.draining.as_mut().poll(cx));
+            return Poll::Ready(None);
+        };
+        Poll::Ready(frame.map(|frame| {
+            let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
+            self.received += frame.data_ref().map_or(0, Bytes::len);
+            // Counted to its end: a reader may keep what it has not decoded.
+            if self.unfinished.grow_to(self.received) {
+                Ok(frame)
+            } else {
+                Err(status::too_much_unfinished(UNFINISHED))
+            }
+        }))
+    }
+}
+
+impl HttpBody for Question {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never: Infallible| match never {}),
+            Self::Stream(stream) => stream.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Stream(stream) => stream.body.is_end_stream(),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Watches the socket's name: what was removed is published again.
+
+use std::{
+    os::unix::net::UnixListener as StdListener,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{net::UnixListener, sync::watch, task::spawn_blocking, time::sleep};
+use tracing::{info, warn};
+
+use super::{FileId, Publication, SocketError};
+use crate::text::chain;
+
+/// How often the name is looked at. A removed socket is back within five seconds.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Another process's socket at our path is connected to only at every so many looks, to see whether it is in use.
+const PATIENCE: u32 = 15;
+
+/// What the name of the socket leads to, and who may change that.
+#[derive(Debug)]
+pub enum Place {
+    /// A socket that the broker published.
+    Published(Publication),
+    /// One that systemd holds, under this name at the start.
+    Inherited(PathBuf),
+}
+
+/// Looks after the name of the socket. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    place: Arc<Mutex<Watched>>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    place: Place,
+    /// Of systemd's socket: what its name led to at the start.
+    inherited: Option<FileId>,
+    /// What is at the path that is not ours, and for how many looks.
+    foreign: Option<(FileId, u32)>,
+}
+
+/// What a look found.
+#[derive(Debug)]
+enum Found {
+    Ours,
+    /// It is published again.
+    Replaced(StdListener),
+    /// The name no longer leads to us, and that is left so.
+    Lost(Loss),
+    /// As at the last look.
+    Unchanged,
+}
+
+/// Why the name is not ours.
+#[derive(Debug, thiserror::Error)]
+enum Loss {
+    #[error("the socket {} was removed or replaced; systemd holds it, so restart its .socket unit", .0.display())]
+    Inherited(PathBuf),
+    #[error("the socket {} was removed or replaced, and the lock {} too: another broker may own the name, so it is not published again; restart this broker if none does", path.display(), lock.display())]
+    Lock { path: PathBuf, lock: PathBuf },
+    #[error("the socket {} was removed or replaced; another process listens on it, so it is not published again", .0.display())]
+    Foreign(PathBuf),
+    #[error("the socket was removed or replaced and cannot be published again")]
+    Refused(#[source] SocketError),
+}
+
+impl Keeper {
+    /// A keeper of `place`. When the last clone is dropped, a published name is removed.
+    pub fn new(place: Place) -> Self {
+        let inherited = match &place {
+            Place::Published(_) => None,
+            Place::Inherited(path) => FileId::at(path).ok(),
+        };
+        let watched = Watched { place, inherited, foreign: None };
+        Self { place: Arc::new(Mutex::new(watched)) }
+    }
+
+    /// Sends each new listener to `listeners`. Established connections are not touched.
+    pub async fn run(&self, listeners: &watch::Sender<Arc<UnixListener>>) {
+        let mut reported = String::new();
+        loop {
+            sleep(LOOK_EVERY).await;
+            let place = Arc::clone(&self.place);
+            // The directory may be on a mount that hangs.
+            let look = spawn_blocking(move || place.lock().unwrap_or_else(PoisonError::into_inner).look());
+            let Ok(found) = look.await else { return };
+            match found {
+                Found::Unchanged => {}
+                Found::Ours => {
+                    if !reported.is_empty() {
+                        info!("the socket's name leads to this broker again");
+                        reported.clear();
+                    }
+                }
+                Found::Replaced(listener) => {
+                    reported.clear();
+                    match listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener)) {
+                        Ok(listener) => {
+                            warn!("the socket was removed or replaced: it is published again");
+                            listeners.send_replace(Arc::new(listener));
+                        }
+                        Err(error) => {
+                            return warn!(%error, "the socket that was published again cannot be listened on");
+                        }
+                    }
+                }
+                Found::Lost(loss) => {
+                    let text = chain(&loss);
+                    if text != reported {
+                        warn!("{text}");
+                        reported = text;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn look(&mut self) -> Found {
+        let Self { place, inherited, foreign } = self;
+        let publication = match place {
+            Place::Inherited(path) => {
+                let is_ours = inherited.is_none() || FileId::at(path).ok() == *inherited;
+                return if is_ours { Found::Ours } else { Found::Lost(Loss::Inherited(path.clone())) };
+            }
+            Place::Published(publication) => publication,
+        };
+        let path = &publication.options.path;
+        let at_path = FileId::at(path).ok();
+        if at_path == Some(publication.socket) {
+            *foreign = None;
+            return Found::Ours;
+        }
+        match (at_path, foreign.as_mut()) {
+            (Some(at_path), Some((known, looks))) if *known == at_path && *looks < PATIENCE => {
+                *looks += 1;
+                return Found::Unchanged;
+            }
+            _ => *foreign = None,
+        }
+        if !publication.lock.is_in_place().unwrap_or(false) {
+            return Found::Lost(Loss::Lock { path: path.clone(), lock: publication.lock.path.clone() });
+        }
+        match publication.publish_again() {
+            Ok(listener) => Found::Replaced(listener),
+            Err(error) => {
+                *foreign = at_path.map(|at_path| (at_path, 0));
+                Found::Lost(match error {
+                    SocketError::AlreadyRunning { path } => Loss::Foreign(path),
+                    error => Loss::Refused(error),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::net::UnixStream};
+
+    use super::*;
+    use crate::server::socket::{SocketOptions, publish};
+
+    fn directory() -> tempfile::TempDir {
+        // Its mode is 0700.
+        tempfile::tempdir().unwrap()
+    }
+
+    fn look(keeper: &Keeper) -> Found {
+        keeper.place.lock().unwrap().look()
+    }
+
+    fn published(path: &std::path::Path) -> (StdListener, Keeper) {
+        let options = SocketOptions { path: path.into(), mode: 0o600, group: None, shared_directory: false };
+        let (listener, publication) = publish(&options).unwrap();
+        (listener, Keeper::new(Place::Published(publication)))
+    }
+
+    #[test]
+    fn a_socket_of_systemds_is_only_watched() {
+        let root = directory();
+        let path = root.path().join("socket");
+        let _held = StdListener::bind(&path).unwrap();
+        let keeper = Keeper::new(Place::Inherited(path.clone()));
+        assert!(matches!(look(&keeper), Found::Ours));
+        fs::rename(&path, root.path().join("elsewhere")).unwrap();
+        assert!(matches!(look(&keeper), Found::Lost(Loss::Inherited(_))));
+        assert!(!path.exists());
+        fs::rename(root.path().join("elsewhere"), &path).unwrap();
+        assert!(matches!(look(&keeper), Found::Ours), "as it was");
+    }
+
+    #[test]
+    fn a_name_that_was_removed_leads_to_the_new_listener() {
+        let root = directory();
+        let path = root.path().join("socket");
+        let (_old, keeper) = published(&path);
+        assert!(matches!(look(&keeper), Found::Ours));
+        fs::remove_file(&path).unwrap();
+        let Found::Replaced(new) = look(&keeper) else { panic!("published again") };
+        let _peer = UnixStream::connect(&path).unwrap();
+        new.set_nonblocking(true).unwrap();
+        assert!(new.accept().is_ok());
+        assert!(matches!(look(&keeper), Found::Ours));
+        drop(keeper);
+        assert!(!path.exists(), "the newest name is removed at the end");
+    }
+
+    #[test]
+    fn a_live_socket_of_somebody_else_is_asked_now_and_then() {
+        let root = directory();
+        let path = root.path().join("socket");
+        let (_ours, keeper) = published(&path);
+        fs::remove_file(&path).unwrap();
+        let foreign = StdListener::bind(&path).unwrap();
+        assert!(matches!(look(&keeper), Found::Lost(Loss::Foreign(_))));
+        for _ in 0..PATIENCE {
+            assert!(matches!(look(&keeper), Found::Unchanged));
+        }
+        assert!(matches!(look(&keeper), Found::Lost(Loss::Foreign(_))));
+        drop(foreign); // its name stays, without a listener
+        // A process that another test starts may hold a copy of the listener for a moment.
+        let replaced = (0..1_000_000).any(|_| matches!(look(&keeper), Found::Replaced(_)));
+        assert!(replaced);
+    }
+}

@@ -1,0 +1,160 @@
+//! Closes the connections of peers that do not take what waits for them.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::sleep};
+use tracing::debug;
+
+use super::Traffic;
+
+/// How often connections are looked at, and for how many looks a peer may take nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOKS: u8 = 6;
+
+/// Ends connections whose peers take nothing of what waits for them. One timer for all: a hit sets none.
+#[derive(Clone, Debug, Default)]
+pub(in crate::server) struct Watchdog {
+    watched: Arc<Mutex<Vec<Watched>>>,
+    occupied: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    traffic: Weak<Traffic>,
+    marks: Marks,
+    /// Looks without progress.
+    looks: u8,
+}
+
+/// What tells progress; `None` where nothing waits.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Marks {
+    taken: Option<u64>,
+    written: Option<u64>,
+}
+
+impl Marks {
+    fn is_stuck_since(self, earlier: Self) -> bool {
+        let is_stuck = |now: Option<u64>, earlier: Option<u64>| now.is_some() && now == earlier;
+        is_stuck(self.taken, earlier.taken) || is_stuck(self.written, earlier.written)
+    }
+}
+
+impl Traffic {
+    fn marks(&self) -> Marks {
+        let waits = self.unsent.load(Ordering::Relaxed) > 0;
+        let is_blocked = self.blocked.load(Ordering::Relaxed);
+        Marks {
+            taken: waits.then(|| self.taken.load(Ordering::Relaxed)),
+            written: is_blocked.then(|| self.written.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Watchdog {
+    /// Watches a connection as long as it lasts.
+    pub(in crate::server) fn watch(&self, traffic: &Arc<Traffic>) {
+        let (traffic, marks) = (Arc::downgrade(traffic), Marks::default());
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.push(Watched { traffic, marks, looks: 0 });
+        if watched.len() == 1 {
+            self.occupied.notify_one();
+        }
+    }
+
+    /// Looks at all connections while there are any.
+    pub(in crate::server) async fn run(&self) {
+        loop {
+            let is_empty = self.watched.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            if is_empty {
+                self.occupied.notified().await;
+            }
+            sleep(LOOK_EVERY).await;
+            self.look();
+        }
+    }
+
+    fn look(&self) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain_mut(|connection| {
+            let Some(traffic) = connection.traffic.upgrade() else { return false };
+            let marks = traffic.marks();
+            let is_stuck = marks.is_stuck_since(connection.marks);
+            connection.looks = if is_stuck { connection.looks + 1 } else { 0 };
+            connection.marks = marks;
+            if connection.looks < LOOKS {
+                return true;
+            }
+            debug!("a peer took nothing for half a minute: its connection is closed");
+            traffic.stalled.store(true, Ordering::Relaxed);
+            traffic.end.cancel();
+            false
+        });
+        watched.shrink_to(64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Buf as _, Bytes};
+    use tokio_util::sync::CancellationToken;
+
+    use super::{
+        super::{Noted, Unsent},
+        *,
+    };
+
+    fn watched() -> (Watchdog, Arc<Traffic>) {
+        let (watchdog, traffic) = (Watchdog::default(), Traffic::new(CancellationToken::new()));
+        watchdog.watch(&traffic);
+        (watchdog, traffic)
+    }
+
+    fn looks(watchdog: &Watchdog, times: u8) {
+        for _ in 0..times {
+            watchdog.look();
+        }
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_cut_off_and_one_that_takes_a_little_is_not() {
+        let (watchdog, traffic) = watched();
+        let mut answer = Unsent::new(Bytes::from_static(b"answer"), &traffic);
+        looks(&watchdog, LOOKS);
+        answer.advance(1);
+        looks(&watchdog, LOOKS);
+        assert!(!traffic.is_stalled(), "it took a byte");
+        looks(&watchdog, 1);
+        assert!(traffic.is_stalled() && traffic.end.is_cancelled());
+    }
+
+    #[test]
+    fn a_peer_for_which_nothing_waits_may_be_silent() {
+        let (watchdog, traffic) = watched();
+        drop(Unsent::new(Bytes::from_static(b"answer"), &traffic));
+        looks(&watchdog, 4 * LOOKS);
+        assert!(!traffic.is_stalled());
+        drop(traffic);
+        looks(&watchdog, 1);
+        assert!(watchdog.watched.lock().unwrap().is_empty(), "what ended is no longer watched");
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_takes_nothing_is_noticed() {
+        use tokio::io::AsyncWriteExt as _;
+        let (watchdog, traffic) = watched();
+        let (ours, theirs) = tokio::io::duplex(4);
+        let mut ours = Noted::new(ours, &traffic);
+        let mut write = Box::pin(ours.write_all(b"more than four"));
+        assert!(futures_util::poll!(&mut write).is_pending() && traffic.blocked.load(Ordering::Relaxed));
+        looks(&watchdog, LOOKS);
+        assert!(!traffic.is_stalled());
+        looks(&watchdog, 1);
+        assert!(traffic.is_stalled());
+        drop(theirs);
+        assert!(write.await.is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! gRPC's own clients of other languages, with their default channels: no option says which authority they send.
+//!
+//! `tests/interop/channels/setup.sh` prepares them. A client that the machine cannot prepare is skipped, and says so.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _, stderr},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use credbroker_test_support::{Broker, FakePlugin};
+use serde_json::json;
+
+use crate::{
+    programs::{broker, clusterless},
+    python::refresh,
+};
+
+/// For a line that has to come: a JVM starts slowly on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+#[test]
+fn grpcio() {
+    follows_two_rotations("python", |prepared| python(prepared, "python"));
+}
+
+/// The first releases that sent the percent-encoded path are of this age.
+#[test]
+fn grpcio_1_60() {
+    follows_two_rotations("python-1.60", |prepared| python(prepared, "python-1.60"));
+}
+
+#[test]
+fn grpc_java_by_target() {
+    follows_two_rotations("java", |prepared| java(prepared, "target"));
+}
+
+#[test]
+fn grpc_java_by_domain_socket_address() {
+    follows_two_rotations("java", |prepared| java(prepared, "address"));
+}
+
+#[test]
+fn grpc_go() {
+    follows_two_rotations("go", |prepared| (Command::new(prepared.join("go/channels")), vec![]));
+}
+
+#[test]
+fn grpc_js() {
+    follows_two_rotations("node", |prepared| {
+        let mut node = Command::new("node");
+        node.arg(prepared.join("node/client.js"));
+        (node, vec![root().join("proto/credbroker/v1/credbroker.proto")])
+    });
+}
+
+#[test]
+fn grpc_ruby() {
+    follows_two_rotations("ruby", |prepared| {
+        let mut ruby = Command::new("ruby");
+        ruby.arg("-I").arg(prepared.join("ruby")).arg(root().join("tests/interop/channels/ruby/client.rb"));
+        (ruby, vec![])
+    });
+}
+
+/// A program, and what it is given after the socket and the provider.
+type Client = (Command, Vec<PathBuf>);
+
+/// Each client gets a credential, watches it through two rotations, reads an error's reason, and reports a rejection.
+fn follows_two_rotations(name: &str, client: impl FnOnce(&Path) -> Client) {
+    let prepared = root().join("target/channels");
+    if let Ok(why) = fs::read_to_string(prepared.join(format!("{name}.skipped"))) {
+        // Past the harness, which shows nothing of tests that pass.
+        return stderr().write_all(format!("\n{why}").as_bytes()).unwrap();
+    }
+    assert!(
+        prepared.join(format!("{name}.ready")).is_file(),
+        "{name} is not prepared; run tests/interop/channels/setup.sh and read what it says"
+    );
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let broker = Broker::builder(broker()).providers(&json!([clusterless("corp", &plugin)])).start();
+    let running = Running::start(client(&prepared), &broker.socket());
+
+    let got = running.generation("get");
+    let mut generations = vec![running.generation("watch")];
+    assert_eq!(generations, [got], "the watch begins with what is held");
+    for _ in 0..2 {
+        refresh(&broker.socket(), "corp");
+        generations.push(running.generation("watch"));
+    }
+    let error = running.line().to_uppercase().replace('_', "");
+    assert_eq!(error, "ERROR CODE=NOTFOUND REASON=UNKNOWNPROVIDER DOMAIN=CREDBROKER.IO");
+    let reported = running.generation("report");
+    assert_eq!(
+        generations.last(),
+        Some(&reported),
+        "what was reported is the first, which is replaced already"
+    );
+    running.ends_well();
+
+    assert_eq!(plugin.runs(), 3);
+    generations.sort();
+    generations.dedup();
+    assert_eq!(generations.len(), 3, "each is another one: {generations:?}");
+}
+
+fn python(prepared: &Path, name: &str) -> Client {
+    let mut python = Command::new(prepared.join(name).join("venv/bin/python"));
+    python
+        .arg(root().join("tests/interop/channels/python/client.py"))
+        .env("PYTHONPATH", prepared.join(name).join("generated"));
+    (python, vec![])
+}
+
+fn java(prepared: &Path, way: &str) -> Client {
+    let mut java = Command::new("java");
+    let java_home = prepared.join("java");
+    java.arg("-cp").arg(format!("{0}/classes:{0}/dependency/*", java_home.display())).arg("Client");
+    (java, vec![way.into()])
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A client under way; killed when dropped.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    fn start((mut command, more): Client, socket: &Path) -> Self {
+        let mut child = command
+            .arg(socket)
+            .arg("corp")
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (stdout, (sender, lines)) = (child.stdout.take().unwrap(), channel());
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn line(&self) -> String {
+        let line = self.lines.recv_timeout(PATIENCE).expect("a line in time; what failed is on stderr");
+        assert!(!line.contains("token-"), "a secret is printed: {line}");
+        line
+    }
+
+    /// Of the next line, which says `what`.
+    fn generation(&self, what: &str) -> String {
+        let line = self.line();
+        let rest = line.strip_prefix(&format!("{what} generation=")).unwrap_or_else(|| panic!("{line}"));
+        rest.strip_suffix(" token=yes").unwrap_or_else(|| panic!("{line}")).to_owned()
+    }
+
+    fn ends_well(mut self) {
+        assert!(self.lines.recv_timeout(PATIENCE).is_err(), "nothing more is said");
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

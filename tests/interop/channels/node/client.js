@@ -1,0 +1,56 @@
+// Asks a broker through grpc-js's default channel: get, watch, an error's reason, report. Prints no secret.
+//
+// Usage: node client.js SOCKET PROVIDER PROTO
+
+const grpc = require('@grpc/grpc-js');
+const loader = require('@grpc/proto-loader');
+const protobuf = require('protobufjs');
+
+const WATCHED = 3;
+const [socket, provider, proto] = process.argv.slice(2);
+
+const { root } = protobuf.parse(`syntax = "proto3";
+  message Any { string type_url = 1; bytes value = 2; }
+  message Status { int32 code = 1; string message = 2; repeated Any details = 3; }
+  message ErrorInfo { string reason = 1; string domain = 2; }`);
+
+function say(what, { credential }) {
+  console.log(`${what} generation=${credential.generation} token=${credential.token ? 'yes' : 'no'}`);
+}
+
+function explain(error) {
+  const [details] = error.metadata.get('grpc-status-details-bin');
+  const status = root.lookupType('Status').decode(details);
+  const info = root.lookupType('ErrorInfo').decode(status.details[0].value);
+  console.log(`error code=${grpc.status[error.code]} reason=${info.reason} domain=${info.domain}`);
+}
+
+async function main() {
+  const { CredentialBroker } = grpc.loadPackageDefinition(loader.loadSync(proto)).credbroker.v1;
+  const broker = new CredentialBroker(`unix:${socket}`, grpc.credentials.createInsecure());
+  const deadline = () => ({ deadline: Date.now() + 60_000 });
+  const call = (method, request) => new Promise((resolve, reject) => {
+    broker[method](request, deadline(), (error, answer) => (error ? reject(error) : resolve(answer)));
+  });
+  const ref = { provider };
+  const first = await call('getCredential', { credential: ref });
+  say('get', first);
+
+  let seen = 0;
+  const watch = broker.watchCredential({ credential: ref }, deadline());
+  for await (const answer of watch) {
+    say('watch', answer);
+    seen += 1;
+    if (seen === WATCHED) break;
+  }
+  watch.cancel();
+
+  await call('getCredential', { credential: { provider: 'not-configured' } }).catch(explain);
+  say('report', await call('reportRejected', { credential: ref, generation: first.credential.generation }));
+  broker.close();
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,95 @@
+#!/bin/bash
+# Prepares the clients of this directory under target/channels, with what each ecosystem ships: packages and code
+# generators. What the machine lacks is said in a line that begins with SKIPPED, and in a file that the tests read.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/../../.."
+root=$PWD
+out=$root/target/channels
+proto=$root/proto
+mkdir -p "$out"
+failed=0
+
+# One client: `prepare NAME COMMANDS... -- FUNCTION`. The commands are what it cannot be prepared without; the function
+# returns 77 where something else is missing, after it has said what.
+prepare() {
+    local name=$1 missing=() status=0
+    shift
+    rm -f "$out/$name.skipped" "$out/$name.ready"
+    while [[ $1 != -- ]]; do
+        command -v "$1" >/dev/null || missing+=("$1")
+        shift
+    done
+    if ((${#missing[@]})); then
+        echo "SKIPPED $name: this machine has no ${missing[*]}" | tee "$out/$name.skipped"
+        return
+    fi
+    "$2" >"$out/$name.log" 2>&1 || status=$?
+    case $status in
+    0) touch "$out/$name.ready" && echo "ready: $name" ;;
+    77) echo "SKIPPED $name: $(tail -n 1 "$out/$name.log")" | tee "$out/$name.skipped" ;;
+    *)
+        tail -n 30 "$out/$name.log"
+        echo "FAILED $name: see $out/$name.log" >&2
+        failed=1
+        ;;
+    esac
+}
+
+# In a function whose status is looked at, `set -e` has no effect: each step returns by itself.
+python() { # VERSION DIRECTORY
+    local bin=$out/$2/venv/bin
+    [[ -x $bin/python ]] || python3 -m venv "$out/$2/venv" || return
+    "$bin/python" -m pip install --quiet --only-binary :all: \
+        "grpcio==$1" "grpcio-tools==$1" "grpcio-status==$1" 'setuptools<81' || return
+    mkdir -p "$out/$2/generated" || return
+    "$bin/python" -m grpc_tools.protoc -I "$proto" --python_out="$out/$2/generated" \
+        --grpc_python_out="$out/$2/generated" credbroker/v1/credbroker.proto
+}
+python_newest() { python "$(sed -n 's/^grpcio==//p' "$root/examples/python/requirements.txt")" python; }
+python_1_60() {
+    # There are no wheels of it for later versions, and no test builds it from source.
+    python3 -c 'import sys; sys.exit(sys.version_info >= (3, 13))' ||
+        { echo "grpcio 1.60 has no wheel for $(python3 --version)"; return 77; }
+    python 1.60.1 python-1.60
+}
+
+java_client() {
+    mvn --batch-mode --quiet --file "$here/java/pom.xml" compile
+}
+
+go_client() {
+    local source=$out/go package=credbroker.io/tests/interop/channels/credbroker/v1
+    mkdir -p "$source" && cp "$here"/go/* "$source" || return
+    (cd "$source" && go build -buildvcs=false -o bin/ tool) || return
+    "$out/python/venv/bin/python" -m grpc_tools.protoc -I "$proto" \
+        --plugin="$source/bin/protoc-gen-go" --plugin="$source/bin/protoc-gen-go-grpc" \
+        --go_out="$source" --go_opt=module=credbroker.io/tests/interop/channels \
+        --go_opt="Mcredbroker/v1/credbroker.proto=$package" \
+        --go-grpc_out="$source" --go-grpc_opt=module=credbroker.io/tests/interop/channels \
+        --go-grpc_opt="Mcredbroker/v1/credbroker.proto=$package" \
+        credbroker/v1/credbroker.proto || return
+    (cd "$source" && go build -buildvcs=false -o channels .)
+}
+
+node_client() {
+    mkdir -p "$out/node" && cp "$here"/node/* "$out/node" || return
+    (cd "$out/node" && npm install --silent --no-audit --no-fund)
+}
+
+ruby_client() {
+    ruby -e 'require "grpc"' || { echo "Ruby has no grpc (Debian: ruby-grpc)"; return 77; }
+    mkdir -p "$out/ruby" || return
+    # Debian's protoc, which fits Debian's Ruby, with the imports that grpcio-tools brings along.
+    protoc -I "$proto" -I "$(echo "$out"/python/venv/lib/python3*/site-packages/grpc_tools/_proto)" --ruby_out="$out/ruby" --grpc_out="$out/ruby" \
+        --plugin=protoc-gen-grpc="$(command -v grpc_ruby_plugin)" credbroker/v1/credbroker.proto
+}
+
+PATH=$PATH:/usr/local/go/bin
+prepare python python3 -- python_newest
+prepare python-1.60 python3 -- python_1_60
+prepare java java mvn -- java_client
+prepare go go python3 -- go_client
+prepare node node npm -- node_client
+prepare ruby ruby python3 protoc grpc_ruby_plugin -- ruby_client
+exit "$failed"

@@ -1,0 +1,90 @@
+//! The commands of the CLI with as many rows as a large broker has.
+
+use std::{path::Path, process::Command};
+
+use credbroker_proto::v1::{
+    self as pb, credential_broker_server::CredentialBroker, credential_broker_server::CredentialBrokerServer,
+    credential_state::Failure,
+};
+use credbroker_test_support::private_directory;
+use tokio::{net::UnixListener, runtime::Builder};
+use tokio_stream::{StreamExt as _, wrappers::UnixListenerStream};
+use tonic::{Request, Response, Status};
+
+const ROWS: usize = 10_000;
+const FAILING: usize = 3_000;
+const ON_A_PAGE: usize = 400;
+
+/// Holds so many rows, and sends them in pages whose token is the number of the next row.
+struct Large;
+
+/// The rows that follow `token`, and the token of the next page.
+fn page<T>(token: &str, row: impl Fn(usize) -> T) -> (Vec<T>, String) {
+    let start: usize = if token.is_empty() { 0 } else { token.parse().unwrap() };
+    let end = (start + ON_A_PAGE).min(ROWS);
+    let next = if end == ROWS { String::new() } else { end.to_string() };
+    ((start..end).map(row).collect(), next)
+}
+
+#[tonic::async_trait]
+impl CredentialBroker for Large {
+    async fn list_credentials(
+        &self,
+        request: Request<pb::ListCredentialsRequest>,
+    ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
+        let failure = || Failure { message: "x".repeat(2048), ..Failure::default() };
+        let (credentials, next_page_token) =
+            page(&request.into_inner().page_token, |row| pb::CredentialState {
+                provider: "cloud".into(),
+                key: format!("{row:012x}"),
+                last_failure: (row < FAILING).then(failure),
+                ..pb::CredentialState::default()
+            });
+        Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
+    }
+
+    async fn list_clusters(
+        &self,
+        request: Request<pb::ListClustersRequest>,
+    ) -> Result<Response<pb::ListClustersResponse>, Status> {
+        let (clusters, next_page_token) = page(&request.into_inner().page_token, |row| {
+            let name = format!("cluster-{row:05}");
+            let server = format!("https://{name}.example:6443");
+            pb::ClusterState {
+                cluster_profile: Some(pb::ClusterProfileRef { namespace: "fleet".into(), name }),
+                provider: "cloud".into(),
+                cluster: Some(pb::Cluster { server, ..pb::Cluster::default() }),
+                ..pb::ClusterState::default()
+            }
+        });
+        let hub = Some(pb::HubState { synced: true, problem: String::new() });
+        Ok(Response::new(pb::ListClustersResponse { clusters, next_page_token, hub }))
+    }
+}
+
+fn lines(socket: &Path, command: &[&str]) -> usize {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_credbroker"));
+    process.args(command).args(["--timeout", "600", "--socket"]).arg(socket).env_clear();
+    let output = process.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().count()
+}
+
+#[test]
+fn ten_thousand_rows_of_which_many_have_long_messages_are_shown_whole() {
+    let directory = private_directory();
+    let socket = directory.path().join("broker.sock");
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = {
+        let _entered = runtime.enter();
+        UnixListener::bind(&socket).unwrap()
+    };
+    let incoming = UnixListenerStream::new(listener).filter(Result::is_ok);
+    let server = tonic::transport::Server::builder().add_service(CredentialBrokerServer::new(Large));
+    runtime.spawn(server.serve_with_incoming(incoming));
+
+    assert_eq!(lines(&socket, &["status"]), ROWS + 1);
+    assert_eq!(lines(&socket, &["clusters"]), ROWS + 1);
+    assert!(lines(&socket, &["status", "-o", "json"]) > ROWS);
+    assert!(lines(&socket, &["kubeconfig", "fleet"]) > ROWS);
+}

@@ -1,0 +1,180 @@
+//! What one permitted peer can make the broker hold.
+
+use std::time::{Duration, Instant};
+
+use credbroker_proto::v1 as pb;
+use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_directory};
+use serde_json::{Value, json};
+use tonic_health::pb::HealthCheckRequest;
+
+use super::{AGES, raw::Raw, resident, until};
+use crate::harness::{provider, request};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
+const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+const WATCH_CLUSTERS: &str = "/credbroker.v1.CredentialBroker/WatchClusters";
+/// What an attack may cost, in KiB. A thousand open streams cost some 2.3 MiB, whatever they are for.
+const ALLOWED: u64 = 16 * 1024;
+
+/// Runs `attack` against a broker in use, and measures what it costs while it lasts and what is kept after it.
+#[expect(clippy::print_stdout, reason = "the figures, shown with `--nocapture`")]
+fn assert_bounded(name: &str, broker: &Broker, attack: impl FnOnce() -> Vec<Raw>) {
+    let before = settled(broker.pid());
+    let peers = attack();
+    let during = settled(broker.pid());
+    drop(peers);
+    let deadline = Instant::now() + AGES;
+    let mut after = settled(broker.pid());
+    while after > before + ALLOWED && Instant::now() < deadline {
+        after = settled(broker.pid());
+    }
+    let more = |now: u64| now.saturating_sub(before);
+    println!("{name}: {before} KiB before, {} more during, {} more after", more(during), more(after));
+    assert!(more(during) <= ALLOWED && more(after) <= ALLOWED, "{name}: {before}, {during}, {after} KiB");
+}
+
+/// The largest figure until it no longer changes.
+fn settled(pid: u32) -> u64 {
+    let (mut last, mut most, mut calm) = (resident(pid), 0, 0);
+    while calm < 5 {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = resident(pid);
+        calm = if now.abs_diff(last) < 64 { calm + 1 } else { 0 };
+        (last, most) = (now, most.max(now));
+    }
+    last.max(if calm < 5 { most } else { last })
+}
+
+fn streams(count: u32) -> impl Iterator<Item = u32> {
+    (0..count).map(|number| 2 * number + 1)
+}
+
+/// A broker that was used: threads, buffers and the credential are there.
+fn warm(plugin: &FakePlugin) -> Broker {
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", plugin)])).start();
+    let mut peer = Raw::connect(&broker.socket(), 16 << 20);
+    for stream in streams(200) {
+        peer.request(stream, GET, &request("cloud", None, &[])).unwrap();
+    }
+    until("it is warm", || peer.seen(|seen| seen.ended.len() == 200));
+    broker
+}
+
+#[test]
+fn answers_that_are_not_read() {
+    let plugin = FakePlugin::builder().token(&"t".repeat(100_000)).expires_in(3600).build();
+    let broker = warm(&plugin);
+    assert_bounded("unread answers", &broker, || {
+        let peers = (0..4).map(|_| {
+            let mut peer = Raw::connect(&broker.socket(), 0);
+            for stream in streams(1000) {
+                peer.request(stream, GET, &request("cloud", None, &[])).unwrap();
+            }
+            peer
+        });
+        peers.collect()
+    });
+    assert_eq!(plugin.runs(), 1);
+}
+
+#[test]
+fn requests_that_do_not_end() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let broker = warm(&plugin);
+    assert_bounded("unfinished requests", &broker, || {
+        let mut peer = Raw::connect(&broker.socket(), 65_535);
+        let message = [&[0, 0, 3, 0xf0, 0][..], &vec![0; 215_000]].concat();
+        for stream in streams(1000) {
+            peer.headers(stream, GET).unwrap();
+            if !peer.data(stream, &message, false, Duration::from_secs(2)) {
+                break;
+            }
+        }
+        vec![peer]
+    });
+}
+
+#[test]
+fn requests_that_only_begin() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let broker = warm(&plugin);
+    assert_bounded("begun requests", &broker, || {
+        let mut peer = Raw::connect(&broker.socket(), 65_535);
+        for stream in streams(1000) {
+            peer.headers(stream, GET).unwrap();
+            assert!(peer.data(stream, &[0], false, Duration::from_secs(2)));
+        }
+        vec![peer]
+    });
+}
+
+#[test]
+fn watches_of_health() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let broker = warm(&plugin);
+    assert_bounded("health watches", &broker, || {
+        let peers: Vec<_> = (0..4)
+            .map(|_| {
+                let mut peer = Raw::connect(&broker.socket(), 65_535);
+                for stream in streams(1024) {
+                    let service = HealthCheckRequest { service: String::new() };
+                    peer.request(stream, HEALTH_WATCH, &service).unwrap();
+                }
+                peer
+            })
+            .collect();
+        for peer in &peers {
+            until("each is answered", || peer.seen(|seen| seen.answered.len() >= 1024));
+            let too_many = peer.seen(|seen| seen.ended.len());
+            assert_eq!(too_many, 24, "as many as `limits.watchesPerConnection`, and no more");
+        }
+        peers
+    });
+}
+
+#[test]
+fn watches_of_the_fleet() {
+    let (server, directory) = (ApiServer::start(Accepts::Either), private_directory());
+    server.accept_token("hub");
+    let kubeconfig = directory.path().join("hub.kubeconfig");
+    let user = json!({"token": "hub"});
+    Kubeconfig::new()
+        .cluster_of(&server, "hub")
+        .user("hub", &user)
+        .context("hub", "hub", "hub")
+        .write(&kubeconfig);
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    for number in 0..2000 {
+        server.apply_cluster_profile("fleet", &format!("cluster-{number:04}"), profile(number));
+    }
+    let config = json!({
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
+        "providers": [provider("cloud", &plugin)], "clusterProfiles": {"kubeconfig": kubeconfig},
+    });
+    let broker = Broker::builder(PROGRAM).config(&config.to_string()).start();
+    let watch = |count| {
+        let mut peer = Raw::connect(&broker.socket(), 0x7fff_ffff);
+        for stream in streams(count) {
+            peer.request(stream, WATCH_CLUSTERS, &pb::WatchClustersRequest::default()).unwrap();
+        }
+        let all = |bytes: &usize| *bytes > 1_500_000;
+        until("all are sent", || {
+            peer.seen(|seen| seen.data.values().filter(|bytes| all(bytes)).count() == count as usize)
+        });
+        peer
+    };
+    drop(watch(1));
+    assert_bounded("watches of the fleet", &broker, || vec![watch(100), watch(100)]);
+}
+
+fn profile(number: usize) -> Value {
+    let authorities = "QUJD".repeat(250);
+    let cluster = json!({
+        "server": format!("https://cluster-{number:04}:6443"), "certificate-authority-data": authorities,
+    });
+    json!({
+        "spec": {"clusterManager": {"name": "manager"}, "displayName": format!("Cluster {number}")},
+        "status": {"accessProviders": [{"name": "cloud", "cluster": cluster}]},
+    })
+}
