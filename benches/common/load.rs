@@ -13,8 +13,6 @@ use credbroker_client::{Client, Socket};
 use credbroker_proto::v1::GetCredentialRequest;
 use tokio::{task::JoinSet, time::sleep};
 
-pub(crate) const CONNECTIONS: usize = 8;
-pub(crate) const IN_FLIGHT: usize = 16;
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// What is asked, and where.
@@ -22,6 +20,9 @@ const WARM_UP: Duration = Duration::from_millis(500);
 pub(crate) struct Load<'a> {
     pub(crate) socket: &'a Socket,
     pub(crate) request: &'a GetCredentialRequest,
+    pub(crate) connections: usize,
+    /// On each connection.
+    pub(crate) in_flight: usize,
 }
 
 /// Medians over all rounds: the requests per second of each, and the ratio of the two.
@@ -60,9 +61,9 @@ impl Load<'_> {
     async fn rate(self, duration: Duration) -> Result<f64> {
         let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..self.connections {
             let client = Client::connect(self.socket).await?;
-            for _ in 0..IN_FLIGHT {
+            for _ in 0..self.in_flight {
                 let (mut client, request) = (client.clone(), self.request.clone());
                 let (stop, count) = (Arc::clone(&stop), Arc::clone(&count));
                 tasks.spawn(async move {

@@ -16,7 +16,7 @@ use crate::{
     channel::channel,
     hub::PROFILES,
     ledger::millis,
-    load::{CONNECTIONS, IN_FLIGHT, Load, in_turns},
+    load::{Load, in_turns},
     mirror,
     report::{Report, figure, percentile, section},
     subject::{Rpc, Subject, reference},
@@ -25,6 +25,8 @@ use crate::{
 const LISTS: usize = 25;
 const LIST_LIMIT: f64 = 2.0;
 const ROUNDS: usize = 11;
+const CONNECTIONS: usize = 8;
+const IN_FLIGHT: usize = 16;
 const ROUND: Duration = Duration::from_secs(1);
 const RATE_LIMIT: f64 = 0.7;
 
@@ -89,13 +91,8 @@ async fn credentials(report: &mut Report, subject: &Subject) -> Result<()> {
     let by_profile = GetCredentialRequest { credential: Some(reference(0)), ..Default::default() };
     let by_provider = request();
     let runs = subject.running.runs();
-    let rates = in_turns(
-        Load { socket: &socket, request: &by_profile },
-        Load { socket: &socket, request: &by_provider },
-        ROUNDS,
-        ROUND,
-    );
-    let rates = rates.await?;
+    let load = |request| Load { socket: &socket, request, connections: CONNECTIONS, in_flight: IN_FLIGHT };
+    let rates = in_turns(load(&by_profile), load(&by_provider), ROUNDS, ROUND).await?;
     figure("by provider, requests per second", &format!("{:.0}", rates.rival));
     figure("by cluster profile, requests per second", &format!("{:.0}", rates.subject));
     let ratio = rates.ratio;

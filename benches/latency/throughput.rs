@@ -9,11 +9,13 @@ use tokio::runtime;
 use crate::{
     broker::request,
     daemon::{self, Subject},
-    load::{CONNECTIONS, IN_FLIGHT, Load, in_turns},
+    load::{Load, in_turns},
     report::{Report, figure, section},
 };
 
 const ROUNDS: usize = 15;
+const CONNECTIONS: usize = 8;
+const IN_FLIGHT: usize = 16;
 const ROUND: Duration = Duration::from_secs(1);
 const LIMIT: f64 = 0.85;
 
@@ -36,7 +38,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, subject: Subject) -
     );
     section(&title);
     let request = request();
-    let load = |socket| Load { socket, request: &request };
+    let load = |socket| Load { socket, request: &request, connections: CONNECTIONS, in_flight: IN_FLIGHT };
     let rates = runtime.block_on(in_turns(load(&broker_socket), load(&bare_socket), ROUNDS, ROUND))?;
     figure("credbroker, requests per second", &format!("{:.0}", rates.subject));
     figure("bare tonic service, requests per second", &format!("{:.0}", rates.rival));

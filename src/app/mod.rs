@@ -28,7 +28,7 @@ use crate::{
     hub::{Hub, HubParts},
     plugin::{Fleet, HubState, Providers, Resolver},
     server::{
-        Acceptor, Clusters, Keeper, PeerPolicy, Place, SocketError, SocketOptions, encode, publish, routes,
+        Acceptor, Clusters, Keeper, PeerPolicy, Place, SocketError, SocketOptions, encode, publish, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
@@ -145,7 +145,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     });
-    let routes = routes(cache.clone(), resolver, clusters.clone(), health.clone(), &draining);
+    let services = services(cache.clone(), resolver, clusters.clone(), health.clone());
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -153,7 +153,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
             "running as nobody: only root is served, since that uid stands for every user without a number here"
         );
     }
-    let acceptor = Arc::new(Acceptor::new(routes, policy, bounds, tasks.clone(), draining.clone()));
+    let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
     let (listeners, keeper) = (watch::Sender::new(Arc::new(listener)), place.map(Keeper::new));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {

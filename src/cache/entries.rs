@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::BuildHasherDefault,
     ops::Bound,
     sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     clock::Now,
-    plugin::{PluginKey, PluginSpec, ProfileName},
+    plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName},
 };
 
 /// A full cache is searched for idle entries this often at most.
@@ -25,7 +26,7 @@ pub(crate) type Place = (Arc<str>, PluginKey);
 /// Every entry. The maps agree at every moment.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    by_key: HashMap<PluginKey, Arc<Entry>>,
+    by_key: HashMap<PluginKey, Arc<Entry>, BuildHasherDefault<KeyHasher>>,
     in_order: BTreeMap<Place, Arc<Entry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<Entry>>>,
     /// Entries that were idle at the last search for room, the idlest last.

@@ -33,8 +33,9 @@ pub struct Draft<'a> {
 /// An encoded answer, and where the secrets are in it. `Debug` shows its length only.
 #[derive(Clone, Default)]
 pub struct Encoded {
-    /// The whole message. Its memory is wiped when the last clone is dropped: the allocator wipes what it frees.
-    pub message: Bytes,
+    /// The whole answer with its head, as it goes out. Its memory is wiped when the last clone is dropped: the allocator
+    /// wipes what it frees.
+    pub frame: Bytes,
     /// The bearer token, UTF-8.
     pub token: Option<Range<usize>>,
     /// The PEM chain.
@@ -60,26 +61,26 @@ impl<'a> Draft<'a> {
 impl Encoded {
     /// The bytes of `range`; empty if there is none.
     pub(super) fn slice(&self, range: Option<&Range<usize>>) -> Option<&[u8]> {
-        self.message.get(range?.clone())
+        self.frame.get(range?.clone())
     }
 }
 
 impl fmt::Debug for Encoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Encoded({} bytes)", self.message.len())
+        write!(f, "Encoded({} bytes)", self.frame.len())
     }
 }
 
 /// Secrets one after the other, without a wire format.
 #[cfg(test)]
 pub(crate) fn plain(draft: &Draft<'_>) -> Encoded {
-    let mut message = Vec::new();
+    let mut frame = Vec::new();
     let mut put = |bytes: &[u8]| {
-        let start = message.len();
-        message.extend_from_slice(bytes);
-        start..message.len()
+        let start = frame.len();
+        frame.extend_from_slice(bytes);
+        start..frame.len()
     };
     let token = draft.token.map(|token| put(token.as_bytes()));
     let (certificate, key) = draft.pair.map(|(chain, key)| (put(chain), put(key))).unzip();
-    Encoded { message: message.into(), token, certificate, key }
+    Encoded { frame: frame.into(), token, certificate, key }
 }

@@ -9,12 +9,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::service::Routes;
 use tracing::{debug, info, warn};
 
 use super::{
     connection::Connections,
     peer::{Peer, PeerPolicy},
+    service::Services,
     traffic::Watchdog,
 };
 
@@ -36,14 +36,15 @@ pub struct Acceptor {
 impl Acceptor {
     /// At most `limit` connections at a time, one more is closed at once; at most `watches` watches on each.
     pub fn new(
-        routes: Routes,
+        mut services: Services,
         policy: PeerPolicy,
         (limit, watches): (usize, usize),
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        let (routes, watchdog) = (routes.prepare(), Watchdog::default());
-        let connections = Connections { routes, policy, watches, tasks, draining, watchdog };
+        services.routes = services.routes.prepare();
+        let watchdog = Watchdog::default();
+        let connections = Connections { services, policy, watches, tasks, draining, watchdog };
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self { connections, slots: semaphore(limit), strangers: semaphore(STRANGERS) }
     }
@@ -160,7 +161,7 @@ mod tests {
         let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let policy = PeerPolicy::own_and_root();
-        let acceptor = Acceptor::new(Routes::default(), policy, (10, 10), tasks, draining.clone());
+        let acceptor = Acceptor::new(Services::none(), policy, (10, 10), tasks, draining.clone());
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
         let mut accepting = Box::pin(acceptor.run(listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());

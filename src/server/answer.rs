@@ -7,14 +7,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::HeaderMap;
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::{OwnedSemaphorePermit, futures::OwnedNotified};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Status, body::Body};
 
 use super::{
-    status,
+    preencoded, status,
     traffic::{Call, Traffic, Unsent},
 };
 
@@ -32,6 +31,8 @@ pub(super) struct Answer {
 }
 
 enum End {
+    /// All of it is ahead; the trailers are left.
+    Whole,
     /// It has sent trailers, or all of its body.
     Reached,
     /// Nothing waits for it yet.
@@ -49,6 +50,13 @@ impl Answer {
     ) -> Self {
         let (traffic, end) = (Arc::clone(traffic), End::Unwatched(draining));
         Self { body, ahead: None, room: None, end, traffic, _call: call, _slot: slot }
+    }
+
+    /// An answer of this one message.
+    pub(super) fn whole(frame: Bytes, traffic: &Arc<Traffic>, call: Call) -> Self {
+        let ahead = Some(Frame::data(Unsent::new(frame, traffic)));
+        let (body, traffic) = (Body::empty(), Arc::clone(traffic));
+        Self { body, ahead, room: None, end: End::Whole, traffic, _call: call, _slot: None }
     }
 
     /// Encodes the first message if it is there and there is room for it, and never waits. Without room it stays as it
@@ -96,8 +104,13 @@ impl HttpBody for Answer {
         if let Some(frame) = this.ahead.take() {
             return Poll::Ready(Some(Ok(frame)));
         }
-        if matches!(this.end, End::Reached) {
-            return Poll::Ready(None);
+        match this.end {
+            End::Reached => return Poll::Ready(None),
+            End::Whole => {
+                this.end = End::Reached;
+                return Poll::Ready(Some(Ok(Frame::trailers(preencoded::ok()))));
+            }
+            End::Unwatched(_) | End::Watched(_) => {}
         }
         ready!(this.poll_room(cx));
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
@@ -110,14 +123,15 @@ impl HttpBody for Answer {
             ready!(draining.as_mut().poll(cx));
         }
         this.end = End::Reached;
-        let mut trailers = HeaderMap::new();
-        // Our own text fits a header; without it the stream would end all the same.
-        let _complete = status::draining().add_header(&mut trailers);
-        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+        Poll::Ready(Some(Ok(Frame::trailers(preencoded::trailers(&status::draining())))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ahead.is_none() && (matches!(self.end, End::Reached) || self.body.is_end_stream())
+        match self.end {
+            End::Whole => false,
+            End::Reached => self.ahead.is_none(),
+            End::Unwatched(_) | End::Watched(_) => self.ahead.is_none() && self.body.is_end_stream(),
+        }
     }
 }
 
@@ -166,6 +180,19 @@ mod tests {
         let third = third.await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(third.remaining(), CHUNK);
         assert!(fourth.await.is_some(), "room is passed on");
+    }
+
+    #[tokio::test]
+    async fn a_whole_answer_is_its_message_and_a_good_end() {
+        let (traffic, _draining) = traffic();
+        let mut answer = Answer::whole(Bytes::from_static(b"message"), &traffic, Call::of(&traffic));
+        assert!(!answer.is_end_stream());
+        let frame = answer.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(frame.chunk(), b"message");
+        assert!(!answer.is_end_stream(), "trailers follow");
+        let trailers = answer.frame().await.unwrap().unwrap().into_trailers().unwrap();
+        assert_eq!(trailers["grpc-status"], "0");
+        assert!(answer.frame().await.is_none() && answer.is_end_stream());
     }
 
     #[tokio::test]

@@ -10,6 +10,8 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
+use super::preencoded::HEAD;
+
 /// A token and what goes with it; a buffer grows for a message that is larger. Each open watch keeps one for its whole
 /// life, and tonic's own are of 8 KiB.
 const BUFFER: usize = 2 * 1024;
@@ -55,7 +57,7 @@ impl Encoder for Copy {
     type Error = Status;
 
     fn encode(&mut self, message: Bytes, frame: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        frame.put(message);
+        frame.put(message.slice(HEAD.min(message.len())..)); // tonic writes the head
         Ok(())
     }
 

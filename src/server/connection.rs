@@ -2,24 +2,27 @@
 
 use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{Request, Response, request::Parts};
+use http::{HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::UnixStream, sync::OwnedSemaphorePermit, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{Status, body::Body, service::Routes};
+use tonic::{Status, body::Body};
 use tower::Service as _;
 use tracing::debug;
 
 use super::{
     answer::Answer,
     authority::AuthorityFilter,
+    credentials::GET,
     follow::WatchSlots,
     handshake::HandshakeDeadline,
     peer::{Peer, PeerPolicy},
-    preencoded::Preencoded,
+    preencoded::{self, Preencoded},
     question::Question,
+    service::Services,
     status,
     traffic::{Call, Noted, Traffic, Watchdog},
 };
@@ -49,10 +52,12 @@ const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// The same, and their requests go on too.
 const REFLECTION: &str = "/grpc.reflection.";
 
+const GRPC: &str = "application/grpc";
+
 /// What all connections share.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
-    pub(super) routes: Routes,
+    pub(super) services: Services,
     pub(super) policy: PeerPolicy,
     pub(super) watches: usize,
     pub(super) tasks: TaskTracker,
@@ -142,6 +147,9 @@ fn exchange(
             Ok((streams, slot)) => match shared.question(streams, body).await {
                 Ok(question) => {
                     shared.room().await;
+                    if let Some(frame) = shared.recall(&head, &question) {
+                        return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
+                    }
                     (shared.answer(head, question).await, slot)
                 }
                 Err(status) => (status.into_http(), None),
@@ -153,6 +161,18 @@ fn exchange(
         poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
         Ok(response)
     }
+}
+
+/// What tonic asks of a request before it looks at its body; what fails here is refused there.
+fn is_grpc(head: &Parts) -> bool {
+    let content = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    head.method == Method::POST && content.is_some_and(|content| content.starts_with(GRPC.as_bytes()))
+}
+
+fn whole(answer: Answer) -> Response<Answer> {
+    let mut response = Response::new(answer);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    response
 }
 
 impl Exchanges {
@@ -186,11 +206,22 @@ impl Exchanges {
         }
     }
 
+    /// The answer that is in memory, framed. It goes past the services: a hit is a look-up.
+    fn recall(&self, head: &Parts, question: &Question) -> Option<Bytes> {
+        match question {
+            Question::Whole(body) if head.uri.path() == GET => {
+                let message = preencoded::message(body).filter(|_| is_grpc(head))?;
+                self.connections.services.memory.recall(&self.peer, message)
+            }
+            _ => None,
+        }
+    }
+
     fn answer(&self, head: Parts, question: Question) -> impl Future<Output = Response<Body>> + use<> {
         let mut request = Request::from_parts(head, question);
         request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(self.watches.clone());
-        let answered = self.connections.routes.clone().call(request);
+        let answered = self.connections.services.routes.clone().call(request);
         answered.map(|answered| {
             let mut response = answered.unwrap_or_else(|never| match never {});
             Preencoded::put_in_place(&mut response);

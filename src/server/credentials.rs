@@ -17,6 +17,7 @@ use bytes::Bytes;
 use credbroker_proto::v1 as pb;
 use http::Request as HttpRequest;
 use pb::credential_broker_server::CredentialBrokerServer;
+use prost::Message as _;
 use tonic::{
     Request, Response, Status,
     body::Body,
@@ -30,6 +31,7 @@ use super::{
     codec::Encoded,
     convert,
     follow::{Following, Messages, WatchSlots},
+    preencoded::Preencoded,
     service::{BrokerService, REQUEST},
     status,
 };
@@ -39,6 +41,27 @@ use crate::{
     exec::PluginRunner,
     plugin::{Ask, PluginSpec, verifiable_at},
 };
+
+/// The path of `GetCredential`.
+pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
+
+/// Answers `GetCredential` from memory.
+pub(super) trait Memory: Send + Sync {
+    /// The framed answer to `message`, encoded as it came; `None`: the service decides, and says what is wrong with it.
+    fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes>;
+}
+
+impl<R: PluginRunner> Memory for BrokerService<R> {
+    fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes> {
+        let request = pb::GetCredentialRequest::decode(message).ok()?;
+        let caller = asking(peer, &request);
+        let key = self.resolver.key(&convert::ask(request.credential).ok()?).ok()?;
+        match self.cache.lookup(&key, &caller) {
+            Lookup::Served(issued) => Some(issued.encoded.frame.clone()),
+            Lookup::Undecided => None,
+        }
+    }
+}
 
 /// The service `CredentialBroker`: the calls of this module, and the generated service for the others.
 #[derive(Debug)]
@@ -54,8 +77,7 @@ impl<R> Clone for Credentials<R> {
 }
 
 impl<R: PluginRunner> Credentials<R> {
-    pub(super) fn new(broker: BrokerService<R>) -> Self {
-        let broker = Arc::new(broker);
+    pub(super) fn new(broker: Arc<BrokerService<R>>) -> Self {
         let others = CredentialBrokerServer::from_arc(Arc::clone(&broker));
         Self { broker, others: others.max_decoding_message_size(REQUEST) }
     }
@@ -79,9 +101,7 @@ impl<R: PluginRunner> Service<HttpRequest<Body>> for Credentials<R> {
     fn call(&mut self, request: HttpRequest<Body>) -> Self::Future {
         let broker = Arc::clone(&self.broker);
         match request.uri().path() {
-            "/credbroker.v1.CredentialBroker/GetCredential" => {
-                Box::pin(async move { Ok(grpc().unary(Get(broker), request).await) })
-            }
+            GET => Box::pin(async move { Ok(grpc().unary(Get(broker), request).await) }),
             "/credbroker.v1.CredentialBroker/WatchCredential" => {
                 Box::pin(async move { Ok(grpc().server_streaming(Watch(broker), request).await) })
             }
@@ -137,15 +157,9 @@ impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for Report<R> {
 impl<R: PluginRunner> BrokerService<R> {
     async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
         let (peer, deadline) = (peer(&request)?, deadline(&request));
-        let pb::GetCredentialRequest { credential, caller, without_exec_info, at_terminal } =
-            request.into_inner();
-        let caller = Caller { without_exec_info, at_terminal, ..named(&peer, &caller) };
-        let ask = convert::ask(credential)?;
-        if let Ok(key) = self.resolver.key(&ask)
-            && let Lookup::Served(issued) = self.cache.lookup(&key, &caller)
-        {
-            return Ok(answer(&issued));
-        }
+        let request = request.into_inner();
+        let caller = asking(&peer, &request);
+        let ask = convert::ask(request.credential)?;
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
             let provider = Arc::clone(&spec.provider.name);
@@ -162,10 +176,9 @@ impl<R: PluginRunner> BrokerService<R> {
         let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
         let ask = convert::ask(request.into_inner().credential)?;
         self.resolver.settled(&ask).await;
-        let (cache, resolver, draining) =
-            (self.cache.clone(), Arc::clone(&self.resolver), self.draining.clone());
-        let following = Following::start(cache, resolver, ask, named(&peer, ""), draining, slot)?;
-        Ok(Response::new(following.messages()))
+        let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
+        let following = Following::start(cache, resolver, ask, named(&peer, ""), slot)?;
+        Ok(Preencoded::response(following.messages()))
     }
 
     async fn report(&self, request: Request<pb::ReportRejectedRequest>) -> Result<Response<Bytes>, Status> {
@@ -203,7 +216,7 @@ impl<R: PluginRunner> BrokerService<R> {
 }
 
 fn answer(issued: &Issued) -> Response<Bytes> {
-    Response::new(issued.encoded.message.clone())
+    Response::new(issued.encoded.frame.clone())
 }
 
 fn refused(provider: &str, failed: &Failed) -> Status {
@@ -213,6 +226,11 @@ fn refused(provider: &str, failed: &Failed) -> Status {
 
 fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
     request.extensions().get().copied().ok_or_else(status::no_peer)
+}
+
+fn asking(peer: &Peer, request: &pb::GetCredentialRequest) -> Caller {
+    let pb::GetCredentialRequest { caller, without_exec_info, at_terminal, .. } = request;
+    Caller { without_exec_info: *without_exec_info, at_terminal: *at_terminal, ..named(peer, caller) }
 }
 
 /// The caller of that name; empty: it gave none. The name is hashed, so that it costs nothing to remember. A process

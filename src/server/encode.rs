@@ -8,10 +8,10 @@ use std::ops::Range;
 use credbroker_proto::v1 as pb;
 use prost::{Message as _, encoding::encoded_len_varint};
 
-use super::convert;
+use super::{convert, preencoded};
 use crate::credential::{Draft, Encoded};
 
-/// Encodes `draft` as a `GetCredentialResponse`.
+/// Encodes `draft` as a `GetCredentialResponse`, framed for gRPC.
 pub fn encode(draft: &Draft<'_>) -> Encoded {
     let (chain, key) = draft.pair.unwrap_or_default();
     let credential = pb::Credential {
@@ -24,7 +24,7 @@ pub fn encode(draft: &Draft<'_>) -> Encoded {
         lifetime: convert::duration(draft.lifetime),
     };
     // Fields are written in the order of their numbers, each as tag, length and bytes; empty ones are left out.
-    let mut end = head(credential.encoded_len());
+    let mut end = preencoded::HEAD + head(credential.encoded_len());
     let mut field = |length: usize| -> Option<Range<usize>> {
         let start = end + head(length);
         (length > 0).then(|| {
@@ -37,8 +37,8 @@ pub fn encode(draft: &Draft<'_>) -> Encoded {
     let certificate = field(credential.client_certificate_data.len());
     let key = field(credential.client_key_data.len());
     let cluster = draft.cluster.map(convert::cluster_message);
-    let message = pb::GetCredentialResponse { credential: Some(credential), cluster }.encode_to_vec();
-    Encoded { message: message.into(), token, certificate, key }
+    let message = pb::GetCredentialResponse { credential: Some(credential), cluster };
+    Encoded { frame: preencoded::frame(&message), token, certificate, key }
 }
 
 /// Bytes of a tag with a field number below 16, and of the length that follows it.
@@ -52,6 +52,8 @@ mod tests {
         sync::Arc,
         time::{Duration, SystemTime},
     };
+
+    use bytes::Bytes;
 
     use super::*;
     use crate::credential::{Cluster, Fingerprint, Generation};
@@ -69,14 +71,18 @@ mod tests {
     }
 
     fn text<'a>(encoded: &'a Encoded, range: Option<&Range<usize>>) -> Option<&'a str> {
-        range.map(|range| str::from_utf8(&encoded.message[range.clone()]).unwrap())
+        range.map(|range| str::from_utf8(&encoded.frame[range.clone()]).unwrap())
+    }
+
+    fn message(encoded: &Encoded) -> Bytes {
+        preencoded::message(&encoded.frame).unwrap()
     }
 
     #[test]
     fn every_field_of_a_credential_goes_out_and_the_secrets_are_where_it_says() {
         let generation = Generation::new(Arc::from("e"), 7);
         let encoded = encode(&draft(&generation));
-        let sent = pb::GetCredentialResponse::decode(encoded.message.clone()).unwrap();
+        let sent = pb::GetCredentialResponse::decode(message(&encoded)).unwrap();
         let credential = sent.credential.unwrap();
         assert_eq!(credential.generation, "e-7");
         assert_eq!(credential.token, "a token");
@@ -108,7 +114,7 @@ mod tests {
     fn one_encoding_is_the_answer_to_all_three_calls() {
         let generation = Generation::new(Arc::from("e"), 7);
         let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
-        let encoded = encode(&Draft { cluster: Some(&cluster), ..draft(&generation) }).message;
+        let encoded = message(&encode(&Draft { cluster: Some(&cluster), ..draft(&generation) }));
         let get = pb::GetCredentialResponse::decode(encoded.clone()).unwrap();
         let watch = pb::WatchCredentialResponse::decode(encoded.clone()).unwrap();
         let report = pb::ReportRejectedResponse::decode(encoded).unwrap();

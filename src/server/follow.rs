@@ -5,17 +5,16 @@ use std::{fmt, pin::Pin, sync::Arc};
 use bytes::Bytes;
 use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
 use super::status;
 use crate::{
-    cache::{CacheError, Caller, CredentialCache, Failed, Watch},
+    cache::{Caller, CredentialCache, Failed, Watch},
     exec::PluginRunner,
     plugin::{Ask, PluginSpec, Resolver},
 };
 
-/// The messages of one watch. Made when the peer can take one, so a slow reader gets the latest when it returns, and
+/// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
 /// delays nobody.
 pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
@@ -53,7 +52,6 @@ pub(super) struct Following<R> {
     watch: Watch<R>,
     /// Told when the ClusterProfile changes that it is for, if it is for one.
     profile: Option<watch::Receiver<u64>>,
-    draining: CancellationToken,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -69,14 +67,13 @@ impl<R: PluginRunner> Following<R> {
         resolver: Arc<Resolver>,
         ask: Ask,
         caller: Caller,
-        draining: CancellationToken,
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
         let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
         let provider = Arc::clone(&spec.provider.name);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&provider, &failed))?;
-        Ok(Self { cache, resolver, ask, caller, provider, watch, profile, draining, _slot: slot })
+        Ok(Self { cache, resolver, ask, caller, provider, watch, profile, _slot: slot })
     }
 
     pub(super) fn messages(self) -> Messages {
@@ -91,10 +88,8 @@ impl<R: PluginRunner> Following<R> {
 
     async fn next(&mut self) -> Result<Bytes, Status> {
         loop {
-            let draining = self.draining.clone();
             let news = tokio::select! {
                 biased;
-                () = draining.cancelled() => Err(Failed::from(CacheError::Draining)),
                 () = changed(self.profile.as_mut()) => {
                     self.move_with_profile()?;
                     continue;
@@ -102,7 +97,7 @@ impl<R: PluginRunner> Following<R> {
                 news = self.watch.next() => news,
             };
             match news {
-                Ok(issued) => return Ok(issued.encoded.message.clone()),
+                Ok(issued) => return Ok(issued.encoded.frame.clone()),
                 Err(failed) => return Err(status::failed(&self.provider, &failed)),
             }
         }

@@ -39,6 +39,6 @@ impl pb::health_server::Health for Health {
         let states = self.0.watch(request).await?.into_inner();
         // It never fails, and ends with the reporter.
         let states = states.take_while(|state| std::future::ready(state.is_ok()));
-        Ok(Preencoded::response(states.filter_map(async |state| Some(preencoded::frame(&state.ok()?)))))
+        Ok(Preencoded::response(states.filter_map(async |state| Some(Ok(preencoded::frame(&state.ok()?))))))
     }
 }

@@ -28,5 +28,5 @@ pub use accept::Acceptor;
 pub use clusters::Clusters;
 pub use encode::encode;
 pub use peer::{Peer, PeerPolicy};
-pub use service::{BrokerService, routes};
+pub use service::{BrokerService, Services, services};
 pub use socket::{Keeper, Place, Publication, SocketError, SocketOptions, publish};

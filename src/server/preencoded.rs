@@ -14,7 +14,8 @@ use hyper::body::{Body as HttpBody, Frame};
 use prost::Message;
 use tonic::{Response, Status, body::Body};
 
-type Frames = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+/// An error is the last.
+type Frames = Messages<Bytes>;
 /// What the generated service expects of a method that answers with a stream.
 type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -22,10 +23,20 @@ type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[derive(Clone)]
 pub(super) struct Preencoded(Arc<Mutex<Option<Frames>>>);
 
+/// Bytes before a message: whether it is compressed, and its length.
+pub(super) const HEAD: usize = 5;
+
+/// The message of a body that is this message and nothing else, not compressed.
+pub(super) fn message(body: &Bytes) -> Option<Bytes> {
+    let (head, message) = body.split_first_chunk::<HEAD>()?;
+    let [0, length @ ..] = *head else { return None };
+    (usize::try_from(u32::from_be_bytes(length)) == Ok(message.len())).then(|| body.slice(HEAD..))
+}
+
 /// `message` as one gRPC message on the wire, not compressed.
 pub(super) fn frame(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
-    let mut frame = BytesMut::with_capacity(5 + length);
+    let mut frame = BytesMut::with_capacity(HEAD + length);
     frame.put_u8(0);
     frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     // It has the capacity that was asked for.
@@ -36,7 +47,7 @@ pub(super) fn frame(message: &impl Message) -> Bytes {
 impl Preencoded {
     /// A response of these frames, typed as the generated service wants it.
     pub(super) fn response<T: Send + 'static>(
-        frames: impl Stream<Item = Bytes> + Send + 'static,
+        frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static,
     ) -> Response<Messages<T>> {
         let mut response = Response::new(stream::pending().boxed() as Messages<T>);
         response.extensions_mut().insert(Self(Arc::new(Mutex::new(Some(frames.boxed())))));
@@ -72,11 +83,26 @@ impl HttpBody for FrameBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
         let Some(frames) = &mut this.frames else { return Poll::Ready(None) };
-        let Some(frame) = ready!(frames.poll_next_unpin(cx)) else {
-            this.frames = None;
-            let ok = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
-            return Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::from_iter([ok])))));
+        let end = match ready!(frames.poll_next_unpin(cx)) {
+            Some(Ok(frame)) => return Poll::Ready(Some(Ok(Frame::data(frame)))),
+            Some(Err(status)) => trailers(&status),
+            None => ok(),
         };
-        Poll::Ready(Some(Ok(Frame::data(frame))))
+        this.frames = None;
+        Poll::Ready(Some(Ok(Frame::trailers(end))))
     }
+}
+
+/// What ends an answer that was given whole.
+pub(super) fn ok() -> HeaderMap {
+    let ok = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+    HeaderMap::from_iter([ok])
+}
+
+/// What ends an answer that failed.
+pub(super) fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    // Our own texts fit a header; without one the stream would end all the same.
+    let _complete = status.add_header(&mut trailers);
+    trailers
 }

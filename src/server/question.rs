@@ -1,7 +1,6 @@
 //! A request as it comes in: whole before a service sees it, in time and within the bounds of its connection.
 
 use std::{
-    convert::Infallible,
     future::poll_fn,
     pin::Pin,
     sync::Arc,
@@ -10,7 +9,6 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::Full;
 use hyper::body::{Body as HttpBody, Frame, Incoming};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -28,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// What a service gets of a request's body.
 pub(super) enum Question {
     /// All of it.
-    Whole(Full<Bytes>),
+    Whole(Bytes),
     /// Message by message, as long as it goes on.
     Stream(Box<Stream>),
 }
@@ -58,7 +56,7 @@ impl Question {
                 received.unwrap_or_else(|_elapsed| Err(status::unfinished(DEADLINE)))
             }
         };
-        received.map(|bytes| Self::Whole(Full::new(bytes)))
+        received.map(Self::Whole)
     }
 
     /// A request for a method that reads many.
@@ -128,14 +126,15 @@ impl HttpBody for Question {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never: Infallible| match never {}),
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Stream(stream) => stream.poll(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) => body.is_end_stream(),
+            Self::Whole(bytes) => bytes.is_empty(),
             Self::Stream(stream) => stream.body.is_end_stream(),
         }
     }

@@ -1,10 +1,9 @@
 //! The RPCs: convert, ask the cache, convert.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::credential_broker_server::CredentialBroker;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
 use tracing::{Instrument as _, Span, debug_span};
@@ -12,7 +11,7 @@ use tracing::{Instrument as _, Span, debug_span};
 use super::{
     Peer,
     clusters::{self, Clusters},
-    credentials::Credentials,
+    credentials::{Credentials, Memory},
     follow::WatchSlots,
     health::Health,
     overview, status,
@@ -29,18 +28,30 @@ pub struct BrokerService<R> {
     pub(super) resolver: Arc<Resolver>,
     /// `None`: no ClusterProfiles are read.
     clusters: Option<Clusters<R>>,
-    pub(super) draining: CancellationToken,
 }
 
-/// The broker's routes: the service, gRPC health and server reflection. Watches end when `draining` is cancelled.
-pub fn routes<R: PluginRunner>(
+/// What answers requests. Clones share it.
+#[derive(Clone)]
+pub struct Services {
+    pub(super) routes: Routes,
+    pub(super) memory: Arc<dyn Memory>,
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").field("routes", &self.routes).finish_non_exhaustive()
+    }
+}
+
+/// The broker's services: its own, gRPC health and server reflection.
+pub fn services<R: PluginRunner>(
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
     clusters: Option<Clusters<R>>,
     health: HealthReporter,
-    draining: &CancellationToken,
-) -> Routes {
-    let broker = BrokerService { cache, resolver, clusters, draining: draining.clone() };
+) -> Services {
+    let broker = Arc::new(BrokerService { cache, resolver, clusters });
+    let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health));
     let routes = Routes::new(Credentials::new(broker)).add_service(health);
     let reflection = || {
@@ -49,10 +60,11 @@ pub fn routes<R: PluginRunner>(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     // Both descriptor sets are ours and committed; a test asks the service for them.
-    match (reflection().build_v1(), reflection().build_v1alpha()) {
+    let routes = match (reflection().build_v1(), reflection().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
         _ => routes,
-    }
+    };
+    Services { routes, memory }
 }
 
 #[tonic::async_trait]
@@ -131,4 +143,18 @@ impl<R: PluginRunner> BrokerService<R> {
 fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
     let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
+}
+
+#[cfg(test)]
+impl Services {
+    /// Refuses every call.
+    pub(super) fn none() -> Self {
+        struct Nothing;
+        impl Memory for Nothing {
+            fn recall(&self, _: &Peer, _: bytes::Bytes) -> Option<bytes::Bytes> {
+                None
+            }
+        }
+        Self { routes: Routes::default(), memory: Arc::new(Nothing) }
+    }
 }

@@ -70,7 +70,8 @@ impl Setup {
     async fn watch(&self, namespace: &str) -> Watch {
         let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();
         let mut response = self.clusters.follow(namespace.to_owned(), slot).await;
-        response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap()
+        let frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
+        frames.map(Result::unwrap).boxed()
     }
 
     async fn list(&self, token: &str) -> (Vec<String>, String) {

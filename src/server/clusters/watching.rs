@@ -31,9 +31,9 @@ pub(super) fn messages(
     snapshots: watch::Receiver<Arc<Snapshot>>,
     namespace: String,
     slot: OwnedSemaphorePermit,
-) -> impl Stream<Item = Bytes> + Send {
+) -> impl Stream<Item = Result<Bytes, Status>> + Send {
     let following = Following { snapshots, namespace, known: None, sending: None, _slot: slot };
-    unfold(following, async |mut following| Some((following.next().await?, following)))
+    unfold(following, async |mut following| Some((Ok(following.next().await?), following)))
 }
 
 impl Following {

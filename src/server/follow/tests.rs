@@ -7,9 +7,9 @@ use futures_util::StreamExt as _;
 use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::*;
+use super::{super::preencoded, *};
 use crate::{
     cache::{CacheParts, Request},
     clock::{Clock as _, SystemClock},
@@ -42,8 +42,8 @@ fn apply(fleet: &Fleet, server: &str) {
 }
 
 async fn message(messages: &mut Messages) -> pb::WatchCredentialResponse {
-    let bytes = messages.next().await.unwrap().unwrap();
-    pb::WatchCredentialResponse::decode(bytes).unwrap()
+    let frame = messages.next().await.unwrap().unwrap();
+    pb::WatchCredentialResponse::decode(preencoded::message(&frame).unwrap()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,10 +65,9 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let name = ProfileName::new("fleet", "paris");
     let ask = Ask { source: Source::ClusterProfile(name.clone()), ..Ask::default() };
     let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    let (held, draining) = (cache.clone(), CancellationToken::new());
+    let held = cache.clone();
     let following =
-        Following::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), draining, slot)
-            .unwrap();
+        Following::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), slot).unwrap();
     let mut messages = following.messages();
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {

@@ -1,0 +1,46 @@
+//! A hit beside a service that does nothing, in three shapes of load.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, Result};
+use credbroker_client::{Client, Socket};
+
+use crate::{
+    broker::request,
+    daemon,
+    keys::TOKEN_PLUGIN,
+    load::{Load, in_turns},
+    report::{Report, figure, section},
+    subject::Subject,
+};
+
+/// Connections, and calls in flight on each.
+const SHAPES: [(usize, usize); 3] = [(1, 1), (1, 16), (4, 16)];
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_millis(500);
+const LIMIT: f64 = 0.92;
+
+pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()> {
+    let subject = Subject::start(directory, TOKEN_PLUGIN, "").await?;
+    let socket = Socket::at(&subject.running.socket);
+    let answer = Client::connect(&socket).await?.credential(request()).await?;
+    let credential = answer.credential.context("the broker's answer holds no credential")?;
+    let bare = directory.join("bare");
+    std::fs::create_dir(&bare)?;
+    let bare = daemon::start_echo(&bare, &credential)?;
+    let bare = Socket::at(&bare.socket);
+
+    section(&format!("GetCredential on a warm key, {ROUNDS} rounds of {} ms in turns", ROUND.as_millis()));
+    for (connections, in_flight) in SHAPES {
+        let request = request();
+        let load = |socket| Load { socket, request: &request, connections, in_flight };
+        let rates = in_turns(load(&socket), load(&bare), ROUNDS, ROUND).await?;
+        let shape = format!("{} in flight on {connections}", connections * in_flight);
+        figure(&format!("{shape}: credbroker, requests/s"), &format!("{:.0}", rates.subject));
+        figure(&format!("{shape}: bare tonic service, requests/s"), &format!("{:.0}", rates.rival));
+        let ratio = rates.ratio;
+        let name = format!("{shape}: median of the ratios");
+        report.limited(&name, &format!("{ratio:.3}"), &format!("{LIMIT}"), ratio >= LIMIT);
+    }
+    Ok(())
+}

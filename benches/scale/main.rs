@@ -1,0 +1,66 @@
+//! What a hit costs, and what ten thousand keys cost: `cargo bench --bench scale [-- SECTION...]`.
+//!
+//! Prints every figure with its limit and exits 1 when one is missed. See `benches/README.md`.
+
+#![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+
+#[path = "../common/broker.rs"]
+mod broker;
+#[path = "../common/channel.rs"]
+mod channel;
+mod crowd;
+#[path = "../latency/daemon.rs"]
+#[expect(dead_code, reason = "only the bare service is needed")]
+mod daemon;
+#[path = "../latency/echo.rs"]
+mod echo;
+mod hits;
+#[path = "../fleet/hub.rs"]
+#[expect(dead_code, reason = "nothing changes here")]
+mod hub;
+mod keys;
+#[path = "../common/load.rs"]
+mod load;
+mod many;
+mod memory;
+#[path = "../common/process_memory.rs"]
+mod process_memory;
+#[path = "../common/report.rs"]
+mod report;
+mod subject;
+
+use std::{env::args, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+use report::Report;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let args: Vec<_> = args().skip(1).filter(|arg| arg != "--bench").collect();
+    if let [command, socket, answer] = args.as_slice()
+        && command == echo::COMMAND
+    {
+        let (socket, answer) = (PathBuf::from(socket), PathBuf::from(answer));
+        // It has a runtime of its own.
+        std::thread::spawn(move || echo::serve(&socket, &answer)).join().ok().context("it panicked")??;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
+    let directory = tempfile::tempdir().context("a directory for sockets")?;
+    let directory = directory.path();
+    let mut report = Report::default();
+    if wanted("hits") {
+        hits::measure(&mut report, &directory.join("hits")).await?;
+    }
+    if wanted("memory") {
+        memory::measure(&mut report, &directory.join("memory")).await?;
+    }
+    if wanted("crowd") {
+        crowd::measure(&mut report, &directory.join("crowd")).await?;
+    }
+    if wanted("many") {
+        many::measure(&mut report, &directory.join("many")).await?;
+    }
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

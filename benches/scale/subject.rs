@@ -1,0 +1,36 @@
+//! The broker that is measured.
+
+use std::path::Path;
+
+use anyhow::Result;
+use credbroker_proto::v1::credential_broker_client::CredentialBrokerClient;
+use tonic::transport::Channel;
+
+use crate::{
+    broker::{self, Running},
+    channel::channel,
+    process_memory,
+};
+
+pub(crate) type Rpc = CredentialBrokerClient<Channel>;
+
+/// A broker, and a connection to it.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) running: Running,
+    pub(crate) rpc: Rpc,
+}
+
+impl Subject {
+    /// Starts it in a new `directory`; see [`broker::start`].
+    pub(crate) async fn start(directory: &Path, plugin: &str, more: &str) -> Result<Self> {
+        broker::private(directory)?;
+        let running = broker::start(directory, plugin, more)?;
+        let rpc = Rpc::new(channel(&running.socket).await?);
+        Ok(Self { running, rpc })
+    }
+
+    pub(crate) fn resident(&self) -> Result<u64> {
+        process_memory::resident(self.running.child.id())
+    }
+}
