@@ -150,7 +150,7 @@ impl Default for Random {
 /// What speaks for a run although something valid is held.
 #[derive(Debug, Default)]
 pub(super) struct Suspected {
-    /// Since boot: the last three times that a caller came back.
+    /// Awake: the last three times that a caller came back.
     repeats: [Option<Duration>; 3],
     /// The last verdict, and when it was asked for.
     verdict: Option<(Verdict, Duration)>,
@@ -171,7 +171,7 @@ impl Suspected {
     pub(super) fn repeated(&mut self, verifiable: bool, now: Reading) {
         self.first.get_or_insert(now.boot);
         self.repeats.rotate_left(1);
-        self.repeats[2] = Some(now.boot);
+        self.repeats[2] = Some(now.awake);
         match self.verdict.filter(|(_, at)| now.boot.saturating_sub(*at) <= Duration::from_secs(6)) {
             _ if !verifiable => self.reason = Some(now.awake),
             Some((verdict, _)) => self.weighed(verdict, now),
@@ -186,7 +186,7 @@ impl Suspected {
 
     fn weighed(&mut self, verdict: Verdict, now: Reading) {
         let doubted =
-            self.repeats[0].is_some_and(|at| now.boot.saturating_sub(at) <= Duration::from_secs(35));
+            self.repeats[0].is_some_and(|at| now.awake.saturating_sub(at) <= Duration::from_secs(35));
         if verdict != Verdict::Accepted || doubted {
             self.reason = Some(now.awake);
         }

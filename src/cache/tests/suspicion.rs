@@ -180,3 +180,22 @@ async fn the_question_to_the_api_server_ends_with_the_callers_deadline() {
     assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
     assert_eq!(asked.elapsed(), Duration::from_millis(2050));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_is_replaced_while_the_api_server_is_asked_runs_once() {
+    let script = [Token(mins(60)), Late(Duration::from_millis(20))];
+    let (setup, _) = setup_verified(&script, &Arc::new(Mutex::new(Verdict::Accepted)));
+    let get = async |name: &str| {
+        let spec = PluginSpec { file: Arc::clone(&setup.file), ..spec("a") };
+        setup.cache.get(spec, &verifiable(name)).await.unwrap();
+    };
+    get("kubectl").await;
+    let replaced = async {
+        sleep(Duration::from_millis(10)).await;
+        setup.file.replace();
+        get("another").await;
+    };
+    tokio::join!(get("kubectl"), replaced);
+    sleep(secs(1)).await;
+    assert_eq!(setup.runs(), 2);
+}
