@@ -42,7 +42,7 @@ async fn main() -> Result<ExitCode> {
         && command == echo::COMMAND
     {
         let (socket, answer) = (PathBuf::from(socket), PathBuf::from(answer));
-        // It has a runtime of its own.
+        // It has a separate runtime.
         std::thread::spawn(move || echo::serve(&socket, &answer)).join().ok().context("it panicked")??;
         return Ok(ExitCode::SUCCESS);
     }

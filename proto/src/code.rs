@@ -8,7 +8,7 @@ pub enum Code {
     Ok = 0,
     /// Cancelled, usually by the caller.
     Cancelled = 1,
-    /// Anything without a code of its own.
+    /// Anything without a specific code.
     Unknown = 2,
     /// The request is wrong, whatever the state of the server.
     InvalidArgument = 3,

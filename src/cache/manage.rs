@@ -1,6 +1,6 @@
 //! What people, and the hub, can do about what is held.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     CredentialCache,
@@ -46,12 +46,18 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// as another account.
     pub fn evict(&self, provider: Option<&str>) -> usize {
         let evicted = self.lock().take_out(provider);
-        for entry in &evicted {
+        let count = evicted.len();
+        let (leave, stay): (Vec<_>, Vec<_>) =
+            evicted.into_iter().partition(|entry| entry.leaves.load(Ordering::Relaxed));
+        for entry in &stay {
             entry.forget();
         }
-        let count = evicted.len();
-        // What is left of them holds no credential, and to free thousands of it would hold up other requests.
-        self.inner.parts.tasks.spawn_blocking(move || drop(evicted));
+        // No request finds these any more. To wipe thousands of them here would hold up others.
+        self.inner.parts.tasks.spawn_blocking(move || {
+            for entry in leave {
+                entry.forget();
+            }
+        });
         count
     }
 

@@ -145,7 +145,7 @@ pub(crate) fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
     (if attempts <= 5 { short } else { doubled.min(HELD_LONGEST) }, short)
 }
 
-/// When to ask a plugin again that returned what it had returned before: it has a cache of its own.
+/// When to ask a plugin again that returned what it had returned before: it has its own cache.
 pub(crate) fn unchanged_retry(left: Duration) -> Duration {
     (left / 3).clamp(Duration::from_secs(10), Duration::from_secs(300))
 }

@@ -13,7 +13,7 @@ pub struct PluginSpec {
     pub provider: Arc<Provider>,
     /// The file that runs. It is not part of the key: another version of it makes what is held due, not unusable.
     pub file: Arc<PluginFile>,
-    /// What the plugin is told about its cluster: `None` unless the provider wants it.
+    /// What the plugin gets its cluster: `None` unless the provider wants it.
     pub cluster: Option<Arc<Cluster>>,
     /// The caller's variables that the provider's `callerEnv` names.
     pub caller_env: BTreeMap<String, String>,

@@ -1,18 +1,25 @@
 //! The accept loop: bounded in connections, calm when descriptors run out.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use super::{
-    connection::Connections,
+    connection::{Connections, Refusal},
     peer::{Peer, PeerPolicy},
     service::Services,
     traffic::Watchdog,
@@ -20,9 +27,9 @@ use super::{
 
 /// Pauses while nothing can be accepted: doubling between these.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Connections of peers that may not ask, at a time: they are told so, and take no place of those that may.
+/// Connections that are refused, at a time: they get an error, and take no place of those that are served.
 const STRANGERS: usize = 64;
-/// How long such a peer may take to hear it.
+/// How long such a peer may take to read it.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Accepts connections and serves each on a task of its own.
@@ -31,10 +38,13 @@ pub struct Acceptor {
     connections: Connections,
     slots: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
+    limit: usize,
+    /// The last connection found no place.
+    is_full: AtomicBool,
 }
 
 impl Acceptor {
-    /// At most `limit` connections at a time, one more is closed at once; at most `watches` watches on each.
+    /// At most `limit` connections at a time, one more is refused; at most `watches` watches on each.
     pub fn new(
         mut services: Services,
         policy: PeerPolicy,
@@ -46,7 +56,13 @@ impl Acceptor {
         let watchdog = Watchdog::default();
         let connections = Connections { services, policy, watches, tasks, draining, watchdog };
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        Self { connections, slots: semaphore(limit), strangers: semaphore(STRANGERS) }
+        Self {
+            connections,
+            slots: semaphore(limit),
+            strangers: semaphore(STRANGERS),
+            limit,
+            is_full: AtomicBool::new(false),
+        }
     }
 
     /// Ends connections whose peers take nothing of what waits for them, as long as it is polled.
@@ -112,23 +128,36 @@ impl Acceptor {
             Ok(peer) => peer,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
-        let allowed = self.connections.policy.allows(&peer);
-        let slots = if allowed { &self.slots } else { &self.strangers };
-        let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
-            return debug!(
-                uid = peer.uid,
-                allowed, "one connection too many was closed (`limits.connections`)"
-            );
+        let (refusal, slot) = match self.place(&peer) {
+            Ok(slot) => (None, Ok(slot)),
+            Err(refusal) => (Some(refusal), Arc::clone(&self.strangers).try_acquire_owned()),
         };
-        let serve = self.connections.clone().serve(stream, peer);
+        let Ok(slot) = slot else {
+            return debug!(uid = peer.uid, "a connection was closed: too many are refused at the moment");
+        };
+        let serve = self.connections.clone().serve(stream, peer, refusal);
         self.connections.tasks.spawn(async move {
-            if allowed {
+            if refusal.is_none() {
                 serve.await;
             } else if timeout(FAREWELL, serve).await.is_err() {
-                debug!(uid = peer.uid, "a peer that may not ask stayed; its connection was closed");
+                debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");
             }
             drop(slot);
         });
+    }
+
+    /// A place for a connection of `peer`.
+    fn place(&self, peer: &Peer) -> Result<OwnedSemaphorePermit, Refusal> {
+        if !self.connections.policy.allows(peer) {
+            return Err(Refusal::Denied);
+        }
+        let place = Arc::clone(&self.slots).try_acquire_owned();
+        let is_full = place.is_err();
+        if self.is_full.swap(is_full, Ordering::Relaxed) != is_full && is_full {
+            let limit = self.limit;
+            warn!(limit, "no more connections are served (`limits.connections`) until one is closed");
+        }
+        place.map_err(|_full| Refusal::Full { limit: self.limit })
     }
 }
 

@@ -54,6 +54,18 @@ const REFLECTION: &str = "/grpc.reflection.";
 
 const GRPC: &str = "application/grpc";
 
+/// Why no request of a connection is served. Decided once, when it is accepted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refusal {
+    /// The peer may not ask.
+    Denied,
+    /// There are `limits.connections` already.
+    Full {
+        /// That limit.
+        limit: usize,
+    },
+}
+
 /// What all connections share.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
@@ -67,7 +79,7 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Serves `stream` until the peer is done, takes nothing any more, or the broker drains.
-    pub(super) async fn serve(self, stream: UnixStream, peer: Peer) {
+    pub(super) async fn serve(self, stream: UnixStream, peer: Peer, refusal: Option<Refusal>) {
         // A token of its own: every poll of a connection locks its token.
         let end = self.draining.child_token();
         let traffic = Traffic::new(end.clone());
@@ -77,7 +89,7 @@ impl Connections {
         let io = TokioIo::new(AuthorityFilter::new(io));
         let watches = WatchSlots::new(self.watches);
         let exchanges =
-            Arc::new(Exchanges { connections: self, watches, peer, traffic: Arc::clone(&traffic) });
+            Arc::new(Exchanges { connections: self, watches, peer, refusal, traffic: Arc::clone(&traffic) });
         let service = service_fn(move |request| exchange(Arc::clone(&exchanges), request));
         let mut connection = pin!(builder.serve_connection(io, service));
         let ended = if let Some(ended) =
@@ -129,6 +141,7 @@ struct Exchanges {
     connections: Connections,
     watches: WatchSlots,
     peer: Peer,
+    refusal: Option<Refusal>,
     traffic: Arc<Traffic>,
 }
 
@@ -179,8 +192,10 @@ fn whole(answer: Answer) -> Response<Answer> {
 impl Exchanges {
     /// Whether the request goes on message by message, and the slot that its answer takes among the watches.
     fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
-        if !self.connections.policy.allows(&self.peer) {
-            return Err(status::peer_denied(&self.peer));
+        match self.refusal {
+            None => {}
+            Some(Refusal::Denied) => return Err(status::peer_denied(&self.peer)),
+            Some(Refusal::Full { limit }) => return Err(status::too_many_connections(limit)),
         }
         let streams = path.starts_with(REFLECTION);
         let counts = streams || path == HEALTH_WATCH;

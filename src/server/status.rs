@@ -82,6 +82,14 @@ pub(super) fn draining() -> Status {
     status(Reason::Draining, CacheError::Draining.to_string(), Some(SUCCESSOR), None)
 }
 
+/// One connection too many.
+pub(super) fn too_many_connections(limit: usize) -> Status {
+    let message = format!(
+        "the broker serves {limit} connections, which is the limit (`limits.connections`); ask again when one is closed"
+    );
+    status(Reason::Overloaded, message, Some(SUCCESSOR), Some("limits.connections"))
+}
+
 /// One watch too many on one connection.
 pub(super) fn too_many_watches(limit: usize) -> Status {
     let message = format!(

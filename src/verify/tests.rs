@@ -90,7 +90,7 @@ async fn the_status_decides() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_decides_nothing() {
+async fn other_answers_decide_nothing() {
     for text in ["garbage\r\n\r\n", "HTTP/1.1 999999 X\r\n\r\n", "HTTP/1.1 101 X\r\nupgrade: x\r\n\r\n"] {
         assert_eq!(answered(text).await, Verdict::Unverifiable, "{text}");
     }

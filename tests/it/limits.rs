@@ -89,7 +89,7 @@ async fn malformed_streams_end_the_connection() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_closed_and_the_others_are_served() {
+async fn one_connection_too_many_is_refused_by_name_and_the_others_are_served() {
     let plugin = FakePlugin::builder().token("t").build();
     let sections = json!({"providers": [provider("cloud", &plugin)], "limits": {"connections": 2}});
     let broker = InProcess::with(sections, &[]);
@@ -99,7 +99,10 @@ async fn one_connection_too_many_is_closed_and_the_others_are_served() {
     let third = async {
         Client::connect(&Socket::at(broker.socket())).await?.credential(request("cloud", None, &[])).await
     };
-    assert!(matches!(third.await, Err(Error::Unreachable { .. })));
+    let Err(Error::Failed { reason: Some(Reason::Overloaded), limit, .. }) = third.await else {
+        panic!("one connection too many was served")
+    };
+    assert_eq!(limit.as_deref(), Some("limits.connections"));
     assert!(first.credential(request("cloud", None, &[])).await.is_ok());
     drop(second);
     let admitted = async {

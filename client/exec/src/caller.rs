@@ -33,7 +33,7 @@ pub(crate) fn caller(parent: &Parent, exec_info: &str) -> String {
 }
 
 /// FNV-1a of 64 bits over `parts`, each with a NUL after it. A name must be the same in every release of the shim, since
-/// several may ask for the same process, which std's hasher does not promise; and it is no secret and proves nothing (a
+/// several may ask for the same process, which std's hasher does not promise; and it is not a secret and proves nothing (a
 /// peer may send any), so a cryptographic hash would be wasted on it.
 fn fnv_1a(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));

@@ -87,7 +87,7 @@ impl<'a> Deadline<'a> {
     }
 }
 
-/// std's clock makes no system call, and stands still in suspend as the kernel's timers do.
+/// std's clock makes no system call, and stops in suspend as the kernel's timers do.
 #[expect(clippy::disallowed_methods, reason = "measures a wait, not the age of a credential")]
 fn now() -> Instant {
     Instant::now()

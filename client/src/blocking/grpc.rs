@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_broker_is_told_a_little_less_than_is_left() {
+    fn the_timeout_sent_is_a_little_less_than_is_left() {
         for (left, expected) in [
             (45_000, "44500m"),
             (200, "180m"),

@@ -52,7 +52,7 @@ pub struct Connection {
 /// Asks once, from finding the socket to the answer. A broker that is not there yet, or that leaves before it answers
 /// (a restart), is waited for as `waits` says; `notice` is given when it takes long.
 ///
-/// The broker is told the deadline, and answers shortly before it with what it is waiting for. To give up does not stop
+/// The request carries the deadline, and answers shortly before it with what it is waiting for. To give up does not stop
 /// a plugin run: other callers may be waiting for it.
 ///
 /// # Errors

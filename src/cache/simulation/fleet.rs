@@ -9,7 +9,7 @@ use crate::plugin::{
     Providers, Rules, Target, test_provider,
 };
 
-/// Who stands behind each provider: two of them share one issuer.
+/// The issuer of each provider: two of them share one issuer.
 const ISSUERS: [(&str, usize); 4] = [("alpha", 0), ("beta", 0), ("gamma", 1), ("delta", 2)];
 /// Every so many keys are those of a ClusterProfile.
 const PROFILES: usize = 7;

@@ -12,7 +12,7 @@ use crate::verify::Verdict;
 pub(super) struct Reading {
     pub(super) wall: SystemTime,
     pub(super) boot: Duration,
-    /// Of tokio's clock, which stands still in suspend.
+    /// Of tokio's clock, which stops in suspend.
     pub(super) awake: Duration,
 }
 

@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// What somebody waits for goes before what nobody waits for.
+    /// What somebody waits for goes before background work.
     fn judge_turn(&mut self, index: usize, now: Reading) {
         let key = &self.keys[index];
         let timeout = self.catalog.plugins[key.plugin].provider.timeout;

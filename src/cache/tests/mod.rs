@@ -199,7 +199,7 @@ impl<R> CacheParts<R> {
     }
 }
 
-/// The caller of that name, in a process of its own.
+/// The caller of that name, in a separate process.
 fn caller(name: &str) -> Request {
     let name = name.bytes().fold(7, |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
     Request { caller: Caller { name, peer: name, ..Caller::default() }, ..Request::default() }

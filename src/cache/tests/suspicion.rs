@@ -57,7 +57,7 @@ async fn every_revocation_costs_a_caller_one_request_and_one_run() {
     for revocation in 1..20 {
         sleep(mins(2)).await;
         *verdict.lock().unwrap() = Verdict::Rejected;
-        // A kubectl of its own each time: it is given the revoked token, and comes back with a 401.
+        // A new kubectl each time: it is given the revoked token, and comes back with a 401.
         let kubectl = verifiable(&revocation.to_string());
         assert_eq!(ask(&setup, &kubectl).await.unwrap(), generation);
         let next = ask(&setup, &kubectl).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_program_that_calls_the_shim_in_a_loop_costs_no_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_says_nothing_is_healed_by_a_verification_and_never_without_one() {
+async fn a_client_that_says_nothing_gets_a_new_credential_after_a_verification_only() {
     let verdict = Arc::new(Mutex::new(Verdict::Unverifiable));
     let (setup, _) = setup_verified(&[Token(mins(60))], &verdict);
     let mut java = verifiable("java");

@@ -9,7 +9,7 @@ use crate::plugin::{
     provider::tests::provider,
 };
 
-/// Two providers, each with a file of its own on a disk of its own.
+/// Two providers, each with its own file on its own disk.
 fn two() -> (Providers, [(Disk, Looks); 2]) {
     let disks = [Disk::new(), Disk::new()];
     let providers = ["one", "two"].map(|name| provider(name, Command::Name(name.into())));

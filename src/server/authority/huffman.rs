@@ -75,7 +75,7 @@ impl Codes {
     }
 }
 
-/// The bytes that `data` stands for. `None`: it has a code that means nothing, or other padding than fewer than eight
+/// The bytes that `data` encodes. `None`: it has a code that means nothing, or other padding than fewer than eight
 /// bits of ones.
 pub(super) fn decode(data: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(data.len() * 8 / 5);

@@ -1,4 +1,4 @@
-//! Publishing the socket: no wider mode than the configured one is ever visible, and nobody else's file is touched.
+//! Publishing the socket: no wider mode than the configured one is ever visible, and no other user's file is touched.
 
 mod checks;
 mod keeper;

@@ -205,9 +205,10 @@ fn a_denied_peer_is_told_what_helps_it() {
 }
 
 #[test]
-fn a_connection_with_too_many_watches_is_told_from_every_other_limit() {
+fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
     let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
     let full = CacheError::Full { limit: 1 };
     assert_eq!(limit(too_many_watches(7)).as_deref(), Some("limits.watchesPerConnection"));
+    assert_eq!(limit(too_many_connections(7)).as_deref(), Some("limits.connections"));
     assert_ne!(limit(failed("p", &full.into())).as_deref(), Some("limits.watchesPerConnection"));
 }

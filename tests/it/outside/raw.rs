@@ -1,4 +1,4 @@
-//! A peer that speaks HTTP/2 in frames of its own choice.
+//! A peer that speaks HTTP/2 in frames that the test chooses.
 
 use std::{
     collections::HashMap,

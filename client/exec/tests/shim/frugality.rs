@@ -10,7 +10,7 @@ use crate::{
     shim::{asking, text},
 };
 
-/// From the first call of its own. The shim as it is shipped makes 31 before: std and a static libc need them to start.
+/// From the shim's first call. The shim as it is shipped makes 31 before: std and a static libc need them to start.
 /// `benches/latency` counts all of them. One is left to those whose broker is not root's: who are we?
 const SYSTEM_CALLS: usize = 14;
 /// Each further piece that an answer comes in takes two: to wait, and to read.

@@ -71,7 +71,7 @@ fn a_broker_that_never_answers_is_left_after_the_time_allowed() {
 }
 
 #[test]
-fn the_broker_is_told_how_long_the_shim_waits() {
+fn the_shim_sends_its_deadline() {
     let broker = Broker::with_token("t");
     for (args, most) in [(&[][..], 44_500), (&["--timeout", "600"], 599_500), (&["--timeout", "2"], 1_800)] {
         document(asking(&broker).args(args));

@@ -285,7 +285,7 @@ fn a_probe_is_a_run_that_somebody_waits_for_if_there_is_one() {
 }
 
 #[test]
-fn ten_thousand_runs_that_wait_are_no_burden() {
+fn ten_thousand_runs_that_wait_cost_little() {
     let mut setup = Setup::new(4, 4);
     let ids: Vec<_> = (0..10_000).flat_map(|peer| setup.enter("a", waited(peer % 100), 1)).collect();
     assert_eq!(setup.started().len(), 4);
