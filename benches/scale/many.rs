@@ -92,7 +92,7 @@ fn micros(times: &mut [Duration]) -> String {
 
 /// Watches that are open until this is dropped, and have heard of all profiles.
 async fn watch_clusters(subject: &Subject) -> Result<JoinSet<Result<()>>> {
-    let (mut watches, (heard, mut hears)) = (JoinSet::new(), tokio::sync::mpsc::unbounded_channel());
+    let (mut watches, (heard, mut news)) = (JoinSet::new(), tokio::sync::mpsc::unbounded_channel());
     for _ in 0..WATCHES {
         let (rpc, heard) = (subject.rpc.clone(), heard.clone());
         watches.spawn(async move {
@@ -109,7 +109,7 @@ async fn watch_clusters(subject: &Subject) -> Result<JoinSet<Result<()>>> {
         });
     }
     for _ in 0..WATCHES {
-        tokio::time::timeout(Duration::from_secs(60), hears.recv())
+        tokio::time::timeout(Duration::from_secs(60), news.recv())
             .await
             .context("a watch heard too little")?;
     }

@@ -155,7 +155,7 @@ impl Waiter {
             progress.peers.push(peer);
             progress.tell();
         }
-        Self { flight, outcome, peer }
+        Self { flight, peer, outcome }
     }
 
     /// Its outcome.

@@ -69,17 +69,14 @@ impl<R: PluginRunner> CredentialCache<R> {
             rejections.note();
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, (since, now));
             let failed = state.failure.as_ref();
+            // Held for the sake of an account that a wrong password would lock.
+            let is_held = failed.is_some_and(|failure| failure.is_held(now, at_terminal));
+            let mut admit =
+                |evidence| rejections.admit(&current, &request.caller, evidence, failed.is_some(), now);
             first = match evidence {
-                None => First::Decide,
                 Some(_) if state.flight.is_some() => First::Join { may_fail: false },
-                // Held for the sake of an account that a wrong password would lock.
-                Some(_) if failed.is_some_and(|failure| failure.is_held(now, at_terminal)) => First::Decide,
-                Some(evidence)
-                    if rejections.admit(&current, &request.caller, evidence, failed.is_some(), now) =>
-                {
-                    First::Run { may_fail: false }
-                }
-                Some(_) => First::Decide,
+                Some(evidence) if !is_held && admit(evidence) => First::Run { may_fail: false },
+                _ => First::Decide,
             };
             next_run = rejections.not_before(now).map(|until| until.saturating_sub(now.boot));
             false

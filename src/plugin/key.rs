@@ -20,7 +20,6 @@ use crate::credential::Cluster;
 pub struct PluginKey(pub(crate) [u8; 32]);
 
 /// Its first bytes, which are as uniform as any hash of it.
-#[expect(clippy::derived_hash_with_manual_eq, reason = "equal keys have equal first bytes")]
 impl Hash for PluginKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.first_chunk().copied().map_or(0, u64::from_ne_bytes));

@@ -18,7 +18,6 @@ use credbroker_proto::v1 as pb;
 use http::Request as HttpRequest;
 use pb::credential_broker_server::CredentialBrokerServer;
 use prost::Message as _;
-use tokio::time::Instant;
 use tonic::{
     Request, Response, Status,
     body::Body,
@@ -203,9 +202,7 @@ impl<R: PluginRunner> BrokerService<R> {
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {
-        let asked = Instant::now();
         self.resolver.settled(&ask).await;
-        let deadline = deadline.map(|deadline| deadline.saturating_sub(asked.elapsed()));
         let sent = ask.cluster.clone();
         let spec = self.resolver.resolve(ask).map_err(|error| {
             tracing::debug!("request refused: {error}");
