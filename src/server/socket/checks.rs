@@ -39,6 +39,12 @@ pub(super) fn prepare_directory(directory: &Path, options: &SocketOptions) -> Re
         // Whatever the umask is: a group that may connect has to get in.
         fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
     }
+    check_directory(directory, options)
+}
+
+/// Whether no other user can put a socket in the place of ours in `directory`, or does not have to be kept from it.
+pub(super) fn check_directory(directory: &Path, options: &SocketOptions) -> Result<(), SocketError> {
+    let io = |action| move |source| SocketError::Io { action, path: directory.to_owned(), source };
     let found = fs::metadata(directory).map_err(io("look at"))?;
     let own = rustix::process::geteuid().as_raw();
     let trusted = [own, 0].contains(&found.uid()) && found.mode() & 0o022 == 0;

@@ -10,7 +10,7 @@ use std::{
 use tokio::{net::UnixListener, sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 
-use super::{FileId, Publication, SocketError};
+use super::{FileId, Publication, SocketError, checks::check_directory};
 use crate::text::chain;
 
 /// How often the name is looked at. A removed socket is back within five seconds.
@@ -65,6 +65,8 @@ enum Loss {
     Foreign(PathBuf),
     #[error("the socket was removed or replaced and cannot be published again")]
     Refused(#[source] SocketError),
+    #[error("the socket's directory is not safe any more, and clients refuse it")]
+    Unsafe(#[source] SocketError),
 }
 
 impl Keeper {
@@ -133,7 +135,9 @@ impl Watched {
         let at_path = FileId::at(path).ok();
         if at_path == Some(publication.socket) {
             *foreign = None;
-            return Found::Ours;
+            let directory =
+                path.parent().map_or(Ok(()), |directory| check_directory(directory, &publication.options));
+            return directory.map_or_else(|error| Found::Lost(Loss::Unsafe(error)), |()| Found::Ours);
         }
         match (at_path, foreign.as_mut()) {
             (Some(at_path), Some((known, looks))) if *known == at_path && *looks < PATIENCE => {
@@ -191,6 +195,20 @@ mod tests {
         assert!(!path.exists());
         fs::rename(root.path().join("elsewhere"), &path).unwrap();
         assert!(matches!(look(&keeper), Found::Ours), "as it was");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_reported_until_it_is_safe_again() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let root = directory();
+        let (_ours, keeper) = published(&root.path().join("socket"));
+        let allow = |mode| fs::set_permissions(root.path(), fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o777);
+        let Found::Lost(loss) = look(&keeper) else { panic!("it is unsafe") };
+        assert!(chain(&loss).contains("mode 0777"), "{}", chain(&loss));
+        allow(0o700);
+        assert!(matches!(look(&keeper), Found::Ours));
     }
 
     #[test]

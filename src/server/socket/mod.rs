@@ -52,7 +52,7 @@ pub enum SocketError {
         path: PathBuf,
     },
     /// Others could put a socket of their own in our place.
-    #[error("the directory {} belongs to uid {owner} and has mode {mode:04o}; it must belong to uid {own} or root and be writable by nobody else (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", path.display())]
+    #[error("the directory {} belongs to uid {owner} and has mode {mode:04o}; it must belong to uid {own} or root and be writable by no other user (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
