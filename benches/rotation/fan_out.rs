@@ -10,7 +10,7 @@ use crate::{
     watchers::Watchers,
 };
 
-const WATCHES_EACH: usize = 100;
+const WATCHES_EACH: u32 = 100;
 const ROTATIONS: usize = 20;
 const LIMIT: Duration = Duration::from_millis(50);
 

@@ -7,8 +7,6 @@
 
 #[path = "../common/broker.rs"]
 mod broker;
-#[path = "../common/channel.rs"]
-mod channel;
 mod fan_out;
 mod memory;
 #[path = "../common/process_memory.rs"]

@@ -12,7 +12,7 @@ use crate::{
 };
 
 const CONNECTIONS: usize = 200;
-const FURTHER: usize = 49;
+const FURTHER: u32 = 49;
 const CONNECTION_LIMIT: u64 = 32 * 1024;
 const WATCH_LIMIT: u64 = 8 * 1024;
 
@@ -32,7 +32,7 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
 
     section(&format!("Memory: {CONNECTIONS} connections, 1 watch and then {} on each", FURTHER + 1));
     let connection = one_each.saturating_sub(before) / CONNECTIONS as u64;
-    let watch = many_each.saturating_sub(one_each) / (CONNECTIONS * FURTHER) as u64;
+    let watch = many_each.saturating_sub(one_each) / (CONNECTIONS as u64 * u64::from(FURTHER));
     for (name, bytes, limit) in [
         ("a connection with one watch", connection, CONNECTION_LIMIT),
         ("a further watch on it", watch, WATCH_LIMIT),
