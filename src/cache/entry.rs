@@ -81,11 +81,22 @@ impl Entry {
         self.interest.load(Ordering::Relaxed) > 0 || self.cell.borrow().flight.is_some()
     }
 
+    /// Whether there are open watches.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether what it holds is over.
+    pub(crate) fn has_expired(&self, now: Now) -> bool {
+        let state = self.cell.borrow();
+        state.current.is_some() && state.valid(now).is_none()
+    }
+
     /// What there is to do for it, whether it is asked for or not.
     pub(crate) fn care(&self, now: Now) -> Care {
         let usage = Usage {
             idle: self.idle(now),
-            watched: self.watchers.load(Ordering::Relaxed) > 0,
+            watched: self.is_watched(),
             awaited: self.interest.load(Ordering::Relaxed) > 0,
             file: self.spec.file_version(),
             timeout: self.spec.provider.timeout,

@@ -106,7 +106,8 @@ pub(crate) fn care(state: &State, usage: Usage, now: Now) -> Care {
             Care::Refresh { urgent }
         }
         None if usage.watched && may_refresh(state, now) => Care::Refresh { urgent: true },
-        None if !usage.awaited && usage.idle >= IDLE => Care::Drop,
+        // With a failure its back-off would be forgotten.
+        None if !usage.awaited && usage.idle >= IDLE && may_refresh(state, now) => Care::Drop,
         _ => Care::Keep,
     }
 }

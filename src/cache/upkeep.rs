@@ -56,6 +56,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     fn look_after(&self, entry: &Arc<Entry>, now: Now) {
+        if entry.is_watched() && entry.has_expired(now) {
+            entry.cell.send_modify(|_expired| {}); // watches decide what that means
+        }
         match entry.care(now) {
             Care::Keep => {}
             Care::Refresh { urgent } => {

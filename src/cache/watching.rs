@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::{sync::watch, time::sleep};
+use tokio::sync::watch;
 
 use super::{
     Caller, CredentialCache, Failed, First, Request,
@@ -17,9 +17,6 @@ use crate::{
     credential::{Generation, Issued},
     exec::PluginRunner,
 };
-
-/// How long a watch sleeps at most: timers only wake, the clocks decide.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// An open watch. While there is one, its key is refreshed and not forgotten.
 #[derive(Debug)]
@@ -77,12 +74,9 @@ impl<R: PluginRunner> Watch<R> {
                 self.seen = Some(found);
                 return Ok(issued);
             }
-            // Past its end by a moment, so that it is over then.
-            let quiet = issued.left(now).saturating_add(Duration::from_millis(1)).min(LOOK_EVERY);
-            tokio::select! {
-                _ = self.cell.changed() => {} // the sender lives as long as the entry
-                () = sleep(quiet) => {}
-            }
+            // The periodic look wakes watches of what has expired: thousands of them need no timers. The sender lives as
+            // long as the entry.
+            drop(self.cell.changed().await);
         }
     }
 }

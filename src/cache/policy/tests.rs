@@ -102,7 +102,7 @@ fn a_request_gets_what_the_table_says() {
     let table = [
         (false, None, false, 0, "wait", refresh(true), Care::Drop),
         (false, None, true, 0, "wait", queued(true, false), queued(false, true)),
-        (false, Some(5), false, 4, "fail", Care::Keep, Care::Drop),
+        (false, Some(5), false, 4, "fail", Care::Keep, Care::Keep),
         (false, Some(5), false, 5, "wait", refresh(true), Care::Drop),
         (true, None, false, 0, "serve", Care::Keep, Care::Keep),
         (true, None, false, 74, "serve", Care::Keep, Care::Keep),
@@ -114,7 +114,7 @@ fn a_request_gets_what_the_table_says() {
         (true, None, false, 91, "serve and refresh", refresh(true), Care::Keep),
         (true, None, true, 91, "serve", queued(true, false), queued(false, true)),
         (true, None, false, 100, "wait", refresh(true), Care::Drop),
-        (true, Some(110), false, 100, "fail", Care::Keep, Care::Drop),
+        (true, Some(110), false, 100, "fail", Care::Keep, Care::Keep),
     ];
     for (held, retry_at, running, at, decision, watched, idle) in table {
         let state = state(held.then(current), retry_at, running);
