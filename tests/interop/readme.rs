@@ -135,6 +135,10 @@ fn every_command_of_the_documents_is_run_by_something() {
         "cargo bench --bench latency",
         "cargo bench --bench rotation",
         "cargo bench --bench fleet",
+        "cargo bench --bench scale",
+        // The test command simulates three hundred seeds, and checks the filter with the fuzz target's own properties.
+        "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
+        "cargo +nightly fuzz run authority",
         // `python.rs` does the same in a directory of its own.
         "mkdir -p target/python",
         "target/python-venv/bin/python -m grpc_tools.protoc -I proto --python_out=target/python --grpc_python_out=target/python proto/credbroker/v1/credbroker.proto",
