@@ -120,7 +120,7 @@ impl HubError {
             if let Some(excess) = error.downcast_ref() {
                 return Some(*excess);
             }
-            // An I/O error stands for its own cause, and skips it in the chain.
+            // An I/O error displays its cause, and skips it in the chain.
             let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
             cause = inner.map(|inner| inner as _).or_else(|| error.source());
         }

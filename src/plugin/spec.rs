@@ -40,7 +40,7 @@ impl PluginSpec {
     }
 
     /// Where the credential is for, as far as that is known: the ClusterProfile's endpoint, else the cluster that the
-    /// plugin is told about.
+    /// plugin gets.
     pub fn endpoint(&self) -> Option<&Cluster> {
         let endpoint = self.target.as_ref().map(|target| &*target.endpoint);
         endpoint.or(self.cluster.as_deref())

@@ -110,7 +110,7 @@ fn attempt(
     let answer = exchange(&stream, message, deadline).and_then(|answer| grpc::outcome(&answer));
     match answer {
         Ok(Ok(answer)) => Ok((answer, Connection { _stream: stream, _directory: directory })),
-        // The deadline that we sent, as a server that knows no better tells of it.
+        // The deadline that we sent: a server without stable reasons reports it like this.
         Ok(Err(status))
             if status.details.is_empty()
                 && matches!(status.code, Code::DeadlineExceeded | Code::Cancelled) =>

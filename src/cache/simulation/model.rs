@@ -81,7 +81,7 @@ impl Model {
         Reading { wall: now.wall, boot: now.boot, awake: self.clock.awake() }
     }
 
-    /// Adds an event to the story, if that is told.
+    /// Adds an event to the story, if the story is kept.
     pub(super) fn event(&mut self, event: impl FnOnce() -> String) {
         if self.told {
             let now = self.now();
