@@ -38,7 +38,7 @@ pub use nearest::nearest;
 pub(crate) use provider::tests::provider as test_provider;
 pub use provider::{ClusterInfo, Provider, Verify};
 pub use providers::Providers;
-pub use resolver::{Ask, Resolver, Source};
+pub use resolver::{CredentialRequest, Resolver, Source};
 pub use spec::PluginSpec;
 pub use target::{Known, Target};
 pub use verifiable::verifiable_at;

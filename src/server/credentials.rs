@@ -39,7 +39,7 @@ use crate::{
     cache::{self, Caller, Failed, Lookup},
     credential::Issued,
     exec::PluginRunner,
-    plugin::{Ask, PluginSpec, verifiable_at},
+    plugin::{CredentialRequest, PluginSpec, verifiable_at},
 };
 
 /// The path of `GetCredential`.
@@ -198,7 +198,7 @@ impl<R: PluginRunner> BrokerService<R> {
 
     async fn resolve(
         &self,
-        ask: Ask,
+        ask: CredentialRequest,
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {

@@ -11,7 +11,7 @@ use super::status;
 use crate::{
     cache::{Caller, CredentialCache, Failed, Watch},
     exec::PluginRunner,
-    plugin::{Ask, PluginSpec, Resolver},
+    plugin::{CredentialRequest, PluginSpec, Resolver},
 };
 
 /// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
@@ -46,7 +46,7 @@ impl WatchSlots {
 pub(super) struct Following<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
-    ask: Ask,
+    ask: CredentialRequest,
     caller: Caller,
     provider: Arc<str>,
     watch: Watch<R>,
@@ -65,7 +65,7 @@ impl<R: PluginRunner> Following<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
-        ask: Ask,
+        ask: CredentialRequest,
         caller: Caller,
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     hub::tests::{Setup, object, rule},
-    plugin::{Ask, Source},
+    plugin::{CredentialRequest, Source},
 };
 
 fn names(setup: &Setup) -> Vec<String> {
@@ -61,7 +61,10 @@ async fn what_goes_and_comes_back_while_a_list_runs_stays() {
 async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
-    let ask = || Ask { source: Source::ClusterProfile(ProfileName::new("fleet", "a")), ..Ask::default() };
+    let ask = || CredentialRequest {
+        source: Source::ClusterProfile(ProfileName::new("fleet", "a")),
+        ..CredentialRequest::default()
+    };
     let resolved = || setup.resolver.resolve(ask()).unwrap();
     // Asked for between the change of the fleet and what follows from it.
     inventory.apply(&object("fleet/a", "new")).unwrap();

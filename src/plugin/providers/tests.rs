@@ -4,7 +4,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::plugin::{
-    Ask, Environment, Resolver, Source,
+    CredentialRequest, Environment, Resolver, Source,
     file::tests::{Disk, Looks},
     provider::tests::provider,
 };
@@ -64,7 +64,7 @@ fn no_request_looks_at_a_file() {
     let (providers, [(one, at_one), _]) = two();
     one.set_hanging(true); // a look would never return
     let resolver = Resolver::new(Arc::new(providers), None);
-    let ask = || Ask { source: Source::Provider("one".into()), ..Ask::default() };
+    let ask = || CredentialRequest { source: Source::Provider("one".into()), ..CredentialRequest::default() };
     let spec = resolver.resolve(ask()).unwrap();
     assert_eq!(resolver.key(&ask()).unwrap(), spec.key);
     assert_eq!((spec.file_version(), &*spec.command()), (0, "one"));

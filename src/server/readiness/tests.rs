@@ -10,7 +10,8 @@ use crate::{
     credential::{Decoded, Material, Token},
     exec::{RunError, RunOutput},
     plugin::{
-        Ask, ClusterProfile, Command, Fleet, PluginKey, PluginSpec, Providers, Rules, Source, test_provider,
+        ClusterProfile, Command, CredentialRequest, Fleet, PluginKey, PluginSpec, Providers, Rules, Source,
+        test_provider,
     },
 };
 
@@ -67,7 +68,8 @@ async fn the_best_of_a_profiles_keys_counts() {
             fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
             for (at, then) in (0..).zip(*keys) {
                 let source = Source::ClusterProfile(name.clone());
-                let mut spec = resolver.resolve(Ask { source, ..Ask::default() }).unwrap();
+                let mut spec =
+                    resolver.resolve(CredentialRequest { source, ..CredentialRequest::default() }).unwrap();
                 let PluginKey(mut key) = spec.key;
                 key[0] ^= at;
                 spec.key = PluginKey(key);
@@ -101,8 +103,12 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
     fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
     let cache = cache();
     let source = Source::ClusterProfile(name.clone());
-    let _watch =
-        cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap(), Caller::default()).unwrap();
+    let _watch = cache
+        .watch(
+            there.resolve(CredentialRequest { source, ..CredentialRequest::default() }).unwrap(),
+            Caller::default(),
+        )
+        .unwrap();
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
     assert_eq!(of(&gone), (State::Idle, ""), "no look has found yet that it is not there");
