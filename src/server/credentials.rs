@@ -188,8 +188,8 @@ impl<R: PluginRunner> BrokerService<R> {
         let report = async {
             let (spec, request) = self.resolve(convert::ask(credential)?, named(&peer, ""), deadline).await?;
             let provider = Arc::clone(&spec.provider.name);
-            let issued = self.cache.report(spec, &generation, &request).await;
-            issued.map(|issued| answer(&issued)).map_err(|failed| refused(&provider, &failed))
+            let reported = self.cache.report(spec, &generation, &request).await;
+            reported.map(|reported| answer(&reported.issued)).map_err(|failed| refused(&provider, &failed))
         };
         report
             .instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid))

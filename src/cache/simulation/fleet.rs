@@ -4,9 +4,12 @@ use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::plugin::{
-    ClusterProfile, Command, Fleet, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider,
-    Providers, Rules, Target, test_provider,
+use crate::{
+    cache::Selector,
+    plugin::{
+        ClusterProfile, Command, Fleet, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider,
+        Providers, Rules, Target, test_provider,
+    },
 };
 
 /// The issuer of each provider: two of them share one issuer.
@@ -51,6 +54,11 @@ impl Catalog {
         key % self.plugins.len()
     }
 
+    /// Selects the keys of a plugin's provider.
+    pub(super) fn selector(&self, plugin: usize) -> Selector {
+        Selector::Provider(Arc::clone(&self.plugins[plugin].provider.name))
+    }
+
     /// The name of the profile that `key` is for.
     pub(super) fn profile_of(&self, key: usize) -> Option<ProfileName> {
         self.targets[key].as_ref().map(|target| target.profile.clone())
@@ -59,7 +67,8 @@ impl Catalog {
     pub(super) fn spec(&self, key: usize) -> PluginSpec {
         let plugin = &self.plugins[self.plugin_of(key)];
         let mut name = [0; 32];
-        name[..8].copy_from_slice(&key.to_be_bytes());
+        // Within the bytes that a key shows.
+        name[..8].copy_from_slice(&(key << 16).to_be_bytes());
         PluginSpec {
             key: PluginKey(name),
             provider: Arc::clone(&plugin.provider),
@@ -73,7 +82,7 @@ impl Catalog {
 
 /// The number of the key that `spec` is for.
 pub(super) fn index(spec: &PluginSpec) -> usize {
-    usize::from_be_bytes(spec.key.0[..8].try_into().unwrap())
+    usize::from_be_bytes(spec.key.0[..8].try_into().unwrap()) >> 16
 }
 
 fn issuer(name: &str, large: bool) -> Arc<Issuer> {

@@ -50,7 +50,7 @@ async fn what_leads_to_the_place_of_now_and_what_is_anybody_elses_stays() {
     assert_eq!(ask(&setup, "tokyo", "old").await.unwrap(), others);
     assert_eq!((setup.ask().await.unwrap(), setup.runs()), (by_provider, 4));
     setup.cache.forget(&name("paris"), None);
-    let held = setup.cache.held_for_profiles();
+    let held = setup.cache.profile_states();
     let held: Vec<_> = held.into_iter().map(|(profile, holding, _)| (profile, holding)).collect();
     assert_eq!(held, [(name("tokyo"), Holding::Valid)]);
 }
@@ -124,5 +124,5 @@ async fn a_watch_of_what_comes_back_is_of_what_everybody_else_is_served() {
     let third = watch.next().await.unwrap();
     assert!(second.is_valid_at(setup.clock.now()), "renewed ahead of its end");
     assert_eq!((third.generation.to_string().as_str(), setup.runs()), ("test-3", 3));
-    assert_eq!(setup.cache.list_after(None, None, usize::MAX)[0].watchers, 1);
+    assert_eq!(setup.cache.list(&Selector::All, None, usize::MAX)[0].watchers, 1);
 }

@@ -9,6 +9,8 @@ mod forgetting;
 mod promises;
 mod rejection;
 mod schedule;
+mod selecting;
+mod status;
 mod suspicion;
 mod time;
 mod watching;
@@ -26,7 +28,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CacheParts, Caller, CredentialCache, Failed, Request};
+use super::{CacheParts, Caller, CredentialCache, Failed, Request, Selector};
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},
@@ -51,6 +53,8 @@ enum Script {
     Late(Duration),
     /// Exit code 1.
     Fail,
+    /// Exit code 1: the issuer asks for a pause.
+    Throttle(Duration),
     /// A bug.
     Panic,
 }
@@ -161,13 +165,18 @@ impl PluginRunner for Arc<FakeRunner> {
             Script::Token(lifetime) => token(&format!("token-{number}"), now + lifetime),
             Script::Same(until) => token("the same", base() + until),
             Script::Expired(ago) => token(&format!("token-{number}"), now - ago),
-            Script::Fail => {
-                return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() });
+            Script::Fail => return Err(failure("no")),
+            Script::Throttle(pause) => {
+                return Err(failure(&format!("Retry-After: {}", pause.as_secs())));
             }
             Script::Panic => panic!("a bug in the runner"),
         };
         Ok(RunOutput { decoded, file_version })
     }
+}
+
+fn failure(stderr: &str) -> RunError {
+    RunError::Exit { command: "fake".into(), code: 1, stderr: stderr.into() }
 }
 
 pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {
@@ -220,6 +229,11 @@ fn spec(text: &str) -> PluginSpec {
         caller_env: BTreeMap::new(),
         target: None,
     }
+}
+
+/// Selects the keys of the provider of that name.
+fn of(provider: &str) -> Selector {
+    Selector::Provider(provider.into())
 }
 
 fn base() -> SystemTime {
