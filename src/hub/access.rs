@@ -25,7 +25,8 @@ use crate::{
     config::HubAccess,
     credential::Issued,
     exec::PluginRunner,
-    plugin::{CredentialRequest, PluginSpec, Providers, Resolver, Source},
+    plugin::{PluginSpec, Providers},
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 /// How long a hub may take.

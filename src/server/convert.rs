@@ -9,7 +9,8 @@ use tonic::Status;
 use super::status;
 use crate::{
     credential::Cluster,
-    plugin::{CredentialRequest, ProfileName, Source},
+    plugin::ProfileName,
+    resolver::{CredentialRequest, Source},
 };
 
 /// What a caller asks for.

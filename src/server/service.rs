@@ -19,7 +19,7 @@ use super::{
 use crate::{
     cache::{CredentialCache, Selector},
     exec::PluginRunner,
-    plugin::Resolver,
+    resolver::Resolver,
 };
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.

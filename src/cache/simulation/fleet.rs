@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
-
+use super::super::tests::target;
 use crate::{
     cache::Selector,
     plugin::{
-        ClusterProfile, Command, Fleet, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider,
-        Providers, Rules, Target, test_provider,
+        Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Target, test_provider,
     },
 };
 
@@ -46,7 +44,9 @@ impl Catalog {
             let file = Arc::new(PluginFile::new(command, None));
             Plugin { provider: Arc::new(provider), file, issuer, lifetime }
         });
-        let targets = (0..keys).map(|key| (key % PROFILES == PROFILES - 1).then(|| target(key)));
+        let targets = (0..keys).map(|key| {
+            (key % PROFILES == PROFILES - 1).then(|| target(&format!("profile-{key}"), &key.to_string()))
+        });
         Self { plugins: plugins.collect(), targets: targets.collect(), issuers, keys }
     }
 
@@ -90,14 +90,4 @@ fn issuer(name: &str, large: bool) -> Arc<Issuer> {
         if large { (200, 100) } else { (fastrand::usize(8..20), fastrand::usize(3..8)) };
     let count = |count| NonZeroUsize::new(count).unwrap();
     Arc::new(Issuer { name: name.into(), runs_per_second: count(rate), concurrency: count(concurrency) })
-}
-
-fn target(key: usize) -> Arc<Target> {
-    let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), Rules::default());
-    let name = ProfileName::new("fleet", format!("profile-{key}"));
-    let cluster = json!({"server": format!("https://{key}")});
-    let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
-    fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
-    Arc::clone(fleet.get(&name).unwrap().outcome.as_ref().unwrap())
 }

@@ -1,27 +1,9 @@
 //! A ClusterProfile leads elsewhere or is gone: nothing that was held for the old place is handed out again.
 
-use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Script::*, *};
-use crate::{
-    cache::{CacheError, Holding},
-    plugin::{ClusterProfile, Fleet, ProfileName, Providers, Rules, Target},
-};
-
-fn name(profile: &str) -> ProfileName {
-    ProfileName::new("fleet", profile)
-}
-
-/// What `fleet/PROFILE` leads to when it is at that server.
-fn target(profile: &str, server: &str) -> Arc<Target> {
-    let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), Rules::default());
-    let cluster = json!({"server": format!("https://{server}")});
-    let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
-    fleet.apply(ClusterProfile::read(name(profile), &Value::Null, &status));
-    Arc::clone(fleet.get(&name(profile)).unwrap().outcome.as_ref().unwrap())
-}
+use super::{Script::*, profile_name as name, *};
+use crate::cache::{CacheError, Holding};
 
 /// The run for `fleet/PROFILE` at that server.
 fn spec_at(profile: &str, server: &str) -> PluginSpec {

@@ -25,6 +25,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -33,7 +34,11 @@ use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},
     exec::{PluginRunner, RunError, RunOutput, Scheduler},
-    plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
+    fleet::{ClusterProfile, EndpointRules, Fleet},
+    plugin::{
+        Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
+        test_provider,
+    },
     verify::Verdict,
 };
 
@@ -229,6 +234,20 @@ fn spec(text: &str) -> PluginSpec {
         caller_env: BTreeMap::new(),
         target: None,
     }
+}
+
+/// The target of `fleet/PROFILE` at that server.
+pub(super) fn target(profile: &str, server: &str) -> Arc<Target> {
+    let provider = test_provider("fake", Command::Path("/fake".into()));
+    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
+    let cluster = json!({"server": format!("https://{server}")});
+    let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
+    fleet.apply(ClusterProfile::read(profile_name(profile), &Value::Null, &status));
+    fleet.get(&profile_name(profile)).unwrap().outcome.clone().unwrap()
+}
+
+fn profile_name(profile: &str) -> ProfileName {
+    ProfileName::new("fleet", profile)
 }
 
 /// Selects the keys of the provider of that name.

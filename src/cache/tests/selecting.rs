@@ -1,15 +1,10 @@
 //! Lists, refreshes and evictions of selected keys.
 
-use serde_json::{Value, json};
-
 use super::{Script::*, *};
-use crate::{
-    cache::KeyStatus,
-    plugin::{ClusterProfile, Fleet, ProfileName, Providers, Rules},
-};
+use crate::cache::KeyStatus;
 
 fn paris() -> ProfileName {
-    ProfileName::new("fleet", "paris")
+    profile_name("paris")
 }
 
 /// A key of `provider`.
@@ -20,12 +15,7 @@ fn spec_of(provider: &str, key: &str) -> PluginSpec {
 
 /// A key of `fleet/paris`.
 fn spec_for_paris(key: &str) -> PluginSpec {
-    let provider = test_provider("gke", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), Rules::default());
-    let status = json!({"accessProviders": [{"name": "gke", "cluster": {"server": "https://paris"}}]});
-    fleet.apply(ClusterProfile::read(paris(), &Value::Null, &status));
-    let target = Arc::clone(fleet.get(&paris()).unwrap().outcome.as_ref().unwrap());
-    PluginSpec { target: Some(target), ..spec_of("gke", key) }
+    PluginSpec { target: Some(target("paris", "paris")), ..spec_of("gke", key) }
 }
 
 /// Two keys of `aws`, two of `gke` for `fleet/paris`, and another one of `gke`.
@@ -56,7 +46,7 @@ fn selectors() -> [(Selector, &'static [&'static str]); 7] {
         (of("gke"), &["other", "paris 1", "paris 2"]),
         (of("azure"), &[]),
         (Selector::ClusterProfile(paris()), &["paris 1", "paris 2"]),
-        (Selector::ClusterProfile(ProfileName::new("fleet", "tokyo")), &[]),
+        (Selector::ClusterProfile(profile_name("tokyo")), &[]),
         (key("two"), &["two"]),
     ]
 }

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     hub::tests::{Setup, object, rule},
-    plugin::{CredentialRequest, Source},
+    resolver::{CredentialRequest, Source},
 };
 
 fn names(setup: &Setup) -> Vec<String> {

@@ -3,10 +3,13 @@ use std::path::PathBuf;
 use tokio::time::advance;
 
 use super::*;
-use crate::plugin::{
-    CredentialRequest, Environment, Resolver, Source,
-    file::tests::{Disk, Looks},
-    provider::tests::provider,
+use crate::{
+    plugin::{
+        Environment,
+        file::tests::{Disk, Looks},
+        provider::tests::provider,
+    },
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 /// Two providers, each with its own file on its own disk.
