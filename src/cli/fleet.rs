@@ -10,7 +10,7 @@ use credbroker_exec::Failure;
 use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
 use super::broker::{SocketArg, TimeoutArg, ask};
-use crate::{exec::sanitize, plugin::Environment};
+use crate::{plugin::Environment, text::sanitize};
 
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]
