@@ -89,7 +89,9 @@ fn collect(path: &Path, uses: &mut BTreeSet<String>) {
         return;
     }
     if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| collect(&entry.unwrap().path(), uses));
+        for entry in fs::read_dir(path).unwrap() {
+            collect(&entry.unwrap().path(), uses);
+        }
     } else if path.extension().is_some_and(|extension| extension == "rs") {
         let text = fs::read_to_string(path).unwrap();
         // Tests are last in a file.

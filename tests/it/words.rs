@@ -109,7 +109,9 @@ fn visit(root: &Path, path: &str, findings: &mut Vec<String>) {
         let entries = fs::read_dir(&full).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = entries.filter_map(|name| name.into_string().ok()).collect();
         names.sort();
-        names.iter().for_each(|name| visit(root, &format!("{path}/{name}"), findings));
+        for name in names {
+            visit(root, &format!("{path}/{name}"), findings);
+        }
     } else if let Ok(text) = fs::read_to_string(&full) {
         let found = check(&text).into_iter();
         findings.extend(found.map(|(line, word, instead)| format!("{path}:{line}: `{word}`: {instead}")));
@@ -122,14 +124,14 @@ fn check(text: &str) -> Vec<(usize, &'static str, &'static str)> {
     let phrases = WORDS.map(|(phrase, instead)| (phrase.split(' ').collect::<Vec<_>>(), phrase, instead));
     let word = |at: usize| tokens.get(at).map_or("", |token| token.1.as_str());
     let mut found = Vec::new();
-    for start in 0..tokens.len() {
+    for (start, (line, _)) in tokens.iter().enumerate() {
         let before = if start == 0 { "" } else { word(start - 1) };
         for (parts, phrase, instead) in &phrases {
             let after = word(start + parts.len());
             let is_literal = before == "`" && after == "`";
             let is_idiom = phrase.ends_with(" no") && (before == "there" || after == "longer");
             if parts.iter().zip(start..).all(|(part, at)| word(at) == *part) && !is_literal && !is_idiom {
-                found.push((tokens[start].0, *phrase, *instead));
+                found.push((*line, *phrase, *instead));
             }
         }
     }
