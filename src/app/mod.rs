@@ -124,7 +124,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let runs = config.limits.plugin_runs.get();
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(Limits::default(), edges.scratch, tasks.clone()),
-        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter, tasks.clone()),
+        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
         clock: Arc::clone(&edges.clock),

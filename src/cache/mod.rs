@@ -244,9 +244,11 @@ impl<R: PluginRunner> CredentialCache<R> {
         entries.iter().filter_map(|entry| self.profile_state(entry, now)).collect()
     }
 
-    /// Refreshes credentials ahead of their expiry and forgets idle keys until the broker drains.
+    /// Refreshes credentials ahead of their expiry, forgets idle keys, and starts the queued runs whose time has come,
+    /// until the broker drains.
     pub async fn keep_fresh(&self) {
-        self.maintain().await;
+        let parts = &self.inner.parts;
+        tokio::join!(self.maintain(), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
     }
 
     /// The number of keys in memory.

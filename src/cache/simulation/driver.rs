@@ -72,7 +72,7 @@ impl World {
             model.lock().unwrap().change(issuer, Mode::Healthy);
         }
         let runs = catalog.issuers.iter().map(|issuer| issuer.concurrency.get()).sum::<usize>() + 1;
-        let scheduler = Scheduler::new(runs, Arc::clone(&clock), fastrand::f64, tasks.clone());
+        let scheduler = Scheduler::new(runs, Arc::clone(&clock), fastrand::f64);
         let asked = Arc::clone(&model);
         let verify: Verify = Arc::new(move |issued, _| {
             let model = Arc::clone(&asked);

@@ -107,6 +107,22 @@ async fn a_bug_in_a_run_is_a_failure_and_not_a_hang() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scheduler_that_fails_ends_the_task_that_keeps_credentials_fresh() {
+    struct Broken;
+    impl Clock for Broken {
+        fn now(&self) -> Now {
+            panic!("broken on purpose")
+        }
+    }
+    let Setup { runner, clock, tasks, draining, .. } = setup(&[Token(mins(10))]);
+    let parts = CacheParts::for_tests(runner, clock as Arc<dyn Clock>, &tasks, &draining);
+    let scheduler = Scheduler::new(1, Arc::new(Broken), || 0.5);
+    let cache = CredentialCache::new(CacheParts { scheduler, ..parts });
+    let keeper = tokio::spawn(async move { cache.keep_fresh().await });
+    assert!(keeper.await.unwrap_err().is_panic());
+}
+
+#[tokio::test(start_paused = true)]
 async fn draining_ends_the_runs_and_answers_those_who_wait() {
     let setup = setup(&[Token(mins(10))]);
     let draining = setup.draining.clone();

@@ -200,7 +200,7 @@ impl<R> CacheParts<R> {
     ) -> Self {
         Self {
             runner,
-            scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5, tasks.clone()),
+            scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5),
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
             clock,

@@ -4,12 +4,12 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::SystemTime,
 };
 
 use tokio::{
-    task::{JoinSet, yield_now},
+    task::{JoinHandle, JoinSet, yield_now},
     time::{Instant, timeout},
 };
 
@@ -25,12 +25,14 @@ use crate::{
 #[derive(Debug)]
 struct FakeClock {
     start: Instant,
-    /// Seconds asleep, while tokio's clock stood still.
+    /// Seconds of suspend, during which tokio's clock stops.
     asleep: AtomicU64,
+    is_broken: AtomicBool,
 }
 
 impl Clock for FakeClock {
     fn now(&self) -> Now {
+        assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
         let boot = self.start.elapsed() + secs(self.asleep.load(Ordering::SeqCst));
         Now { wall: SystemTime::UNIX_EPOCH + boot, boot }
     }
@@ -39,14 +41,19 @@ impl Clock for FakeClock {
 struct Setup {
     scheduler: Scheduler,
     clock: Arc<FakeClock>,
-    tasks: TaskTracker,
+    timer: JoinHandle<()>,
 }
 
 fn setup(runs: usize) -> Setup {
-    let clock = Arc::new(FakeClock { start: Instant::now(), asleep: AtomicU64::new(0) });
-    let tasks = TaskTracker::new();
-    let scheduler = Scheduler::new(runs, Arc::clone(&clock) as Arc<dyn Clock>, || 0.5, tasks.clone());
-    Setup { scheduler, clock, tasks }
+    let clock = Arc::new(FakeClock {
+        start: Instant::now(),
+        asleep: AtomicU64::new(0),
+        is_broken: AtomicBool::new(false),
+    });
+    let scheduler = Scheduler::new(runs, Arc::clone(&clock) as Arc<dyn Clock>, || 0.5);
+    let timer = scheduler.clone();
+    let timer = tokio::spawn(async move { timer.keep_time().await });
+    Setup { scheduler, clock, timer }
 }
 
 impl Setup {
@@ -149,7 +156,7 @@ async fn a_run_that_a_caller_comes_for_moves_ahead_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_starts_runs_when_their_second_comes_and_ends_with_them() {
+async fn the_timer_starts_runs_when_their_second_comes() {
     let (setup, provider) = (setup(100), provider("p"));
     let mut runs = JoinSet::new();
     for _ in 0..5 {
@@ -160,26 +167,20 @@ async fn the_timer_starts_runs_when_their_second_comes_and_ends_with_them() {
             clock.start.elapsed().as_secs()
         });
     }
-    assert_eq!(setup.tasks.len(), 1, "one timer for all");
     let mut seconds = runs.join_all().await;
     seconds.sort_unstable();
     assert_eq!(seconds, [0, 0, 1, 1, 2]);
-    setup.tasks.close();
-    setup.tasks.wait().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_ends_when_the_last_who_waits_leaves() {
+async fn a_panic_of_the_timer_ends_what_runs_it() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
-    let ticket = setup.scheduler.enter(&provider, Urgency::Background);
-    assert_eq!(setup.tasks.len(), 1);
-    let before = setup.elapsed();
-    yield_now().await; // the timer waits
-    drop(ticket);
-    setup.tasks.close();
-    setup.tasks.wait().await;
-    assert_eq!(setup.elapsed(), before, "a shutdown does not wait for the pause");
+    let _ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    yield_now().await; // the timer sleeps until the end of the pause
+    setup.clock.is_broken.store(true, Ordering::SeqCst);
+    assert!(setup.timer.await.unwrap_err().is_panic());
+    setup.clock.is_broken.store(false, Ordering::SeqCst);
 }
 
 #[tokio::test(start_paused = true)]
