@@ -1,4 +1,4 @@
-//! One run, from the start of its process to the end of its group.
+//! Supervises one run, from the start of its process to the end of its group.
 
 use std::{
     convert::Infallible, future::pending, io, path::Path, process::ExitStatus, sync::Arc, time::Duration,
@@ -19,11 +19,11 @@ use super::{
 };
 use crate::text::last_lines;
 
-/// How often a run is looked at for the recursion marker, and for a leader that is stopped.
+/// How often a run is checked for the recursion marker and for a stopped leader.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How long one look for the marker may take.
+/// How long one check for the marker may take.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How much of stderr an error shows.
+/// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
 
 /// How a run ended.
@@ -36,7 +36,7 @@ pub(super) enum End {
     TooLarge,
 }
 
-/// One run, over.
+/// A run that has ended.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) end: End,
@@ -45,14 +45,14 @@ pub(super) struct Finished {
     pub(super) stderr: String,
 }
 
-/// Runs `invocation` to its end, after which nothing is left of its process group. Dropping the future kills the group.
+/// Runs `invocation` and ends its process group. Dropping the future kills the group.
 pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io::Result<Finished> {
     let (mut group, stdout, stderr) = Group::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
     let mut stderr = Tail::new(stderr, limits.stderr);
     let pid = group.id();
     let mut watched = tokio::select! {
-        biased; // A plugin that never stops writing must not keep the others from their turn.
+        biased; // a plugin that writes without end must not starve the other branches
         () = sleep(invocation.timeout) => Watched::TimedOut,
         () = group.exited() => Watched::Exited,
         seen = watch(&group, invocation.marker) => seen,
@@ -96,7 +96,7 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io
     Ok(Finished { end, stdout: stdout.into_bytes(), stderr })
 }
 
-/// What was seen first.
+/// What ended the run.
 #[derive(Clone, Copy, Debug)]
 enum Watched {
     Exited,
@@ -106,8 +106,8 @@ enum Watched {
     TooLarge,
 }
 
-/// Looks every now and then for what nothing else tells: the marker, and a leader that waits for a terminal, which it
-/// would do until its time is up.
+/// Polls for the two conditions without an event: the marker, and a leader that is stopped because it used the terminal,
+/// which would otherwise run into its timeout.
 async fn watch(group: &Group, marker: &Arc<Path>) -> Watched {
     loop {
         if is_there(marker).await {
@@ -126,7 +126,7 @@ async fn is_there(marker: &Arc<Path>) -> bool {
     matches!(timeout(PATIENCE, look).await, Ok(Ok(true)))
 }
 
-/// Reads both pipes until there is too much on stdout; for ever if there never is.
+/// Reads both pipes until stdout exceeds its limit; never returns if it does not.
 async fn overflow(stdout: &mut Capped<ChildStdout>, stderr: &mut Tail<ChildStderr>) {
     if let Ok(()) = end_of_stdout(stdout, stderr).await {
         match drain(stderr).await {}
@@ -145,7 +145,7 @@ async fn end_of_stdout(
     }
 }
 
-/// The end of stderr means nothing.
+/// Reads stderr. Its end is not an event, so this never returns.
 async fn drain(stderr: &mut Tail<ChildStderr>) -> Infallible {
     stderr.drain().await;
     pending().await

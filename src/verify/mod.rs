@@ -1,4 +1,4 @@
-//! Does an API server accept a credential? Asked when somebody suspects that it does not.
+//! Asks an API server whether it accepts a credential that seems to be rejected.
 
 mod request;
 #[cfg(test)]

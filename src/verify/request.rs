@@ -1,4 +1,4 @@
-//! What is asked, and how its server is reached. Pure.
+//! The request to an API server, and how to connect to it. Pure.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
@@ -16,12 +16,12 @@ const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSub
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("credbroker/", env!("CARGO_PKG_VERSION")));
 
-/// Why a credential is not sent to a cluster at all. Holds nothing of either: a parser's error quotes its input.
+/// Why a credential is not sent to a cluster. Contains nothing of either: a parser's error quotes its input.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the cluster's server is not an https URL without a user")]
     Server,
-    #[error("the cluster's server is not to be checked (insecure-skip-tls-verify)")]
+    #[error("the cluster's server certificate is not verified (insecure-skip-tls-verify)")]
     Insecure,
     #[error("the cluster's certificate-authority-data has no certificate")]
     Authorities,
@@ -35,8 +35,7 @@ pub(super) enum Refusal {
     Connection,
 }
 
-/// How `cluster` is reached with the certificate of `issued`, if it has one. Everything is set here: nothing comes from
-/// the environment.
+/// A client for `cluster` with the certificate of `issued`, if it has one. Nothing comes from the environment.
 pub(super) fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Refusal> {
     let server = server(cluster).ok_or(Refusal::Server)?;
     if cluster.insecure_skip_tls_verify {
@@ -50,13 +49,13 @@ pub(super) fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Refus
         url => Some(url.parse().map_err(|_quotes_it| Refusal::Proxy)?),
     };
     config.auth_info = certificate(issued);
-    // When to ask again is the decision of the caller.
+    // The caller decides when to retry.
     config.default_retry = false;
     config.disable_compression = true;
     Ok(config)
 }
 
-/// The question, with the token of `issued`, if it has one.
+/// The request, with the token of `issued`, if it has one.
 pub(super) fn review(issued: &Issued) -> Result<Request<Body>, Refusal> {
     let mut request = Request::new(Body::from(REVIEW.as_bytes().to_vec()));
     *request.method_mut() = http::Method::POST;
@@ -69,14 +68,14 @@ pub(super) fn review(issued: &Issued) -> Result<Request<Body>, Refusal> {
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
-        // An anonymous request would be answered too, and say nothing about the credential.
+        // An anonymous request would be answered too, and show nothing about the credential.
         None if issued.certificate_pem().is_none() => return Err(Refusal::Credential),
         None => {}
     }
     Ok(request)
 }
 
-/// Host and port, for logs. `None`: the URL is not one that is asked.
+/// Host and port, for logs. `None`: no request is sent to such a URL.
 pub(super) fn host(cluster: &Cluster) -> Option<String> {
     server(cluster)?.authority().map(ToString::to_string)
 }
@@ -87,8 +86,8 @@ fn server(cluster: &Cluster) -> Option<Uri> {
     (server.scheme() == Some(&Scheme::HTTPS) && !has_user).then_some(server)
 }
 
-/// The certificates of a bundle, read as Go does: other blocks and broken ones are skipped. `None`: those of the system,
-/// as in client-go when there is no bundle. A bundle without any is an error, or the system's would stand in for it.
+/// The certificates of a bundle. As in Go, other blocks and broken ones are skipped. `None`: no bundle, so those of the
+/// system are used, as in client-go. A bundle without certificates is an error, so that the system's are not used instead.
 fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
     if bundle.is_empty() {
         return Ok(None);

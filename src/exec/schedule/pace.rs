@@ -1,27 +1,27 @@
-//! How fast an issuer may be asked.
+//! How often and how many plugins of an issuer may run.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::words::Throttling;
 use crate::plugin::Issuer;
 
-/// The pause after a run that was throttled and did not say for how long: this, ± 20 %.
+/// The pause after a throttled run that names no time: this, ± 20 %.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The longest pause that a plugin's stderr can bring about.
+/// The longest pause that a plugin's stderr can cause.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The time in which the slow start doubles: from one run at a time and in a second to 16 takes 20 s, and costs the
-/// work of 13 s against the default rate of 10.
+/// The time in which a slow start doubles: it takes 20 s from one run per second to 16. Compared with the default rate
+/// of 10 per second, that costs the work of 13 s.
 const DOUBLING: Duration = Duration::from_secs(5);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The classes of work that an issuer tells apart.
+/// The classes of runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
-    /// Goes by the configured limits only.
+    /// Only the configured limits apply.
     Forced,
-    /// Goes before the background.
+    /// Before background runs.
     First,
-    /// Evenly spread, so that it never takes a second's budget at once: who comes then waits for a tenth of it.
+    /// Evenly spread over a second, so that a caller that comes waits for a part of the second only.
     Background,
 }
 
@@ -31,27 +31,27 @@ pub(super) enum Gate {
     Open,
     /// Not before this time, and why.
     At(Duration, Cause),
-    /// Not before another run of the issuer has ended.
+    /// Not before another run of the issuer ends.
     Shut(Cause),
 }
 
-/// What holds a run back.
+/// Why a run waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// All run slots are in use, or runs of others are next.
+    /// All run slots are in use, or other runs are next.
     Slots {
         /// `limits.pluginRuns`.
         runs: usize,
     },
-    /// The issuer has as many runs at a time as it may.
+    /// The issuer has as many runs at a time as it allows.
     Concurrency {
-        /// That many.
+        /// The limit.
         runs: usize,
     },
-    /// The issuer has had its runs of this second.
+    /// The issuer had as many runs in this second as it allows.
     Rate {
-        /// That many.
+        /// The limit.
         runs: usize,
     },
     /// The issuer asked for fewer runs.
@@ -59,18 +59,18 @@ pub enum Cause {
         /// How long the pause still lasts.
         left: Duration,
     },
-    /// The issuer asked for fewer runs, and one run tries it again.
+    /// The issuer asked for fewer runs, and one run is trying it again.
     Probe,
-    /// The issuer asked for fewer runs, and works again: it is asked more often step by step.
+    /// The issuer asked for fewer runs and works again: its runs become more frequent step by step.
     SlowStart,
 }
 
-/// What a run's end says about its issuer.
+/// What the end of a run shows about the issuer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Outcome {
-    /// It gave a credential.
+    /// It brought a credential.
     Success,
-    /// It failed, and not because of too many runs.
+    /// It failed for another reason than too many runs.
     Reached,
     /// The issuer asked for fewer runs.
     Throttled(Throttling),
@@ -78,7 +78,7 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-/// What an outcome changed.
+/// What an outcome changed for the issuer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Change {
     /// A pause of this length began.
@@ -87,10 +87,10 @@ pub(super) enum Change {
     Resumed,
 }
 
-/// What is remembered of a run while it runs.
+/// What is remembered about a run in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// How many pauses there had been. What a run of before a pause says is no news of it.
+    /// The number of pauses before it. A run that started before a pause shows nothing about its end.
     pauses: u64,
     probe: bool,
 }
@@ -103,15 +103,15 @@ enum Mode {
     SlowStart { since: Duration },
 }
 
-/// One issuer's limits, and what it said. All times are since boot, and never go back.
+/// The limits of one issuer, and its pauses. Times are since boot and never go back.
 #[derive(Debug)]
 pub(super) struct Pace {
     rate: usize,
     concurrency: usize,
     running: usize,
-    /// The starts of the last second, at most `rate`.
+    /// The starts in the last second, at most `rate`.
     starts: VecDeque<Duration>,
-    /// The next start of a background run, if nothing else holds it back.
+    /// When the next background run may start.
     background: Duration,
     mode: Mode,
     pauses: u64,
@@ -132,7 +132,7 @@ impl Pace {
         }
     }
 
-    /// Whether a run of `class` may start at `now`. Time alone only opens it.
+    /// Whether a run of `class` may start at `now`. The passing of time never closes an open gate.
     pub(super) fn gate(&self, class: Class, now: Duration) -> Gate {
         let mut step = None;
         let (rate, concurrency) = match self.mode {
@@ -152,7 +152,7 @@ impl Pace {
             },
         };
         let slow = rate < self.rate;
-        // A step of the slow start may come first.
+        // The next step of the slow start may come first.
         let earliest = |at: Duration| step.map_or(at, |step| step.min(at));
         if self.running >= concurrency {
             return match step {
@@ -171,7 +171,7 @@ impl Pace {
         Gate::Open
     }
 
-    /// Starts a run of `class` at `now`, for which the gate is open.
+    /// Starts a run of `class` at `now`. The gate must be open.
     pub(super) fn start(&mut self, class: Class, now: Duration) -> Run {
         let mut rate = self.rate;
         let mut probe = false;
@@ -188,7 +188,7 @@ impl Pace {
         }
         if class == Class::Background {
             let apart = SECOND / u32::try_from(rate).unwrap_or(u32::MAX);
-            // A start that came late is made up for, a little.
+            // A late start is compensated, but only by half of the distance.
             self.background = self.background.max(now.saturating_sub(apart / 2)).saturating_add(apart);
         }
         self.running += 1;
@@ -201,19 +201,19 @@ impl Pace {
         Run { pauses: self.pauses, probe }
     }
 
-    /// A run has ended. `u` is uniform in [0, 1).
+    /// Notes the end of a run. `u` is uniform in [0, 1).
     pub(super) fn finish(&mut self, run: Run, outcome: Outcome, u: f64, now: Duration) -> Option<Change> {
         self.running = self.running.saturating_sub(1);
-        let news = run.pauses == self.pauses;
-        let shut = matches!(self.mode, Mode::Paused { .. } | Mode::Probe { .. });
+        let is_recent = run.pauses == self.pauses;
+        let is_closed = matches!(self.mode, Mode::Paused { .. } | Mode::Probe { .. });
         match outcome {
             Outcome::Throttled(Throttling { retry_after }) => {
                 let pause = retry_after.unwrap_or_else(|| PAUSE.mul_f64(0.8 + 0.4 * u)).min(LONGEST);
                 let until = now.saturating_add(pause);
                 match &mut self.mode {
-                    // Of the runs that were there when it began, each says the same.
+                    // Each run that was in progress when the pause began is throttled too.
                     Mode::Paused { until: current } if now < *current => {
-                        if news || retry_after.is_some() {
+                        if is_recent || retry_after.is_some() {
                             *current = until.max(*current);
                         }
                         None
@@ -225,9 +225,9 @@ impl Pace {
                     }
                 }
             }
-            Outcome::Success if news && shut => Some(self.resume(now)),
-            Outcome::Reached if news && run.probe && shut => Some(self.resume(now)),
-            Outcome::Unknown if news && run.probe && shut => {
+            Outcome::Success if is_recent && is_closed => Some(self.resume(now)),
+            Outcome::Reached if is_recent && run.probe && is_closed => Some(self.resume(now)),
+            Outcome::Unknown if is_recent && run.probe && is_closed => {
                 self.mode = Mode::Probe { in_flight: false };
                 None
             }
@@ -246,7 +246,7 @@ struct Level {
     next: Duration,
 }
 
-/// How far a slow start has come.
+/// The progress of a slow start.
 fn level(since: Duration, now: Duration) -> Level {
     let steps = now.saturating_sub(since).as_secs() / DOUBLING.as_secs();
     let steps = u32::try_from(steps).unwrap_or(u32::MAX).min(30);

@@ -1,4 +1,4 @@
-//! Whose run is next. Pure: a function of what entered, what ended, and `now`, the time since boot.
+//! Picks the next run. Pure: `now` is the time since boot.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,29 +14,29 @@ use super::{
 };
 use crate::plugin::Issuer;
 
-/// What became of a run that waited.
+/// The answer to a queued run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
     /// It may start.
     Start,
-    /// Its issuer is paused, so long.
+    /// Its issuer is paused for this time.
     Throttled(Duration),
 }
 
-/// All runs that wait, and those that have started. Every operation takes O(log n), for each run that it answers.
+/// The queued and the started runs. Each operation takes O(log n) for each run that it answers.
 #[derive(Debug)]
 pub(super) struct Queue {
     runs: usize,
     waiting: HashMap<u64, Waiting>,
     started: HashMap<u64, Started>,
-    /// How many of the started runs are background ones.
+    /// The number of started background runs.
     background: usize,
     issuers: HashMap<Arc<str>, Line>,
-    /// The issuers that may start a run of the first class now, by the number of their next turn.
+    /// The issuers that may start a first-class run now, by the number of their next turn.
     first: BTreeSet<(u64, Arc<str>)>,
-    /// The same of background runs.
+    /// The same for background runs.
     rest: BTreeSet<(u64, Arc<str>)>,
-    /// When to look again at issuers for which runs wait for a time to come.
+    /// When to check issuers again whose runs wait for a time.
     times: BTreeSet<(Duration, Arc<str>)>,
     answers: Vec<(u64, Answer)>,
     /// Numbers runs and turns.
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// Puts a run in, and returns its number.
+    /// Adds a run and returns its number.
     pub(super) fn enter(
         &mut self,
         provider: &Arc<str>,
@@ -89,7 +89,7 @@ impl Queue {
         id
     }
 
-    /// Takes a run out that has not started.
+    /// Removes a run that has not started.
     pub(super) fn leave(&mut self, id: u64, now: Duration) {
         if let Some(waiting) = self.remove(id) {
             self.list(&waiting.issuer, now);
@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// A started run has ended. `u` is uniform in [0, 1).
+    /// Notes the end of a started run. `u` is uniform in [0, 1).
     pub(super) fn finish(
         &mut self,
         id: u64,
@@ -127,18 +127,18 @@ impl Queue {
         change.map(|change| (issuer, change))
     }
 
-    /// Starts what may start, and returns what became of runs since the last call.
+    /// Starts the runs that may start, and returns all answers since the last call.
     pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, Answer)> {
         while let Some((_, issuer)) = self.times.first().filter(|(at, _)| *at <= now) {
             let issuer = Arc::clone(issuer);
-            self.list(&issuer, now); // leads to a later time, or none
+            self.list(&issuer, now); // at a later time, or none
         }
         while self.started.len() < self.runs {
-            // One slot is kept for those that somebody waits for, if there are two.
-            let is_spare = self.runs == 1 || self.background + 1 < self.runs;
+            // If there are two slots or more, one is reserved for runs that a caller waits for.
+            let has_idle_capacity = self.runs == 1 || self.background + 1 < self.runs;
             let (next, is_first) = match (self.first.first(), self.rest.first()) {
                 (Some(next), _) => (next, true),
-                (None, Some(next)) if is_spare => (next, false),
+                (None, Some(next)) if has_idle_capacity => (next, false),
                 _ => break,
             };
             let issuer = Arc::clone(&next.1);
@@ -147,7 +147,7 @@ impl Queue {
         std::mem::take(&mut self.answers)
     }
 
-    /// When to dispatch again, if nothing else happens. `None`: no run waits for a time to come.
+    /// When to dispatch again if nothing changes. `None`: no run waits for a time.
     pub(super) fn next_wake(&self) -> Option<Duration> {
         self.times.first().map(|(at, _)| *at)
     }
@@ -157,7 +157,7 @@ impl Queue {
         self.issuers.get(issuer)?.pace.paused(now)
     }
 
-    /// What holds a run back that has not started, and how many other runs of its provider and class wait.
+    /// Why a queued run waits, and the number of other queued runs of its provider and class.
     pub(super) fn waits_for(&self, id: u64, now: Duration) -> Option<(Cause, usize)> {
         let Waiting { provider, issuer, urgency } = self.waiting.get(&id)?;
         let line = self.issuers.get(issuer)?;
@@ -209,7 +209,7 @@ impl Queue {
         self.list(issuer, now);
     }
 
-    /// Puts an issuer where it belongs, after anything about it has changed.
+    /// Updates the sets after a change of an issuer.
     fn list(&mut self, issuer: &Arc<str>, now: Duration) {
         let Some(line) = self.issuers.get_mut(issuer) else { return };
         let (forced, first) = (line.turn(Class::Forced, now), line.turn(Class::First, now));
