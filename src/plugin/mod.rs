@@ -32,7 +32,7 @@ pub use file::{Executable, FileError, FoundFile, PluginFile};
 pub use fleet::{Change, Fleet};
 pub use hub_state::HubState;
 pub use issuer::Issuer;
-pub use key::{KeyHasher, PluginKey};
+pub use key::{KeyHasher, PluginKey, ShownKey};
 pub use nearest::nearest;
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;

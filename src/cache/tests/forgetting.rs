@@ -124,5 +124,5 @@ async fn a_watch_of_what_comes_back_is_of_what_everybody_else_is_served() {
     let third = watch.next().await.unwrap();
     assert!(second.is_valid_at(setup.clock.now()), "renewed ahead of its end");
     assert_eq!((third.generation.to_string().as_str(), setup.runs()), ("test-3", 3));
-    assert_eq!(setup.cache.list_after(None, None, usize::MAX)[0].watchers, 1);
+    assert_eq!(setup.cache.list_after(Selector::All, None, usize::MAX)[0].watchers, 1);
 }
