@@ -9,7 +9,8 @@ use tonic::Status;
 use super::status;
 use crate::{
     credential::Cluster,
-    plugin::{Ask, ProfileName, Source},
+    plugin::ProfileName,
+    resolver::{Ask, Source},
 };
 
 /// What a caller asks for.

@@ -6,7 +6,8 @@ use tonic::Status;
 use super::{convert, status};
 use crate::{
     cache::Selector,
-    plugin::{ProfileName, Resolver, ShownKey},
+    plugin::{ProfileName, ShownKey},
+    resolver::Resolver,
 };
 
 /// A selector that was checked.

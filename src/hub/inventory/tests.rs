@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     cache::Selector,
     hub::tests::{Setup, object, rule},
-    plugin::{Ask, Source},
+    resolver::{Ask, Source},
 };
 
 fn names(setup: &Setup) -> Vec<String> {

@@ -26,10 +26,8 @@ use tonic::{Response, Status};
 use self::snapshot::Snapshot;
 use super::{convert, paging::Paging, preencoded::Preencoded, readiness::Readiness, status};
 use crate::{
-    cache::CredentialCache,
-    clock::Clock,
-    exec::PluginRunner,
-    plugin::{Fleet, ProfileName, Resolver},
+    cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, plugin::ProfileName,
+    resolver::Resolver,
 };
 
 pub(super) use watching::Messages;
