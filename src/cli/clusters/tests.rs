@@ -83,8 +83,8 @@ fn what_a_hub_says_cannot_move_the_cursor_or_break_a_line() {
         ..unusable(Reason::PluginNotFound, message)
     };
     insta::assert_snapshot!(as_table(&fleet([("a/\u{1b}[2J", odd("one\ntwo\u{9b}2J"))])), @r"
-    CLUSTER      PROVIDER  SERVER  STATE               VERSION               MANAGER
-    a/U+001B[2J  -         -       unusable (XU+000D)  U+001B]0;titleU+0007  a bU+202Ec
+    CLUSTER      PROVIDER  SERVER  STATE                        VERSION               MANAGER
+    a/U+001B[2J  -         -       unusable (PLUGIN_NOT_FOUND)  U+001B]0;titleU+0007  a bU+202Ec
 
     a/U+001B[2J: one twoU+009B2J
     ");
@@ -139,8 +139,11 @@ fn json_has_every_field_with_the_names_of_the_api() {
             "namespace": "fleet"
           },
           "displayName": "Paris",
+          "failure": {
+            "message": "no",
+            "reason": "PLUGIN_EXIT"
+          },
           "kubernetesVersion": "v1.34.1",
-          "message": "no",
           "properties": [
             {
               "name": "zone",
@@ -149,7 +152,6 @@ fn json_has_every_field_with_the_names_of_the_api() {
           ],
           "provider": "gke",
           "readiness": "failed",
-          "reason": "PLUGIN_EXIT",
           "skippedProviders": [
             {
               "name": "eks",
@@ -165,17 +167,23 @@ fn json_has_every_field_with_the_names_of_the_api() {
             "namespace": "fleet"
           },
           "displayName": "",
+          "failure": {
+              "reason": "NO_MATCHING_PROVIDER"
+          },
           "kubernetesVersion": "",
           "message": "m",
           "properties": [],
-          "provider": "",
+          "provider": null,
           "readiness": "unusable",
-          "reason": "R",
           "skippedProviders": []
         }
       ],
       "hub": {
-        "problem": "down",
+        "failure": {
+          "message": "down",
+          "reason": "HUB_UNAVAILABLE"
+        },
+        "sinceTime": null,
         "synced": false
       }
     }
