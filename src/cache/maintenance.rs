@@ -7,7 +7,7 @@ use tracing::debug;
 use super::{
     CredentialCache,
     entries::position,
-    entry::Entry,
+    entry::KeyEntry,
     policy::{NextAction, decide},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 /// How often the maintenance runs. Validity is checked at each request; this bounds how late a refresh starts, also after
 /// a step of the clock and a suspend.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Entries that are handled before other tasks run.
+/// KeyEntries that are handled before other tasks run.
 const AT_A_TIME: usize = 256;
 
 impl<R: PluginRunner> CredentialCache<R> {
@@ -54,7 +54,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    fn maintain_one(&self, entry: &Arc<Entry>, now: Now) {
+    fn maintain_one(&self, entry: &Arc<KeyEntry>, now: Now) {
         if entry.is_watched() && entry.has_expired(now) {
             entry.cell.send_modify(|_expired| {}); // wakes the watches
         }

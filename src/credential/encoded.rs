@@ -32,7 +32,7 @@ pub struct Draft<'a> {
 
 /// An encoded response, and the positions of the secrets in it. `Debug` shows only its length.
 #[derive(Clone, Default)]
-pub struct Encoded {
+pub struct EncodedCredential {
     /// The whole response with its gRPC header. Its memory is wiped when the last clone is dropped, because the allocator
     /// wipes freed memory.
     pub frame: Bytes,
@@ -45,7 +45,7 @@ pub struct Encoded {
 }
 
 /// Encodes a [`Draft`]. The server defines the wire format, so it passes this function to the cache.
-pub type Encode = fn(&Draft<'_>) -> Encoded;
+pub type EncodeFn = fn(&Draft<'_>) -> EncodedCredential;
 
 impl<'a> Draft<'a> {
     /// The token and the pair of `material`.
@@ -57,22 +57,22 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Encoded {
+impl EncodedCredential {
     /// The bytes of `range`; empty if there is none.
     pub(super) fn slice(&self, range: Option<&Range<usize>>) -> Option<&[u8]> {
         self.frame.get(range?.clone())
     }
 }
 
-impl fmt::Debug for Encoded {
+impl fmt::Debug for EncodedCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Encoded({} bytes)", self.frame.len())
+        write!(f, "EncodedCredential({} bytes)", self.frame.len())
     }
 }
 
 /// The secrets one after the other, without a wire format.
 #[cfg(test)]
-pub(crate) fn plain(draft: &Draft<'_>) -> Encoded {
+pub(crate) fn plain(draft: &Draft<'_>) -> EncodedCredential {
     let mut frame = Vec::new();
     let mut put = |bytes: &[u8]| {
         let start = frame.len();
@@ -81,5 +81,5 @@ pub(crate) fn plain(draft: &Draft<'_>) -> Encoded {
     };
     let token = draft.token.map(|token| put(token.as_bytes()));
     let (certificate, key) = draft.pair.map(|(chain, key)| (put(chain), put(key))).unzip();
-    Encoded { frame: frame.into(), token, certificate, key }
+    EncodedCredential { frame: frame.into(), token, certificate, key }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Draft, Encoded, Fingerprint, Material};
+use super::{Draft, EncodedCredential, Fingerprint, Material};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,7 +51,7 @@ pub struct Issued {
     /// Identifies the credential.
     pub generation: Generation,
     /// The response that contains it.
-    pub encoded: Encoded,
+    pub encoded: EncodedCredential,
     /// The fingerprint of the client certificate, if there is one.
     pub fingerprint: Option<Fingerprint>,
     /// When the broker received it.
@@ -165,7 +165,7 @@ pub(crate) mod tests {
         );
         let neither = issued(&Material::default());
         assert_eq!((neither.token(), neither.certificate_pem(), neither.key_pem()), (None, None, None));
-        assert_eq!(format!("{:?}", both.encoded), "Encoded(9 bytes)");
+        assert_eq!(format!("{:?}", both.encoded), "EncodedCredential(9 bytes)");
     }
 
     #[test]

@@ -113,7 +113,9 @@ pub enum RunError {
         stderr: Arc<str>,
     },
     /// It could not be started.
-    #[error("plugin `{command}` cannot be started; check that it is executable and that its interpreter is installed")]
+    #[error(
+        "plugin `{command}` cannot be started; check that it is executable and that its interpreter is installed"
+    )]
     Spawn {
         /// The plugin's executable.
         command: Arc<str>,

@@ -15,7 +15,7 @@ use std::{future::Future, sync::Arc};
 use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use error::RunError;
-pub use runner::{Limits, ProcessRunner};
+pub use runner::{ProcessRunner, RunLimits};
 pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// The output of a successful run.

@@ -18,7 +18,7 @@ use super::{
     PluginRunner, RunError, RunOutput,
     directory::Scratch,
     process::Invocation,
-    supervise::{End, Finished, supervise},
+    supervise::{Finished, RunEnd, supervise},
 };
 use crate::{
     credential::{decode, exec_info},
@@ -32,7 +32,7 @@ const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
 /// The limits of each run.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct RunLimits {
     /// The most bytes of stdout; one more ends the run.
     pub stdout: usize,
     /// The bytes that are kept of the end of stderr.
@@ -43,7 +43,7 @@ pub struct Limits {
     pub stdout_grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
             stdout: 1 << 20,
@@ -57,14 +57,14 @@ impl Default for Limits {
 /// Runs plugins as processes. The scheduler decides when.
 #[derive(Debug)]
 pub struct ProcessRunner {
-    limits: Limits,
+    limits: RunLimits,
     scratch: Scratch,
 }
 
 impl ProcessRunner {
     /// Each run gets a separate directory in `base`, which must be an absolute path that no other user can write to. It is
     /// removed after the run; `tasks` owns the removals.
-    pub fn new(limits: Limits, base: PathBuf, tasks: TaskTracker) -> Self {
+    pub fn new(limits: RunLimits, base: PathBuf, tasks: TaskTracker) -> Self {
         Self { limits, scratch: Scratch::new(base.into(), tasks) }
     }
 
@@ -110,16 +110,16 @@ impl ProcessRunner {
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         let stderr = finished.stderr.into();
         Err(match finished.end {
-            End::Exited(status) => match status.code() {
+            RunEnd::Exited(status) => match status.code() {
                 Some(0) => return Ok(finished.stdout),
                 Some(code) => RunError::Exit { command, code, stderr },
                 // Without an exit code, a signal ended the process.
                 None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
             },
-            End::Recursion => RunError::Recursion { command },
-            End::Stopped => RunError::NeedsTerminal { command, stderr },
-            End::TimedOut => RunError::Timeout { command, limit, stderr },
-            End::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
+            RunEnd::Recursion => RunError::Recursion { command },
+            RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
+            RunEnd::TimedOut => RunError::Timeout { command, limit, stderr },
+            RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
         })
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
 use zeroize::Zeroizing;
 
 use super::{
-    Limits,
+    RunLimits,
     output::{Capped, Tail, TooLarge},
     process::{Group, Invocation},
 };
@@ -22,13 +22,13 @@ use crate::text::last_lines;
 /// How often a run is checked for the recursion marker and for a stopped leader.
 const GLANCE: Duration = Duration::from_millis(100);
 /// How long one check for the marker may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
 
 /// How a run ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum RunEnd {
     Exited(ExitStatus),
     Recursion,
     Stopped,
@@ -39,37 +39,37 @@ pub(super) enum End {
 /// A run that has ended.
 #[derive(Debug)]
 pub(super) struct Finished {
-    pub(super) end: End,
+    pub(super) end: RunEnd,
     pub(super) stdout: Zeroizing<Vec<u8>>,
     /// The end of it, sanitised.
     pub(super) stderr: String,
 }
 
 /// Runs `invocation` and ends its process group. Dropping the future kills the group.
-pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io::Result<Finished> {
+pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
     let (mut group, stdout, stderr) = Group::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
     let mut stderr = Tail::new(stderr, limits.stderr);
     let pid = group.id();
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
-        () = sleep(invocation.timeout) => Watched::TimedOut,
-        () = group.exited() => Watched::Exited,
+        () = sleep(invocation.timeout) => StopCause::TimedOut,
+        () = group.exited() => StopCause::Exited,
         seen = watch(&group, invocation.marker) => seen,
-        () = overflow(&mut stdout, &mut stderr) => Watched::TooLarge,
+        () = overflow(&mut stdout, &mut stderr) => StopCause::TooLarge,
     };
     match watched {
-        Watched::Exited => {
+        StopCause::Exited => {
             let more = tokio::select! {
                 biased;
                 () = sleep(limits.stdout_grace) => Ok(()),
                 end = end_of_stdout(&mut stdout, &mut stderr) => end,
             };
             if let Err(TooLarge) = more {
-                watched = Watched::TooLarge;
+                watched = StopCause::TooLarge;
             }
         }
-        Watched::TimedOut => {
+        StopCause::TimedOut => {
             group.signal(Signal::TERM);
             tokio::select! {
                 biased;
@@ -78,18 +78,18 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
-        Watched::Recursion | Watched::Stopped | Watched::TooLarge => {}
+        StopCause::Recursion | StopCause::Stopped | StopCause::TooLarge => {}
     }
     let status = group.end().await;
     stderr.drain_now();
     tracing::debug!(pid, status = status.as_ref().ok().map(tracing::field::display), ended = ?watched, "plugin ended");
     let end = match watched {
-        _ if is_there(invocation.marker).await => End::Recursion,
-        Watched::Exited => End::Exited(status?),
-        Watched::Recursion => End::Recursion,
-        Watched::Stopped => End::Stopped,
-        Watched::TimedOut => End::TimedOut,
-        Watched::TooLarge => End::TooLarge,
+        _ if is_there(invocation.marker).await => RunEnd::Recursion,
+        StopCause::Exited => RunEnd::Exited(status?),
+        StopCause::Recursion => RunEnd::Recursion,
+        StopCause::Stopped => RunEnd::Stopped,
+        StopCause::TimedOut => RunEnd::TimedOut,
+        StopCause::TooLarge => RunEnd::TooLarge,
     };
     let (bytes, cut) = stderr.end();
     let stderr = last_lines(bytes, cut, SHOWN);
@@ -98,7 +98,7 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io
 
 /// What ended the run.
 #[derive(Clone, Copy, Debug)]
-enum Watched {
+enum StopCause {
     Exited,
     Recursion,
     Stopped,
@@ -108,13 +108,13 @@ enum Watched {
 
 /// Polls for the two conditions without an event: the marker, and a leader that is stopped because it used the terminal,
 /// which would otherwise run into its timeout.
-async fn watch(group: &Group, marker: &Arc<Path>) -> Watched {
+async fn watch(group: &Group, marker: &Arc<Path>) -> StopCause {
     loop {
         if is_there(marker).await {
-            return Watched::Recursion;
+            return StopCause::Recursion;
         }
         if group.is_stopped_at_terminal() {
-            return Watched::Stopped;
+            return StopCause::Stopped;
         }
         sleep(GLANCE).await;
     }
@@ -123,7 +123,7 @@ async fn watch(group: &Group, marker: &Arc<Path>) -> Watched {
 async fn is_there(marker: &Arc<Path>) -> bool {
     let marker = Arc::clone(marker);
     let look = spawn_blocking(move || marker.symlink_metadata().is_ok());
-    matches!(timeout(PATIENCE, look).await, Ok(Ok(true)))
+    matches!(timeout(CHECK_TIMEOUT, look).await, Ok(Ok(true)))
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.

@@ -8,11 +8,13 @@
 
 mod answers;
 mod driver;
+mod events;
 mod fleet;
 mod keys;
 mod model;
 mod plugins;
 mod promises;
+mod requests;
 mod runs;
 mod scenarios;
 

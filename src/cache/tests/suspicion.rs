@@ -10,7 +10,7 @@ fn setup_verified(script: &[Script], verdict: &Arc<Mutex<Verdict>>) -> (Setup, A
     let mut setup = setup(script);
     let (asked, verdict) = (Arc::new(AtomicUsize::new(0)), Arc::clone(verdict));
     let counted = Arc::clone(&asked);
-    let verify: crate::cache::Verify = Arc::new(move |_, _| {
+    let verify: crate::cache::VerifyFn = Arc::new(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         let verdict = Arc::clone(&verdict);
         Box::pin(async move {

@@ -6,7 +6,7 @@ use super::ring::Ring;
 
 /// The parties that take turns within a provider.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Caller {
+pub(super) enum Party {
     /// The broker: all its runs for a provider together have the share of one caller.
     Broker,
     /// A process whose callers wait.
@@ -16,24 +16,24 @@ pub(super) enum Caller {
 /// Providers take turns, and the callers of a provider take turns. The runs of one caller start in the order of entry.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    providers: Ring<Arc<str>, Callers>,
+    providers: Ring<Arc<str>, ProviderLane>,
 }
 
 #[derive(Debug, Default)]
-struct Callers {
-    ring: Ring<Caller, BTreeSet<u64>>,
+struct ProviderLane {
+    ring: Ring<Party, BTreeSet<u64>>,
     waiting: usize,
 }
 
 impl Lane {
     /// Adds the run `id`. `turn` is larger than any turn so far.
-    pub(super) fn insert(&mut self, provider: &Arc<str>, caller: Caller, id: u64, turn: u64) {
+    pub(super) fn insert(&mut self, provider: &Arc<str>, caller: Party, id: u64, turn: u64) {
         let callers = self.providers.join(provider, turn);
         callers.waiting += usize::from(callers.ring.join(&caller, turn).insert(id));
     }
 
     /// Removes the run `id`.
-    pub(super) fn remove(&mut self, provider: &Arc<str>, caller: Caller, id: u64) {
+    pub(super) fn remove(&mut self, provider: &Arc<str>, caller: Party, id: u64) {
         let Some(callers) = self.providers.get_mut(provider) else { return };
         let Some(runs) = callers.ring.get_mut(&caller) else { return };
         callers.waiting -= usize::from(runs.remove(&id));
@@ -68,7 +68,7 @@ impl Lane {
         let mut ids = Vec::new();
         for provider in providers {
             let Some(callers) = self.providers.get_mut(&provider) else { continue };
-            let peers: Vec<_> = callers.ring.keys().copied().filter(|key| *key != Caller::Broker).collect();
+            let peers: Vec<_> = callers.ring.keys().copied().filter(|key| *key != Party::Broker).collect();
             for peer in peers {
                 let runs = callers.ring.leave(&peer).unwrap_or_default();
                 callers.waiting -= runs.len();

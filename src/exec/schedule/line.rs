@@ -10,7 +10,7 @@ use crate::plugin::Issuer;
 
 /// The queued runs of one issuer.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct IssuerLine {
     pub(super) pace: Pace,
     forced: Lane,
     pub(super) first: Lane,
@@ -26,7 +26,7 @@ pub(super) struct Listed {
     pub(super) time: Option<Duration>,
 }
 
-impl Line {
+impl IssuerLine {
     pub(super) fn new(issuer: &Issuer) -> Self {
         let (forced, first, background) = (Lane::default(), Lane::default(), Lane::default());
         Self { pace: Pace::new(issuer), forced, first, background, listed: Listed::default() }

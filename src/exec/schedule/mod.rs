@@ -27,8 +27,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::{
-    pace::{Change, Outcome},
-    queue::{Answer, Queue},
+    pace::{Outcome, PaceChange},
+    queue::{Admission, Queue},
 };
 use crate::{clock::Clock, plugin::Provider};
 
@@ -66,12 +66,12 @@ pub enum Urgency {
 /// [`Issuer`]: crate::plugin::Issuer
 #[derive(Clone, Debug)]
 pub struct Scheduler {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScheduler>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedScheduler {
+    state: Mutex<SchedulerState>,
     clock: Arc<dyn Clock>,
     jitter: fn() -> f64,
     /// Wakes the timer when it has to wake earlier.
@@ -79,7 +79,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct State {
+struct SchedulerState {
     queue: Queue,
     tickets: HashMap<u64, oneshot::Sender<Result<Permit, Duration>>>,
     /// When the timer dispatches next; `None`: it waits to be rearmed.
@@ -91,9 +91,9 @@ impl Scheduler {
     ///
     /// A run that must wait for a time starts only while [`keep_time`](Self::keep_time) runs.
     pub fn new(runs: usize, clock: Arc<dyn Clock>, jitter: fn() -> f64) -> Self {
-        let state = State { queue: Queue::new(runs), tickets: HashMap::new(), timer: None };
+        let state = SchedulerState { queue: Queue::new(runs), tickets: HashMap::new(), timer: None };
         let (state, rearmed) = (Mutex::new(state), Notify::new());
-        Self { shared: Arc::new(Shared { state, clock, jitter, rearmed }) }
+        Self { shared: Arc::new(SharedScheduler { state, clock, jitter, rearmed }) }
     }
 
     /// Starts the runs whose time has come. Never returns.
@@ -133,13 +133,13 @@ impl Scheduler {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedScheduler {
+    fn state(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the queue, and answers the tickets that are affected.
-    fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Duration) -> T) -> T {
+    fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut SchedulerState, Duration) -> T) -> T {
         let mut state = self.state();
         let now = self.clock.now().boot; // read under the lock, so that it never goes back
         let value = change(&mut state, now);
@@ -160,8 +160,8 @@ impl Shared {
         // The lock is free by now: dropping a permit that was not taken takes it again.
         for (ticket, id, answer) in answers {
             drop(ticket.send(match answer {
-                Answer::Start => Ok(Permit::new(self, id)),
-                Answer::Throttled(left) => Err(left),
+                Admission::Start => Ok(Permit::new(self, id)),
+                Admission::Throttled(left) => Err(left),
             }));
         }
         value
@@ -178,10 +178,10 @@ impl Shared {
     fn finish(self: &Arc<Self>, id: u64, outcome: Outcome) {
         let u = (self.jitter)();
         match self.with(|state, now| state.queue.finish(id, outcome, u, now)) {
-            Some((issuer, Change::Paused(pause))) => {
+            Some((issuer, PaceChange::Paused(pause))) => {
                 warn!(%issuer, ?pause, "the issuer asks for fewer runs; it is paused");
             }
-            Some((issuer, Change::Resumed)) => {
+            Some((issuer, PaceChange::Resumed)) => {
                 info!(%issuer, "the issuer works again; its runs start slowly at first");
             }
             None => {}

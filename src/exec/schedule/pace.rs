@@ -80,7 +80,7 @@ pub(super) enum Outcome {
 
 /// What an outcome changed for the issuer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Change {
+pub(super) enum PaceChange {
     /// A pause of this length began.
     Paused(Duration),
     /// The issuer works again.
@@ -89,14 +89,14 @@ pub(super) enum Change {
 
 /// What is remembered about a run in progress.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct RunRecord {
     /// The number of pauses before it. A run that started before a pause shows nothing about its end.
     pauses: u64,
     probe: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Mode {
+enum PaceMode {
     Open,
     Paused { until: Duration },
     Probe { in_flight: bool },
@@ -113,7 +113,7 @@ pub(super) struct Pace {
     starts: VecDeque<Duration>,
     /// When the next background run may start.
     background: Duration,
-    mode: Mode,
+    mode: PaceMode,
     pauses: u64,
 }
 
@@ -121,13 +121,13 @@ impl Pace {
     pub(super) fn new(issuer: &Issuer) -> Self {
         let (rate, concurrency) = (issuer.runs_per_second.get(), issuer.concurrency.get());
         let (starts, background) = (VecDeque::new(), Duration::ZERO);
-        Self { rate, concurrency, running: 0, starts, background, mode: Mode::Open, pauses: 0 }
+        Self { rate, concurrency, running: 0, starts, background, mode: PaceMode::Open, pauses: 0 }
     }
 
     /// How long the pause still lasts at `now`.
     pub(super) fn paused(&self, now: Duration) -> Option<Duration> {
         match self.mode {
-            Mode::Paused { until } if now < until => Some(until.saturating_sub(now)),
+            PaceMode::Paused { until } if now < until => Some(until.saturating_sub(now)),
             _ => None,
         }
     }
@@ -137,15 +137,15 @@ impl Pace {
         let mut step = None;
         let (rate, concurrency) = match self.mode {
             _ if class == Class::Forced => (self.rate, self.concurrency),
-            Mode::Open => (self.rate, self.concurrency),
-            Mode::Paused { until } if now < until => {
+            PaceMode::Open => (self.rate, self.concurrency),
+            PaceMode::Paused { until } if now < until => {
                 return Gate::At(until, Cause::Paused { left: until.saturating_sub(now) });
             }
-            Mode::Probe { in_flight: true } => return Gate::Shut(Cause::Probe),
-            Mode::Paused { .. } | Mode::Probe { .. } => (1, self.concurrency),
-            Mode::SlowStart { since } => match level(since, now) {
-                Level { runs, .. } if runs >= self.rate => (self.rate, self.concurrency),
-                Level { runs, next } => {
+            PaceMode::Probe { in_flight: true } => return Gate::Shut(Cause::Probe),
+            PaceMode::Paused { .. } | PaceMode::Probe { .. } => (1, self.concurrency),
+            PaceMode::SlowStart { since } => match level(since, now) {
+                SlowStart { runs, .. } if runs >= self.rate => (self.rate, self.concurrency),
+                SlowStart { runs, next } => {
                     step = Some(next);
                     (runs, self.concurrency.min(runs))
                 }
@@ -172,19 +172,19 @@ impl Pace {
     }
 
     /// Starts a run of `class` at `now`. The gate must be open.
-    pub(super) fn start(&mut self, class: Class, now: Duration) -> Run {
+    pub(super) fn start(&mut self, class: Class, now: Duration) -> RunRecord {
         let mut rate = self.rate;
         let mut probe = false;
         match self.mode {
-            Mode::Paused { until } if now < until => {}
-            Mode::Paused { .. } | Mode::Probe { in_flight: false } => {
-                (self.mode, probe) = (Mode::Probe { in_flight: true }, true);
+            PaceMode::Paused { until } if now < until => {}
+            PaceMode::Paused { .. } | PaceMode::Probe { in_flight: false } => {
+                (self.mode, probe) = (PaceMode::Probe { in_flight: true }, true);
             }
-            Mode::SlowStart { since } => match level(since, now).runs {
-                runs if runs >= self.rate => self.mode = Mode::Open,
+            PaceMode::SlowStart { since } => match level(since, now).runs {
+                runs if runs >= self.rate => self.mode = PaceMode::Open,
                 runs => rate = runs,
             },
-            Mode::Open | Mode::Probe { .. } => {}
+            PaceMode::Open | PaceMode::Probe { .. } => {}
         }
         if class == Class::Background {
             let apart = SECOND / u32::try_from(rate).unwrap_or(u32::MAX);
@@ -198,59 +198,65 @@ impl Pace {
             self.starts.pop_front();
         }
         self.starts.push_back(now);
-        Run { pauses: self.pauses, probe }
+        RunRecord { pauses: self.pauses, probe }
     }
 
     /// Notes the end of a run. `u` is uniform in [0, 1).
-    pub(super) fn finish(&mut self, run: Run, outcome: Outcome, u: f64, now: Duration) -> Option<Change> {
+    pub(super) fn finish(
+        &mut self,
+        run: RunRecord,
+        outcome: Outcome,
+        u: f64,
+        now: Duration,
+    ) -> Option<PaceChange> {
         self.running = self.running.saturating_sub(1);
         let is_recent = run.pauses == self.pauses;
-        let is_closed = matches!(self.mode, Mode::Paused { .. } | Mode::Probe { .. });
+        let is_closed = matches!(self.mode, PaceMode::Paused { .. } | PaceMode::Probe { .. });
         match outcome {
             Outcome::Throttled(Throttling { retry_after }) => {
                 let pause = retry_after.unwrap_or_else(|| PAUSE.mul_f64(0.8 + 0.4 * u)).min(LONGEST);
                 let until = now.saturating_add(pause);
                 match &mut self.mode {
                     // Each run that was in progress when the pause began is throttled too.
-                    Mode::Paused { until: current } if now < *current => {
+                    PaceMode::Paused { until: current } if now < *current => {
                         if is_recent || retry_after.is_some() {
                             *current = until.max(*current);
                         }
                         None
                     }
                     mode => {
-                        *mode = Mode::Paused { until };
+                        *mode = PaceMode::Paused { until };
                         self.pauses += 1;
-                        Some(Change::Paused(pause))
+                        Some(PaceChange::Paused(pause))
                     }
                 }
             }
             Outcome::Success if is_recent && is_closed => Some(self.resume(now)),
             Outcome::Reached if is_recent && run.probe && is_closed => Some(self.resume(now)),
             Outcome::Unknown if is_recent && run.probe && is_closed => {
-                self.mode = Mode::Probe { in_flight: false };
+                self.mode = PaceMode::Probe { in_flight: false };
                 None
             }
             Outcome::Success | Outcome::Reached | Outcome::Unknown => None,
         }
     }
 
-    fn resume(&mut self, now: Duration) -> Change {
-        self.mode = Mode::SlowStart { since: now };
-        Change::Resumed
+    fn resume(&mut self, now: Duration) -> PaceChange {
+        self.mode = PaceMode::SlowStart { since: now };
+        PaceChange::Resumed
     }
 }
 
-struct Level {
+struct SlowStart {
     runs: usize,
     next: Duration,
 }
 
 /// The progress of a slow start.
-fn level(since: Duration, now: Duration) -> Level {
+fn level(since: Duration, now: Duration) -> SlowStart {
     let steps = now.saturating_sub(since).as_secs() / DOUBLING.as_secs();
     let steps = u32::try_from(steps).unwrap_or(u32::MAX).min(30);
-    Level { runs: 1 << steps, next: since.saturating_add(DOUBLING * (steps + 1)) }
+    SlowStart { runs: 1 << steps, next: since.saturating_add(DOUBLING * (steps + 1)) }
 }
 
 #[cfg(test)]

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::{Shared, pace::Outcome, words::throttling};
+use super::{SharedScheduler, pace::Outcome, words::throttling};
 use crate::exec::RunError;
 
 /// The right to one run. Dropping it returns the slot and says nothing about the issuer.
 #[derive(Debug)]
 #[must_use = "dropping a permit returns its slot"]
 pub struct Permit {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScheduler>,
     id: u64,
     outcome: Outcome,
 }
 
 impl Permit {
-    pub(super) fn new(shared: &Arc<Shared>, id: u64) -> Self {
+    pub(super) fn new(shared: &Arc<SharedScheduler>, id: u64) -> Self {
         Self { shared: Arc::clone(shared), id, outcome: Outcome::Unknown }
     }
 

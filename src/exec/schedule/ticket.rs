@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Cause, Permit, Shared, Urgency};
+use super::{Cause, Permit, SharedScheduler, Urgency};
 use crate::{
     exec::{RunError, error::seconds},
     plugin::Provider,
@@ -21,7 +21,7 @@ pub struct Ticket {
 /// Changes and shows a place in the queue, without keeping it.
 #[derive(Clone, Debug)]
 pub struct TicketHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScheduler>,
     provider: Arc<Provider>,
     id: u64,
 }
@@ -48,7 +48,7 @@ pub struct WaitsFor {
 
 impl Ticket {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedScheduler>,
         provider: &Arc<Provider>,
         id: u64,
         turn: oneshot::Receiver<Result<Permit, Duration>>,
@@ -128,7 +128,9 @@ impl fmt::Display for WaitsFor {
                     seconds(left)
                 )
             }
-            Cause::Probe => write!(f, "issuer `{issuer}` asked for fewer runs, and one run is trying it again"),
+            Cause::Probe => {
+                write!(f, "issuer `{issuer}` asked for fewer runs, and one run is trying it again")
+            }
             Cause::SlowStart => {
                 write!(f, "issuer `{issuer}` asked for fewer runs, and its runs start slowly at first")
             }

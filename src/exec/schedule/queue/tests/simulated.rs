@@ -97,7 +97,7 @@ impl World {
                 self.happen(event);
             }
             for (id, answer) in self.queue.dispatch(next) {
-                if answer == Answer::Start {
+                if answer == Admission::Start {
                     self.starts.push(next);
                     *self.per_pause.last_mut().unwrap() += 1;
                     self.events.push(Reverse((next + self.long, Event::End(id))));
