@@ -18,7 +18,7 @@ use crate::{
 /// How often the maintenance runs. Validity is checked at each request; this bounds how late a refresh starts, also after
 /// a step of the clock and a suspend.
 const PERIOD: Duration = Duration::from_secs(1);
-/// KeyEntries that are handled before other tasks run.
+/// Entries that are handled before other tasks run.
 const AT_A_TIME: usize = 256;
 
 impl<R: PluginRunner> CredentialCache<R> {

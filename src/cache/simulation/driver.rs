@@ -32,8 +32,8 @@ pub(super) struct World {
 }
 
 /// Simulates one broker from its start to its end, and returns what happened.
-pub(super) async fn live(large: bool, told: bool) -> Story {
-    let world = World::new(large, told);
+pub(super) async fn live(large: bool, recorded: bool) -> Story {
+    let world = World::new(large, recorded);
     let keeper = world.clone();
     world.tasks.spawn(async move { keeper.cache.keep_fresh().await });
     let watcher = world.clone();
@@ -62,9 +62,9 @@ pub(super) async fn live(large: bool, told: bool) -> Story {
 }
 
 impl World {
-    fn new(large: bool, told: bool) -> Self {
+    fn new(large: bool, recorded: bool) -> Self {
         let catalog = Arc::new(Catalog::new(if large { 1000 } else { fastrand::usize(4..30) }, large));
-        let model = Arc::new(Mutex::new(Model::new(&catalog, told)));
+        let model = Arc::new(Mutex::new(Model::new(&catalog, recorded)));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::clone(&model.lock().unwrap().clock) as Arc<dyn Clock>;
         for issuer in 0..catalog.issuers.len() {
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// Some keys are asked for more often than others.
-    fn some_key(&self) -> usize {
+    pub(super) fn some_key(&self) -> usize {
         let hot = fastrand::u8(..4) > 0;
         fastrand::usize(..if hot { self.catalog.keys.div_ceil(4) } else { self.catalog.keys })
     }

@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// What somebody waits for goes before background work.
+    /// Runs that a caller waits for go before background work.
     fn judge_turn(&mut self, index: usize, now: Reading) {
         let key = &self.keys[index];
         let timeout = self.catalog.plugins[key.plugin].provider.timeout;
@@ -133,7 +133,7 @@ impl Model {
     }
 }
 
-/// Whether a run of it is of use to anyone.
+/// Whether a run of it is needed.
 fn is_used(key: &Key, now: Reading) -> bool {
     let lifetime = match key.content {
         Content::Held(held) => held.lifetime,

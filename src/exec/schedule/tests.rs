@@ -1,4 +1,4 @@
-//! The edge under paused time: tickets, permits and the timer.
+//! Tickets, permits and the timer, under paused time.
 
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
@@ -111,7 +111,7 @@ async fn a_slot_goes_to_the_next_when_its_permit_is_dropped_or_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_gives_up_leaves_no_trace() {
+async fn a_ticket_that_is_dropped_leaves_no_trace() {
     let (setup, provider) = (setup(1), provider("p"));
     let held = setup.permit(&provider, WAITED).await;
     drop(setup.scheduler.enter(&provider, WAITED));
@@ -184,7 +184,7 @@ async fn a_panic_of_the_timer_ends_what_runs_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_issuer_answers_callers_at_once_and_everybody_else_in_time() {
+async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
     let refused = setup.scheduler.enter(&provider, WAITED).turn().await.unwrap_err();
@@ -200,7 +200,7 @@ async fn a_paused_issuer_answers_callers_at_once_and_everybody_else_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_wait_when_a_pause_begins_hear_of_it() {
+async fn callers_that_wait_when_a_pause_begins_are_refused() {
     let (setup, provider) = (setup(1), provider("p"));
     let running = setup.permit(&provider, Urgency::Background).await;
     let (caller, refresh) = (
@@ -213,13 +213,13 @@ async fn callers_that_wait_when_a_pause_begins_hear_of_it() {
     let mut refresh = Box::pin(refresh.turn());
     assert!(waits(&mut refresh).await);
     handle.set_urgency(WAITED);
-    assert_eq!(refresh.await.unwrap_err().retry_after, secs(7), "somebody came for it");
+    assert_eq!(refresh.await.unwrap_err().retry_after, secs(7), "a caller joined it");
     setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()));
     setup.permit(&provider, WAITED).await.finish(&Ok(decoded()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_goes_on_during_a_suspend() {
+async fn a_pause_continues_during_a_suspend() {
     let (setup, provider) = (setup(1), provider("p"));
     setup.throttle(&provider).await;
     let ticket = setup.scheduler.enter(&provider, Urgency::Background);

@@ -19,7 +19,8 @@ async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
     let scheduler = Scheduler::new(8, Arc::new(SystemClock), || 0.5);
     let timer = scheduler.clone();
     let mut runs = JoinSet::new();
-    let timer = tokio::spawn(async move { timer.keep_time().await });
+    let mut timers = JoinSet::new();
+    timers.spawn(async move { timer.keep_time().await });
     // A run goes on when another one has its turn beside it.
     let (pair, counts) = (Arc::new(Barrier::new(2)), Arc::new((AtomicUsize::new(0), AtomicUsize::new(0))));
     for _ in 0..10 {
@@ -39,7 +40,6 @@ async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
     let lengths = timeout(AGES, runs.join_all()).await.expect("all have their turn");
     assert!(lengths.into_iter().all(|length| length.unwrap() == 6));
     assert_eq!(counts.1.load(Ordering::SeqCst), 2);
-    timer.abort();
 }
 
 /// Other tests run beside this one, so a few descriptors come and go; a thousand would be seen.

@@ -30,7 +30,7 @@ use crate::{
 /// Longer than anything here takes, on any machine.
 const AGES: Duration = Duration::from_secs(60);
 
-/// A plugin on disk, with a runner of its own. Scripts find the plugin's home in `$STATE`.
+/// A plugin on disk, with a separate runner. Scripts find the plugin's home in `$STATE`.
 struct Plugin {
     home: TempDir,
     limits: RunLimits,

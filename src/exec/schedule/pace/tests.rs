@@ -93,7 +93,7 @@ fn no_second_has_more_runs_than_the_rate() {
 fn background_runs_are_spread_over_the_second() {
     let starts = pace(10, 4).all(Class::Background, (secs(1), secs(2)), ms(20));
     assert!(starts.windows(2).all(|pair| pair[0] + ms(50) <= pair[1]), "{starts:?}");
-    // So somebody who comes then waits for a tenth of it at most.
+    // So a caller that comes then waits for at most a tenth of it.
     let mut pace = pace(10, 4);
     let until = secs(10) + ms(510);
     pace.all(Class::Background, (secs(5), until), ms(0));

@@ -250,7 +250,7 @@ fn a_pause_answers_those_who_wait_and_keeps_the_others() {
     answers.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(answers, waiting.map(|id| (id, throttled)));
     assert_eq!((queue.paused("idp", NOW), queue.paused("other", NOW)), (Some(secs(60)), None));
-    // Who comes later hears the same at once, and so does a caller that joins a waiting run.
+    // A later caller is refused at once, and so is one that joins a queued run.
     let later = NOW + secs(20);
     let late = queue.enter(&"b".into(), &idp, waited(3), later);
     queue.set_urgency(kept[1], waited(4), later);

@@ -119,7 +119,7 @@ impl World {
                 let throttled = self.throttles.contains(&self.now);
                 let outcome = if throttled { THROTTLED } else { Outcome::Success };
                 let change = self.queue.finish(id, outcome, self.random.f64(), self.now);
-                if matches!(change, Some((_, Change::Paused(_)))) {
+                if matches!(change, Some((_, PaceChange::Paused(_)))) {
                     self.per_pause.push(0);
                 }
                 let Some(index) = self.renews.remove(&id) else { return };
