@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::{
     broker::{Output, refused},
-    fleet::{Fleet, Name, Question, one_line},
+    fleet::{Fleet, Name, Question},
     table,
 };
-use crate::plugin::Environment;
+use crate::{plugin::Environment, text::one_line};
 
 /// List the clusters of the fleet: the ClusterProfiles that a running broker reads
 ///

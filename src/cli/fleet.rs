@@ -10,7 +10,7 @@ use credbroker_exec::Failure;
 use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
 use super::broker::{Patience, Place, ask};
-use crate::{plugin::Environment, text::sanitize};
+use crate::{plugin::Environment, text::one_line};
 
 /// Which clusters, and whom to ask.
 #[derive(Debug, Default, clap::Args)]
@@ -124,11 +124,6 @@ const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles: name their hu
 
 const NONE_SELECTED: &str = "the broker's hub is read and has no ClusterProfile among those that were asked for: look \
                              at --namespace, and at namespaces and labelSelector of clusterProfiles in its config";
-
-/// A text from the hub or a plugin, safe to show in one line of a terminal.
-pub(super) fn one_line(text: &str) -> String {
-    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
 
 /// Why there is no way to a cluster, or no credential for it; empty: nothing is known to be wrong.
 pub(super) fn trouble(cluster: &ClusterState) -> String {

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::{
     broker::{Output, Patience, Place, ask, refused},
-    fleet::one_line,
     get::expires,
     progress::explained,
     table,
@@ -24,6 +23,7 @@ use super::{
 use crate::{
     clock::{Clock as _, SystemClock},
     plugin::Environment,
+    text::one_line,
 };
 
 /// Show what a running broker holds: no secrets

@@ -14,13 +14,14 @@ use super::{emit, output, shim::Shim};
 use crate::{
     cli::{
         broker::refused,
-        fleet::{Fleet, Question, one_line, trouble},
+        fleet::{Fleet, Question, trouble},
     },
     config::{
         self,
         kubeconfig::{Mode, is_shim},
     },
     plugin::Environment,
+    text::one_line,
 };
 
 /// Write a kubeconfig with a context for every cluster of the fleet

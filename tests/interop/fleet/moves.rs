@@ -105,5 +105,5 @@ fn a_cluster_that_is_not_filled_in_yet_is_no_alarm_and_then_reached() {
     walker.write(&broker);
     walker.reach("paris");
     let (_, log) = broker.stop();
-    assert!(log.contains("the hub is followed") && !log.contains("WARN"), "{log}");
+    assert!(log.contains("watching the hub") && !log.contains("WARN"), "{log}");
 }
