@@ -5,20 +5,26 @@ use std::{io::Write, path::PathBuf};
 use super::EX_CONFIG;
 use crate::{config, plugin::Environment};
 
-/// Check a configuration: every problem at once, each with its file, line and column
+/// Check a configuration and print every problem with its file, line and column
 ///
-/// Reads what `credbroker serve` would read, and runs nothing. Exits 78 if there is any problem; warnings are printed
-/// but do not count.
+/// Reads the files that `credbroker serve` would read, and runs no plugin. Exits with 78 if there is a problem; a warning
+/// does not change the exit code.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Configuration file [default: the one that `credbroker serve` would use; without one, the exec users of
-    /// KUBECONFIG or ~/.kube/config]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ValidateArgs {
+    /// Configuration file [default: the file that `credbroker serve` uses; without one, the exec users of KUBECONFIG or
+    /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// Prints what there is to say about the configuration.
-pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+const EXAMPLES: &str = "\
+Examples:
+  credbroker validate
+  credbroker validate --config config.yaml";
+
+/// Prints the problems of the configuration, or a summary if there are none.
+pub(super) fn run(args: &ValidateArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => {
             warn(&loaded.warnings, out)?;
@@ -51,7 +57,7 @@ mod tests {
         fs::write(&path, config).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let mut out = Vec::new();
-        let code = run(&Args { config: Some(path) }, &Environment::default(), &mut out).unwrap();
+        let code = run(&ValidateArgs { config: Some(path) }, &Environment::default(), &mut out).unwrap();
         let shown = String::from_utf8(out).unwrap().replace(dir.path().to_str().unwrap(), "/etc/credbroker");
         assert!(Path::new(dir.path()).exists());
         (code, shown)
@@ -69,7 +75,7 @@ providers:
         let (code, shown) = validate(CONFIG);
         assert_eq!(code, 0);
         insta::assert_snapshot!(shown, @r#"
-/etc/credbroker/config.yaml:4:3: warning: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller brings its own
+/etc/credbroker/config.yaml:4:3: warning: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller has its own
 /etc/credbroker/config.yaml: ok, 1 provider: eks
 "#);
     }
@@ -81,7 +87,7 @@ providers:
         insta::assert_snapshot!(shown, @r"
 /etc/credbroker/config.yaml:1:1: kind must be specified: `kind: BrokerConfig`
 /etc/credbroker/config.yaml:2:1: unknown key `knid`, did you mean `kind`?
-/etc/credbroker/config.yaml:5:15: providers[0].execConfig: command must be specified
+/etc/credbroker/config.yaml:5:15: providers[0].execConfig: command must be specified: the name or the path of the plugin
 /etc/credbroker/config.yaml:5:66: providers[0].execConfig: unknown key `comand`, did you mean `command`?
 ");
     }

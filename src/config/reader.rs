@@ -280,9 +280,9 @@ mod tests {
         insta::assert_snapshot!(problems.join("\n"), @r"
 f:5:1: unknown key `limts`, did you mean `limit`?
 f:6:1: unknown key `false`
-f:1:4: a: must be text, but is number; write it in quotes
-f:2:4: b: must be true or false, but is text
-f:3:8: c[1]: must be text, but is number; write it in quotes
+f:1:4: a: must be a string, but is a number; put it in quotes
+f:2:4: b: must be true or false, but is a string
+f:3:8: c[1]: must be a string, but is a number; put it in quotes
 f:4:8: limit: must be a whole number above 0
 ");
     }

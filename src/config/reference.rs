@@ -109,7 +109,9 @@ pub(super) fn example() -> String {
 
 /// The keys of `section`, indented by `depth`; `first` comes before the first of them.
 fn write_section(text: &mut String, section: &Section, depth: usize, first: &str) {
-    for (index, key) in section.keys.iter().enumerate() {
+    // A key without effect is described, not recommended.
+    let keys = section.keys.iter().filter(|key| !paragraph(key.doc()).starts_with("Has no effect"));
+    for (index, key) in keys.enumerate() {
         let indent = "  ".repeat(depth);
         let indent = if index == 0 && !first.is_empty() { first } else { &indent };
         let _infallible = match section_of(&key.shape()) {
@@ -164,7 +166,8 @@ fn section_schema(section: &Section) -> Value {
 
 /// What a section demands of several keys together.
 fn rule(section: &Section) -> Option<serde_json::Map<String, Value>> {
-    let filled = |key| json!({"required": [key], "properties": {(key): {"type": "array", "minItems": 1}}});
+    let filled =
+        |key: &str| json!({"required": [key], "properties": {(key): {"type": "array", "minItems": 1}}});
     let rule = match section.name {
         "root" => json!({"anyOf": [filled("providers"), filled("kubeconfigs")]}),
         "exec" => json!({

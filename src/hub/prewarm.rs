@@ -21,7 +21,7 @@ use crate::{
     config::Prewarm,
     exec::PluginRunner,
     plugin::{ProfileName, Target},
-    resolver::{Ask, Resolver, Source},
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 /// After this many failures a credential is fetched only on request.
@@ -128,7 +128,10 @@ impl<R: PluginRunner> Fetcher<R> {
     /// One fetch. Returns the retry, if there is to be one.
     async fn fetch(&self, wanted: Wanted) -> Option<Later> {
         let Wanted { profile, provider, attempts } = wanted;
-        let ask = Ask { source: Source::ClusterProfile(profile.clone()), ..Ask::default() };
+        let ask = CredentialRequest {
+            source: Source::ClusterProfile(profile.clone()),
+            ..CredentialRequest::default()
+        };
         // A profile that has changed in the meantime was offered again.
         let spec = self.resolver.resolve(ask).ok()?;
         let failed = self.cache.fetch_ahead(spec).await.err()?;

@@ -16,7 +16,10 @@ fn is_current(file: &str, text: &str) {
         fs::write(&path, text).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == text, "docs/{file} is out of date: BLESS=1 cargo test -p credbroker --lib config::reference");
+    assert!(
+        committed == text,
+        "docs/{file} is out of date: BLESS=1 cargo test -p credbroker --lib config::reference"
+    );
 }
 
 #[test]
@@ -28,7 +31,10 @@ fn the_committed_reference_is_current() {
 /// A home directory with the kubeconfigs of the examples.
 fn home() -> Home {
     let home = Home::new("");
-    home.write(".kube/config", "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x}}\n");
+    home.write(
+        ".kube/config",
+        "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x}}\n",
+    );
     home.write(".kube/hub", "clusters:\n- {name: hub, cluster: {server: \"https://hub\"}}\nusers:\n- {name: hub, user: {token: t}}\ncontexts:\n- {name: hub, context: {cluster: hub, user: hub}}\ncurrent-context: hub\n");
     home
 }
@@ -50,7 +56,9 @@ fn least() -> (Value, Vec<(String, &'static Section)>) {
          providers:\n- name: gke\n  execConfig:\n    apiVersion: client.authentication.k8s.io/v1\n    command: x\n    \
          interactiveMode: Never\n    env: [{{name: A}}]\n"
     ));
-    let pointer = |path: String| format!("/{}", path.replace("[]", "/0").replace('.', "/")).trim_end_matches('/').to_owned();
+    let pointer = |path: String| {
+        format!("/{}", path.replace("[]", "/0").replace('.', "/")).trim_end_matches('/').to_owned()
+    };
     (document, sections().into_iter().map(|(path, section)| (pointer(path), section)).collect())
 }
 
@@ -73,9 +81,14 @@ fn every_example_is_accepted() {
             if key.name() == "context" {
                 document = with(&document, &path, "kubeconfig", json!("~/.kube/hub"));
             }
-            load(&home, &document.to_string()).unwrap_or_else(|error| panic!("{path}/{}: {error}", key.name()));
+            load(&home, &document.to_string())
+                .unwrap_or_else(|error| panic!("{path}/{}: {error}", key.name()));
             assert_eq!(refusal(&schema, &schema, &document), None, "{path}/{}", key.name());
-            assert_ne!(key.default().unwrap_or_default(), format!("`{}`", key.example()), "an example shows another value");
+            assert_ne!(
+                key.default().unwrap_or_default(),
+                format!("`{}`", key.example()),
+                "an example shows another value"
+            );
             keys += 1;
         }
     }
@@ -85,9 +98,42 @@ fn every_example_is_accepted() {
 #[test]
 fn the_schema_accepts_what_the_broker_accepts_and_refuses_what_it_refuses() {
     let values = [
-        "null", "true", "0", "1", "-1", "1.5", "5000000000", "\"\"", "x", "\"0660\"", "\"0777\"", "30s", "0s", "1.5h", "/x", "~/x", "~x", "a/b",
-        "a/b/c", "\"a=b\"", "\"a\\tb\"", "\"a\\0b\"", "A-B", "Never", "Always", "Append", "never", "[]", "{}", "[x]", "[1]", "[\"\"]", "[a b]",
-        "[\"*\"]", "[{}]", "client.authentication.k8s.io/v1beta1",
+        "null",
+        "true",
+        "0",
+        "1",
+        "-1",
+        "1.5",
+        "5000000000",
+        "\"\"",
+        "x",
+        "\"0660\"",
+        "\"0777\"",
+        "30s",
+        "0s",
+        "1.5h",
+        "/x",
+        "~/x",
+        "~x",
+        "a/b",
+        "a/b/c",
+        "\"a=b\"",
+        "\"a\\tb\"",
+        "\"a\\0b\"",
+        "A-B",
+        "Never",
+        "Always",
+        "Append",
+        "never",
+        "[]",
+        "{}",
+        "[x]",
+        "[1]",
+        "[\"\"]",
+        "[a b]",
+        "[\"*\"]",
+        "[{}]",
+        "client.authentication.k8s.io/v1beta1",
     ];
     let (home, schema) = (home(), json_schema());
     let (least, sections) = least();
@@ -95,12 +141,18 @@ fn the_schema_accepts_what_the_broker_accepts_and_refuses_what_it_refuses() {
         let keys = section.keys.iter().map(|key| key.name());
         for (key, text) in keys.chain(["unknown"]).flat_map(|key| values.map(|text| (key, text))) {
             let document = with(&least, &path, key, value(text));
-            let problems = load(&home, &document.to_string()).err().map(|error| error.problems).unwrap_or_default();
+            let problems =
+                load(&home, &document.to_string()).err().map(|error| error.problems).unwrap_or_default();
             // The others depend on files and on other sections.
             let shape = ["must be ", "must not ", "unknown key", "no longer part of Kubernetes"];
-            let refused = problems.iter().find(|problem| shape.iter().any(|shape| problem.message.contains(shape)));
+            let refused =
+                problems.iter().find(|problem| shape.iter().any(|shape| problem.message.contains(shape)));
             let by_schema = refusal(&schema, &schema, &document);
-            assert_eq!(refused.is_some(), by_schema.is_some(), "{path}/{key}: {text}: {refused:?}, {by_schema:?}");
+            assert_eq!(
+                refused.is_some(),
+                by_schema.is_some(),
+                "{path}/{key}: {text}: {refused:?}, {by_schema:?}"
+            );
         }
     }
 }
@@ -113,7 +165,8 @@ fn required_keys_are_required_by_both() {
         for key in section.keys {
             let mut document = least.clone();
             document.pointer_mut(&path).unwrap().as_object_mut().unwrap().remove(key.name());
-            let missing = load(&home, &document.to_string()).is_err_and(|error| error.to_string().contains("must be specified"));
+            let missing = load(&home, &document.to_string())
+                .is_err_and(|error| error.to_string().contains("must be specified"));
             assert_eq!(missing, refusal(&schema, &schema, &document).is_some(), "{path}/{}", key.name());
         }
     }
@@ -150,11 +203,15 @@ fn refusal(root: &Value, schema: &Value, value: &Value) -> Option<String> {
             "type" => rule.as_array().map_or_else(|| is_type(rule), |names| names.iter().any(is_type)),
             "enum" => rule.as_array().unwrap().contains(value),
             "const" => rule == value,
-            "pattern" => value.as_str().is_none_or(|text| regex::Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
+            "pattern" => value
+                .as_str()
+                .is_none_or(|text| regex::Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
             "minimum" => value.as_i64().is_none_or(|number| number >= rule.as_i64().unwrap()),
             "maximum" => value.as_i64().is_none_or(|number| number <= rule.as_i64().unwrap()),
             "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),
-            "required" => rule.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some()),
+            "required" => {
+                rule.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some())
+            }
             "additionalProperties" => {
                 let known = &schema["properties"];
                 value.as_object().is_none_or(|fields| fields.keys().all(|name| known.get(name).is_some()))
