@@ -13,8 +13,11 @@ use credbroker_proto::v1::{
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{broker::OutputFormat, clusters::failure, fleet::one_line, get::expires, table};
-use crate::clock::{Clock as _, SystemClock};
+use super::{broker::OutputFormat, clusters::failure, get::expires, table};
+use crate::{
+    clock::{Clock as _, SystemClock},
+    text::one_line,
+};
 
 /// Prints `states` without secrets.
 pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {

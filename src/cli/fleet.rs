@@ -10,7 +10,7 @@ use credbroker_exec::Failure;
 use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
 use super::broker::{SocketArg, TimeoutArg, ask};
-use crate::{plugin::Environment, text::sanitize};
+use crate::{plugin::Environment, text::one_line};
 
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]
@@ -123,11 +123,6 @@ const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub 
 
 const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
                              `labelSelector` of `clusterProfiles` in the broker's configuration";
-
-/// A text from the hub or a plugin, safe to show in one line of a terminal.
-pub(super) fn one_line(text: &str) -> String {
-    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
 
 /// Why a cluster cannot be used; empty if it can.
 pub(super) fn problem(cluster: &ClusterState) -> String {
