@@ -8,7 +8,7 @@ use super::{
     plugins::{Mode, secs},
 };
 
-/// A run that waits for its turn is given up when its key was not asked for during this time.
+/// A queued run is abandoned when there was no request for its key in this time.
 const ABANDONED: Duration = Duration::from_secs(60);
 /// The periodic look comes once a second.
 const LOOK: Duration = Duration::from_secs(2);

@@ -257,8 +257,8 @@ async fn what_a_waiting_run_waits_for_can_be_read() {
 issuer `idp` is at its limit of runs in a second (2); 2 other runs of the provider wait
 all run slots are in use (`limits.pluginRuns`: 2); 1 other run of the provider waits
 issuer `slow` is at its limit of runs at a time (1)
-issuer `idp` asked for fewer runs, and one run tries it again
-issuer `idp` asked for fewer runs, and is used slowly at first
+issuer `idp` asked for fewer runs, and one run is trying it again
+issuer `idp` asked for fewer runs, and its runs start slowly at first
 ");
 }
 
