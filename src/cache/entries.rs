@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    Selector,
     entry::{Entry, Interest},
     policy::EVICTABLE_AFTER,
 };
@@ -111,9 +112,9 @@ impl Entries {
         }
     }
 
-    /// Every entry of `provider`, or of all. Those that no caller waits for or watches are taken out of the map.
-    pub(crate) fn take_out(&mut self, provider: Option<&str>) -> Vec<Arc<Entry>> {
-        let entries = self.after(provider, None, usize::MAX);
+    /// Every entry that `selector` selects. Those that no caller waits for or watches are taken out of the map.
+    pub(crate) fn take_out(&mut self, selector: Selector<'_>) -> Vec<Arc<Entry>> {
+        let entries = self.after(selector, None, usize::MAX);
         // Interest grows under the lock that protects the map, so who is not busy now is not found by anyone later.
         for entry in &entries {
             entry.leaves.store(entry.interest.load(Ordering::Relaxed) == 0, Ordering::Relaxed);
@@ -136,22 +137,25 @@ impl Entries {
         entries
     }
 
-    /// At most `count` entries that follow `after` in the order, of one provider or of all.
+    /// At most `count` of the entries that `selector` selects and that follow `after` in the order.
     pub(crate) fn after(
         &self,
-        provider: Option<&str>,
+        selector: Selector<'_>,
         after: Option<&Place>,
         count: usize,
     ) -> Vec<Arc<Entry>> {
         let first = |name: &str| (Arc::from(name), PluginKey([0; 32]));
-        let start = match (after, provider) {
+        let start = match (after, selector) {
             (Some(after), _) => Bound::Excluded(after.clone()),
-            (None, Some(provider)) => Bound::Included(first(provider)),
-            (None, None) => Bound::Unbounded,
+            (None, Selector::Provider(provider)) => Bound::Included(first(provider)),
+            (None, _) => Bound::Unbounded,
         };
-        let entries = self.in_order.range((start, Bound::Unbounded));
-        let wanted = entries.take_while(|((name, _), _)| provider.is_none_or(|provider| **name == *provider));
-        wanted.take(count).map(|(_, entry)| Arc::clone(entry)).collect()
+        let entries = self.in_order.range((start, Bound::Unbounded)).map(|(_, entry)| entry);
+        let is_over =
+            |entry: &Entry| matches!(selector, Selector::Provider(_)) && !selector.selects(&entry.spec);
+        let entries = entries.take_while(|entry| !is_over(entry));
+        let selected = entries.filter(|entry| selector.selects(&entry.spec));
+        selected.take(count).map(Arc::clone).collect()
     }
 
     /// The entries of one profile.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{
-    CredentialCache,
+    CredentialCache, Selector,
     entry::{Entry, Interest},
     policy::Decision,
 };
@@ -13,15 +13,15 @@ use crate::{
 };
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Runs the plugin now for everything that is held of `provider`, and waits for the outcomes. The old credentials
-    /// are served meanwhile, and stay if a run fails.
+    /// Runs the plugin now for everything that `selector` selects, waits for the outcomes, and returns how many runs
+    /// succeeded and how many failed. The old credentials are served meanwhile, and stay if a run fails.
     ///
     /// The first run starts even while the issuer is paused; when there are many, the others are background work.
-    pub async fn refresh(&self, provider: &str) {
+    pub async fn refresh(&self, selector: Selector<'_>) -> (usize, usize) {
         // Held until the end: a queued run without a caller is given up.
         let held: Vec<_> = {
             let entries = self.lock();
-            entries.after(Some(provider), None, usize::MAX).iter().map(Interest::new).collect()
+            entries.after(selector, None, usize::MAX).iter().map(Interest::new).collect()
         };
         let mut flights = Vec::with_capacity(held.len());
         for (index, Interest(entry)) in held.iter().enumerate() {
@@ -33,19 +33,24 @@ impl<R: PluginRunner> CredentialCache<R> {
                 flights.push(flight);
             }
         }
+        let (mut succeeded, mut failed) = (0, 0);
         for flight in flights {
-            // Whatever it is, the overview shows it.
-            drop(flight.landed().await);
+            match flight.landed().await {
+                Some(Ok(_)) => succeeded += 1,
+                Some(Err(_)) => failed += 1,
+                None => {}
+            }
         }
+        (succeeded, failed)
     }
 
-    /// Forgets what is held of `provider`, or all, and returns how many that were. Secrets are wiped when the last
+    /// Forgets what `selector` selects, and returns how many that were. Secrets are wiped when the last
     /// answer that holds them is sent. Watches get the next one.
     ///
     /// What a run brings that had started before goes to those who waited for it, and is not kept: it may have started
     /// as another account.
-    pub fn evict(&self, provider: Option<&str>) -> usize {
-        let evicted = self.lock().take_out(provider);
+    pub fn evict(&self, selector: Selector<'_>) -> usize {
+        let evicted = self.lock().take_out(selector);
         let count = evicted.len();
         let (leave, stay): (Vec<_>, Vec<_>) =
             evicted.into_iter().partition(|entry| entry.leaves.load(Ordering::Relaxed));

@@ -10,6 +10,7 @@ mod overview;
 mod policy;
 mod rejection;
 mod run;
+mod select;
 #[cfg(test)]
 mod simulation;
 mod state;
@@ -46,7 +47,8 @@ use policy::{Decision, decide};
 pub use caller::Caller;
 pub use error::{CacheError, Failed, Pending};
 pub use overview::{Held, Holding, RejectionState};
-pub use suspicion::Verify;
+pub use select::Selector;
+pub use suspicion::{ReportOutcome, Reported, Verify};
 pub use watching::Watch;
 
 /// How long a caller waits that has no deadline.

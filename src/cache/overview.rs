@@ -5,7 +5,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{CredentialCache, Failed, entries::place, entry::Entry, state::State};
+use super::{CredentialCache, Failed, Selector, entries::place, entry::Entry, state::State};
 use crate::{
     credential::{Issued, Now},
     exec::PluginRunner,
@@ -61,14 +61,14 @@ pub enum Holding {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// At most `count` of the keys that follow `after`, of `provider` or of all, sorted by provider and key.
+    /// At most `count` of the keys that `selector` selects and that follow `after`, sorted by provider and key.
     pub fn list_after(
         &self,
-        provider: Option<&str>,
+        selector: Selector<'_>,
         after: Option<&(Arc<str>, PluginKey)>,
         count: usize,
     ) -> Vec<Held> {
-        let entries = self.lock().after(provider, after, count);
+        let entries = self.lock().after(selector, after, count);
         let now = self.now();
         entries.iter().map(|entry| overview(entry, now)).collect()
     }

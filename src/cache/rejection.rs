@@ -177,6 +177,12 @@ impl Rejections {
         }
     }
 
+    /// How long a report of `issued` that [`admit`](Self::admit) refused at `now` has to wait until one can start a run.
+    pub(crate) fn retry_after(&self, issued: &Issued, now: Now) -> Duration {
+        let young_until = issued.fetched.boot.saturating_add(PAUSE);
+        young_until.max(self.not_before(now).unwrap_or_default()).saturating_sub(now.boot)
+    }
+
     /// Time since boot before which no rejection starts a run; `None`: the next one may.
     pub(crate) fn not_before(&self, now: Now) -> Option<Duration> {
         let until = self.last_run?.saturating_add(self.pause);

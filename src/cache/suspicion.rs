@@ -43,6 +43,33 @@ impl fmt::Debug for Verification {
     }
 }
 
+/// The answer to a report.
+#[derive(Debug)]
+pub struct Reported {
+    /// The credential to use from now on.
+    pub issued: Arc<Issued>,
+    /// What was done about the report.
+    pub outcome: ReportOutcome,
+}
+
+/// What was done about a report.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReportOutcome {
+    /// The plugin ran and issued another credential.
+    Replaced,
+    /// A newer one was held already.
+    AlreadyReplaced,
+    /// The plugin did not run.
+    TooEarly {
+        /// Until a report can start a run.
+        retry_after: Duration,
+    },
+    /// The plugin ran and printed the same credential.
+    NothingNewer,
+    /// The generation is not one that was held under this key.
+    UnknownGeneration,
+}
+
 impl<R: PluginRunner> CredentialCache<R> {
     /// Whether a run is worth it for a caller that came back for `issued`. A guess never turns a valid credential into
     /// an error.
@@ -143,32 +170,33 @@ impl<R: PluginRunner> CredentialCache<R> {
         spec: PluginSpec,
         generation: &str,
         request: &Request,
-    ) -> Result<Arc<Issued>, Failed> {
+    ) -> Result<Reported, Failed> {
         let interest = self.enter(spec)?;
         let entry = &interest.0;
         let now = self.now();
         let (mut answer, mut first) = (None, First::Decide);
+        let mut current = None;
         entry.cell.send_if_modified(|state| {
-            let reported = state.valid(now).map(|current| Arc::clone(&current.issued));
-            let Some(issued) = reported.filter(|issued| issued.generation.to_string() == generation) else {
+            current = state.valid(now).map(|current| Arc::clone(&current.issued));
+            let Some(issued) = current.as_ref().filter(|issued| issued.generation.to_string() == generation)
+            else {
                 return false;
             };
             let rejections = state.rejections.get_or_insert_default();
             rejections.note();
             let failed = state.failure.as_ref();
             let held = failed.filter(|failure| failure.is_held(now, request.caller.at_terminal));
-            answer = match held {
-                _ if state.flight.is_some() => None,
-                Some(failure) => Some(Err(failure.at(now, request.caller.at_terminal))),
-                None => Some(Ok(Arc::clone(&issued))),
-            };
-            let (caller, failed) = (&request.caller, failed.is_some());
+            let caller = &request.caller;
             if state.flight.is_some() {
                 first = First::Join { may_fail: true };
-            } else if matches!(answer, Some(Ok(_)))
-                && rejections.admit(&issued, caller, Evidence::Reported, failed, now)
-            {
-                (first, answer) = (First::Run { may_fail: true }, None);
+            } else if let Some(failure) = held {
+                answer = Some(Err(failure.at(now, caller.at_terminal)));
+            } else if rejections.admit(issued, caller, Evidence::Reported, failed.is_some(), now) {
+                first = First::Run { may_fail: true };
+            } else {
+                let retry_after = rejections.retry_after(issued, now);
+                let outcome = ReportOutcome::TooEarly { retry_after };
+                answer = Some(Ok(Reported { issued: Arc::clone(issued), outcome }));
             }
             false
         });
@@ -176,9 +204,19 @@ impl<R: PluginRunner> CredentialCache<R> {
             let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, answer.is_none());
             info!(%provider, %key, generation, run, "a client reports the credential as rejected");
         }
-        match answer {
-            Some(answer) => answer,
-            None => self.settle(entry, request, ready(first)).await,
+        if let Some(answer) = answer {
+            return answer;
         }
+        let issued = self.settle(entry, request, ready(first)).await?;
+        let outcome = if issued.generation.to_string() == generation {
+            ReportOutcome::NothingNewer
+        } else if first == First::Decide && !issued.generation.is_newer_than(generation) {
+            ReportOutcome::UnknownGeneration
+        } else if current.is_some_and(|current| current.generation == issued.generation) {
+            ReportOutcome::AlreadyReplaced
+        } else {
+            ReportOutcome::Replaced
+        };
+        Ok(Reported { issued, outcome })
     }
 }

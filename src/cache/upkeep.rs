@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tracing::debug;
 
 use super::{
-    CredentialCache,
+    CredentialCache, Selector,
     entries::place,
     entry::Entry,
     policy::{Care, decide},
@@ -44,7 +44,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     async fn look_after_all(&self) {
         let mut last = None;
         loop {
-            let entries = self.lock().after(None, last.as_ref(), AT_A_TIME);
+            let entries = self.lock().after(Selector::All, last.as_ref(), AT_A_TIME);
             let Some(end) = entries.last() else { return };
             last = Some(place(&end.spec));
             let now = self.now();

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_proto::v1::{Cluster, ClusterState, HubState, cluster_state::Readiness};
+use credbroker_proto::v1::{Cluster, ClusterState, Failure, HubState, cluster_state::Readiness};
 use serde_json::{Value, json};
 
 use super::{
@@ -71,7 +71,7 @@ fn as_table(fleet: &Fleet) -> String {
         let server = cluster.cluster.as_ref().map(|cluster| cluster.server.as_str());
         [
             one_line(&name.to_string()), // whole: it is what the other commands take
-            cell(&cluster.provider, NARROW),
+            cell(cluster.provider(), NARROW),
             cell(server.unwrap_or_default(), WIDE),
             state(cluster),
             cell(&cluster.kubernetes_version, NARROW),
@@ -79,9 +79,9 @@ fn as_table(fleet: &Fleet) -> String {
         ]
     });
     let mut text = table::text(head, &rows.collect::<Vec<_>>());
-    let troubled = fleet.clusters.iter().filter(|(_, cluster)| is_in_trouble(cluster));
+    let troubled = fleet.clusters.iter().filter_map(|(name, cluster)| Some((name, trouble(cluster)?)));
     let below = troubled
-        .map(|(name, cluster)| format!("{}: {}\n", one_line(&name.to_string()), one_line(&cluster.message)))
+        .map(|(name, trouble)| format!("{}: {}\n", one_line(&name.to_string()), one_line(trouble)))
         .collect::<Vec<_>>();
     if !below.is_empty() {
         text.push('\n');
@@ -90,17 +90,18 @@ fn as_table(fleet: &Fleet) -> String {
     text
 }
 
-fn is_in_trouble(cluster: &ClusterState) -> bool {
+/// What is wrong with a cluster that has no credential.
+fn trouble(cluster: &ClusterState) -> Option<&str> {
     let bad = matches!(cluster.readiness(), Readiness::Failed | Readiness::Unusable);
-    bad && !cluster.message.is_empty()
+    let failure = cluster.failure.as_ref().filter(|failure| bad && !failure.message.is_empty());
+    failure.map(|failure| failure.message.as_str())
 }
 
 fn state(cluster: &ClusterState) -> String {
     let state = name(cluster.readiness());
-    if cluster.reason.is_empty() {
-        state.to_owned()
-    } else {
-        format!("{state} ({})", one_line(&cluster.reason))
+    match &cluster.failure {
+        None => state.to_owned(),
+        Some(failure) => format!("{state} ({})", failure.reason().name()),
     }
 }
 
@@ -113,9 +114,10 @@ fn cell(text: &str, most: usize) -> String {
 fn as_json(fleet: &Fleet) -> Value {
     json!({
         "clusters": fleet.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
-        "hub": fleet.hub.as_ref().map(|HubState { synced, problem }| json!({
+        "hub": fleet.hub.as_ref().map(|HubState { synced, failure, since_time }| json!({
             "synced": synced,
-            "problem": problem,
+            "failure": failure.as_ref().map(self::failure),
+            "sinceTime": since_time.map(|at| at.to_string()),
         })),
     })
 }
@@ -138,9 +140,13 @@ fn one(at: &Name, cluster: &ClusterState) -> Value {
         })).collect::<Vec<_>>(),
         "cluster": cluster.cluster.as_ref().map(endpoint),
         "readiness": name(cluster.readiness()),
-        "reason": cluster.reason,
-        "message": cluster.message,
+        "failure": cluster.failure.as_ref().map(failure),
     })
+}
+
+/// A failure, as every command prints it in JSON.
+pub(super) fn failure(failure: &Failure) -> Value {
+    json!({"reason": failure.reason().name(), "message": failure.message})
 }
 
 /// With the names that `spec.cluster` of an ExecCredential has.
@@ -149,10 +155,10 @@ fn endpoint(cluster: &Cluster) -> Value {
         "server": cluster.server,
         "tlsServerName": cluster.tls_server_name,
         "insecureSkipTlsVerify": cluster.insecure_skip_tls_verify,
-        "certificateAuthorityData": STANDARD.encode(&cluster.certificate_authority_data),
+        "certificateAuthorityData": cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data)),
         "proxyUrl": cluster.proxy_url,
         "disableCompression": cluster.disable_compression,
-        "config": serde_json::from_slice::<Value>(&cluster.config).ok(), // empty: none
+        "config": cluster.config.as_ref().and_then(|config| serde_json::from_slice::<Value>(config).ok()),
     })
 }
 

@@ -10,7 +10,7 @@ use credbroker_exec::Failure;
 use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
 use super::broker::{Patience, Place, ask};
-use crate::{exec::sanitize, plugin::Environment};
+use crate::{plugin::Environment, text::sanitize};
 
 /// Which clusters, and whom to ask.
 #[derive(Debug, Default, clap::Args)]
@@ -82,7 +82,8 @@ impl Fleet {
         let Some(hub) = &self.hub else {
             return is_empty.then(|| NOT_CONFIGURED.to_owned());
         };
-        match (hub.synced, one_line(&hub.problem).as_str(), is_empty) {
+        let problem = hub.failure.as_ref().map(|failure| one_line(&failure.message)).unwrap_or_default();
+        match (hub.synced, problem.as_str(), is_empty) {
             (true, "", false) => None,
             (true, "", true) => Some(NONE_SELECTED.to_owned()),
             (true, problem, false) => {
@@ -132,9 +133,9 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// Why there is no way to a cluster, or no credential for it; empty: nothing is known to be wrong.
 pub(super) fn trouble(cluster: &ClusterState) -> String {
-    match (one_line(&cluster.message), one_line(&cluster.reason)) {
-        (message, reason) if reason.is_empty() => message,
-        (message, reason) if message.is_empty() => reason,
+    let Some(failure) = &cluster.failure else { return String::new() };
+    match (one_line(&failure.message), failure.reason().name()) {
+        (message, reason) if message.is_empty() => reason.to_owned(),
         (message, reason) => format!("{message} ({reason})"),
     }
 }

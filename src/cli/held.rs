@@ -1,11 +1,12 @@
 //! `credbroker status`, `refresh` and `evict`: what a running broker holds.
 
 use std::{
-    fmt::Write as _,
+    fmt::{self, Write as _},
     io::{self, Write},
     time::{Duration, SystemTime},
 };
 
+use credbroker_client::Selector;
 use credbroker_exec::Failure;
 use credbroker_proto::v1::{
     CredentialState,
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     broker::{Output, Patience, Place, ask, refused},
+    clusters::failure,
     fleet::one_line,
     get::expires,
     progress::explained,
@@ -49,8 +51,8 @@ pub(super) struct StatusArgs {
 /// credentials take long; the runs go on when this command ends before them.
 #[derive(Debug, clap::Args)]
 pub(super) struct RefreshArgs {
-    /// The provider
-    provider: String,
+    #[command(flatten)]
+    which: Which,
     /// How to print the outcome
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -66,16 +68,46 @@ pub(super) struct RefreshArgs {
 /// The next ask runs the plugin.
 #[derive(Debug, clap::Args)]
 pub(super) struct EvictArgs {
-    /// What it holds of this provider
-    #[arg(required_unless_present = "all")]
-    provider: Option<String>,
-    /// Everything
-    #[arg(long, conflicts_with = "provider")]
-    all: bool,
+    #[command(flatten)]
+    which: Which,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
     patience: Patience,
+}
+
+/// Which credentials of the cache.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// The credentials of this provider
+    provider: Option<String>,
+    /// The credential with this key, as `credbroker status` prints it
+    #[arg(long)]
+    key: Option<String>,
+    /// All credentials
+    #[arg(long)]
+    all: bool,
+}
+
+impl Which {
+    fn selector(&self) -> Selector {
+        match (&self.provider, &self.key) {
+            (Some(provider), _) => Selector::Provider(provider.clone()),
+            (None, Some(key)) => Selector::Key(key.clone()),
+            (None, None) => Selector::All,
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.provider, &self.key) {
+            (Some(provider), _) => f.write_str(provider),
+            (None, Some(key)) => write!(f, "key {key}"),
+            (None, None) => f.write_str("all providers"),
+        }
+    }
 }
 
 pub(super) fn status(
@@ -83,9 +115,9 @@ pub(super) fn status(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let provider = args.provider.clone().unwrap_or_default();
+    let selector = args.provider.clone().map_or(Selector::All, Selector::Provider);
     let limit = args.patience.limit();
-    let listed = ask(&args.place, limit, environment, async |mut client| client.list(&provider).await)?;
+    let listed = ask(&args.place, limit, environment, async |mut client| client.list(selector).await)?;
     said(listed, out, |states, out| print(&states, args.output, out))
 }
 
@@ -95,8 +127,8 @@ pub(super) fn refresh(
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let refreshed = ask(&args.place, Duration::from_secs(args.timeout), environment, async |mut client| {
-        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.provider);
-        explained(&what, client.refresh(&args.provider)).await
+        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.which);
+        explained(&what, client.refresh(args.which.selector())).await
     })?;
     let failed =
         refreshed.as_ref().is_ok_and(|states| states.iter().any(|state| state.last_failure.is_some()));
@@ -105,9 +137,9 @@ pub(super) fn refresh(
 }
 
 pub(super) fn evict(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let provider = args.provider.clone().unwrap_or_default();
+    let selector = args.which.selector();
     let limit = args.patience.limit();
-    let evicted = ask(&args.place, limit, environment, async |mut client| client.evict(&provider).await)?;
+    let evicted = ask(&args.place, limit, environment, async |mut client| client.evict(selector).await)?;
     said(evicted, out, |count, out| {
         let credentials = if count == 1 { "credential" } else { "credentials" };
         writeln!(out, "{count} {credentials} forgotten")
@@ -149,13 +181,13 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
                 provider(held),
                 held.key.clone(),
                 name(held.state()).to_owned(),
-                time(held.expiration_timestamp),
-                time(held.next_refresh),
+                time(held.expiration_time),
+                time(held.next_refresh_time),
                 held.watchers.to_string(),
                 held.runs.to_string(),
                 failure.map_or_else(
                     || "-".to_owned(),
-                    |failure| format!("{}: {}", failure.reason, one_line(&failure.message)),
+                    |failure| format!("{}: {}", failure.reason().name(), one_line(&failure.message)),
                 ),
             ]
         })
@@ -206,6 +238,7 @@ fn provider(held: &CredentialState) -> String {
 fn as_json(held: &CredentialState) -> Value {
     json!({
         "provider": held.provider,
+        "definition": held.definition,
         "clusterProfile": held.cluster_profile.as_ref().map(|profile| json!({
             "namespace": profile.namespace,
             "name": profile.name,
@@ -215,15 +248,12 @@ fn as_json(held: &CredentialState) -> Value {
         "callerEnv": held.caller_env,
         "state": name(held.state()),
         "generation": held.generation,
-        "expirationTimestamp": held.expiration_timestamp.map(|at| at.to_string()),
-        "nextRefresh": held.next_refresh.map(|at| at.to_string()),
+        "expirationTime": held.expiration_time.map(|at| at.to_string()),
+        "nextRefreshTime": held.next_refresh_time.map(|at| at.to_string()),
         "watchers": held.watchers,
         "runs": held.runs,
-        "lastFailure": held.last_failure.as_ref().map(|failure| json!({
-            "reason": failure.reason,
-            "message": failure.message,
-            "attempts": failure.attempts,
-        })),
+        "lastFailure": held.last_failure.as_ref().map(failure),
+        "failedAttempts": held.failed_attempts,
         "rejections": held.rejections.as_ref().map(|rejections| json!({
             "rejections": rejections.rejections,
             "verifications": rejections.verifications,
@@ -246,7 +276,10 @@ fn name(state: State) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use credbroker_proto::v1::{ClusterProfileRef, credential_state::Failure};
+    use credbroker_proto::{
+        Reason,
+        v1::{ClusterProfileRef, Failure},
+    };
 
     use super::*;
 
@@ -255,19 +288,21 @@ mod tests {
         CredentialState {
             provider: "gke".into(),
             key: "0a1b2c".into(),
-            server: "https://a".into(),
+            definition: None,
+            server: Some("https://a".into()),
             caller_env: vec!["AWS_PROFILE".into()],
             state: State::Renewing.into(),
-            generation: "e-7".into(),
-            expiration_timestamp: at(1_800_000_600),
-            next_refresh: at(1_800_000_060),
+            generation: Some("e-7".into()),
+            expiration_time: at(1_800_000_600),
+            next_refresh_time: at(1_800_000_060),
             watchers: 2,
             runs: 9,
             last_failure: Some(Failure {
-                reason: "PLUGIN_EXIT".into(),
+                reason: Reason::PluginExit.into(),
                 message: "no".into(),
-                ..Failure::default()
+                retry_after: None,
             }),
+            failed_attempts: 1,
             cluster_profile: Some(ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }),
             rejections: Some(Rejections {
                 rejections: 3,
@@ -321,17 +356,19 @@ mod tests {
     fn json_has_every_field() {
         let expected = json!({
             "provider": "gke",
+            "definition": null,
             "clusterProfile": {"namespace": "fleet", "name": "paris"},
             "key": "0a1b2c",
             "server": "https://a",
             "callerEnv": ["AWS_PROFILE"],
             "state": "renewing",
             "generation": "e-7",
-            "expirationTimestamp": "2027-01-15T08:10:00Z",
-            "nextRefresh": "2027-01-15T08:01:00Z",
+            "expirationTime": "2027-01-15T08:10:00Z",
+            "nextRefreshTime": "2027-01-15T08:01:00Z",
             "watchers": 2,
             "runs": 9,
-            "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no", "attempts": 0},
+            "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no"},
+            "failedAttempts": 1,
             "rejections": {
                 "rejections": 3,
                 "verifications": 2,

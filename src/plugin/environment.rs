@@ -7,9 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use credbroker_proto::IDENTITY_VARIABLES;
-
-use super::Globs;
+use credbroker_proto::{Globs, IDENTITY_VARIABLES};
 
 /// Reach every plugin from the broker: what a program needs to run at all, and to reach its issuer.
 const STANDING: [&str; 17] = [
@@ -183,9 +181,10 @@ mod tests {
     fn the_shim_sends_all_that_chooses_an_identity() {
         let names: Vec<_> = IDENTITY_VARIABLES.iter().map(|glob| glob.replace('*', "X")).collect();
         let caller: Environment = names.iter().map(|name| (name, "value")).collect();
-        let source = credbroker_proto::v1::credential_ref::Source::Provider("p".into());
+        let provider = credbroker_proto::v1::ProviderRef { name: "p".into(), definition: None };
+        let source = credbroker_proto::v1::credential_ref::Source::Provider(provider);
         let request = credbroker_exec::request(source, None, &caller.0, String::new(), false).unwrap();
-        let sent = request.credential.unwrap().env.into_iter().collect();
+        let sent = request.r#ref.unwrap().env.into_iter().collect();
         let kept = from_caller(sent, &identity_variables(), &[]);
         assert_eq!(kept.len(), names.len(), "{kept:?}");
     }

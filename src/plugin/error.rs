@@ -3,9 +3,10 @@
 use std::{io, sync::Arc};
 
 use super::{
-    Command, ProfileError, ProfileName, nearest,
-    shown::{listed, shown},
+    command::Command,
+    profile::{ProfileError, ProfileName},
 };
+use crate::text::{listed, nearest, shown};
 
 /// Why a request leads to no run. The same request leads nowhere again until somebody changes something.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use std::{
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::{Command, ProfileName, Provider};
+use super::{command::Command, profile::ProfileName, provider::Provider};
 use crate::credential::Cluster;
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
@@ -46,9 +46,32 @@ impl Hasher for KeyHasher {
     }
 }
 
+impl PluginKey {
+    /// Its beginning, as people and the API see it.
+    pub fn shown(&self) -> ShownKey {
+        ShownKey(self.0.first_chunk().copied().unwrap_or_default())
+    }
+}
+
+/// The beginning of a [`PluginKey`], written as twelve hexadecimal digits. Enough to tell the keys of one broker apart.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ShownKey([u8; 6]);
+
+impl ShownKey {
+    /// Reads what `Display` of a key writes. `None`: it is something else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 12 || !text.bytes().all(is_lower_hex) {
+            return None;
+        }
+        let [_, _, bytes @ ..] = u64::from_str_radix(text, 16).ok()?.to_be_bytes();
+        Some(Self(bytes))
+    }
+}
+
 impl fmt::Display for PluginKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().take(6).try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.shown().0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -63,12 +86,12 @@ impl fmt::Debug for PluginKey {
 ///
 /// Not in it: the install hint and the limits, which change no answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct RunDigest([u8; 32]);
+pub(crate) struct RunDigest([u8; 32]);
 
 impl RunDigest {
     /// Of runs for a profile. Its name and its whole endpoint are in it, whatever of them the plugin is told: what is
     /// held for one cluster is never handed out for another place.
-    pub(super) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
+    pub(crate) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
         let mut fields = Fields::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
         fields.text(&Self::of(provider).0);
         fields.text(profile.namespace.as_bytes());
@@ -77,7 +100,7 @@ impl RunDigest {
         Self(fields.hash())
     }
 
-    pub(super) fn of(provider: &Provider) -> Self {
+    pub(crate) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
         let mut fields = Fields::new(b"credbroker provider 2", 0);

@@ -4,11 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::de::IgnoredAny;
 
-use super::{PluginKey, PluginSpec, Provider, ResolveError, Target, environment::reaches, providers::Entry};
+use super::{
+    environment::reaches, error::ResolveError, key::PluginKey, provider::Provider, providers::Entry,
+    spec::PluginSpec, target::Target,
+};
 use crate::credential::Cluster;
 
 /// The run that a request leads to, without what only the request has.
-pub(super) struct Lead<'a> {
+pub(crate) struct Lead<'a> {
     entry: &'a Entry,
     place: Place<'a>,
 }
@@ -29,7 +32,7 @@ impl Entry {
     /// The provider as it is configured, for a caller that sent this cluster. The plugin receives none unless the
     /// provider wants one; else what the caller sent, which is for this request alone, or the one cluster that the
     /// kubeconfig uses this user for.
-    pub(super) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+    pub(crate) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         let known = self.provider.clusters.as_slice();
         match (sent, known) {
             _ if !self.provider.provide_cluster_info => self.lead(Place::Nowhere),
@@ -44,7 +47,7 @@ impl Entry {
     }
 
     /// The provider for one of the clusters that it is configured with.
-    pub(super) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
+    pub(crate) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
         if !self.provider.provide_cluster_info {
             return self.lead(Place::Nowhere);
         }
@@ -55,7 +58,7 @@ impl Entry {
     }
 
     /// What a ClusterProfile leads to, which is this provider.
-    pub(super) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
+    pub(crate) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
         self.lead(Place::Profile(target))
     }
 
@@ -65,7 +68,7 @@ impl Entry {
     }
 
     /// There is no terminal here.
-    pub(super) fn can_run_unattended(&self) -> Result<(), ResolveError> {
+    pub(crate) fn can_run_unattended(&self) -> Result<(), ResolveError> {
         if self.provider.needs_terminal {
             return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
         }
@@ -75,7 +78,7 @@ impl Entry {
 
 impl Lead<'_> {
     /// The key of the run for a caller that sent these.
-    pub(super) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
+    pub(crate) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
         let provider = self.provider();
         let reaches = |name: &str| reaches(name, &provider.caller_env, &provider.env);
         let caller_env = env.iter().filter(|(name, _)| reaches(name));
@@ -91,7 +94,7 @@ impl Lead<'_> {
     }
 
     /// The run for a caller that sent these.
-    pub(super) fn spec(
+    pub(crate) fn spec(
         self,
         sent: Option<Cluster>,
         mut env: BTreeMap<String, String>,

@@ -10,7 +10,13 @@ use std::{
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::{Command, FileError, PluginFile, Provider, ResolveError, key::RunDigest};
+use super::{
+    command::Command,
+    error::ResolveError,
+    file::{FileError, PluginFile},
+    key::RunDigest,
+    provider::Provider,
+};
 
 /// How often the plugins' files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -29,8 +35,8 @@ pub struct Providers {
 
 /// One provider, with what is the same for each of its runs.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) provider: Arc<Provider>,
+pub(crate) struct Entry {
+    pub(crate) provider: Arc<Provider>,
     pub(super) digest: RunDigest,
     pub(super) file: Arc<PluginFile>,
 }
@@ -127,7 +133,7 @@ impl Providers {
         }
     }
 
-    pub(super) fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
+    pub(crate) fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
         let unknown = || ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() };
         self.by_name.get(name).ok_or_else(unknown)
     }

@@ -50,10 +50,17 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
     status(resolve_reason(error), chain(error), Some(HUB), None)
 }
 
-/// No ClusterProfiles are read.
-pub(super) fn no_fleet() -> Status {
-    let message = "this broker reads no ClusterProfiles; add `clusterProfiles` to its configuration";
-    status(Reason::UnknownClusterProfile, message.to_owned(), None, None)
+/// ClusterProfiles are not read.
+pub(super) fn no_hub() -> Status {
+    let message =
+        "this broker does not read ClusterProfiles: its configuration has no `clusterProfiles`; add it";
+    status(Reason::HubNotConfigured, message.to_owned(), None, None)
+}
+
+/// The request names a definition of the provider that the broker did not read.
+pub(super) fn unknown_definition() -> Status {
+    let message = "the broker does not know the definition of the provider that the request names; start it with the kubeconfig that defines the provider";
+    status(Reason::UnknownDefinition, message.to_owned(), None, None)
 }
 
 /// No credential came of it. `provider` is named, so that the message stands by itself.
@@ -109,7 +116,8 @@ pub(super) fn too_much_unfinished(limit: usize) -> Status {
 
 /// A request did not end in time.
 pub(super) fn unfinished(limit: Duration) -> Status {
-    Status::deadline_exceeded(format!("the request did not end within {limit:?}"))
+    let message = format!("the request was not received completely within {limit:?}; send it again");
+    status(Reason::RequestIncomplete, message, None, None)
 }
 
 fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Option<&str>) -> Status {
@@ -129,7 +137,8 @@ pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
         ResolveError::HubUnavailable { .. } => Reason::HubUnavailable,
         ResolveError::Profile { source, .. } => profile_reason(source),
-        ResolveError::UnknownProfile { .. } => Reason::UnknownClusterProfile,
+        ResolveError::UnknownProfile { is_configured: false, .. } => Reason::HubNotConfigured,
+        ResolveError::UnknownProfile { is_configured: true, .. } => Reason::UnknownClusterProfile,
         ResolveError::ClusterConfig { .. }
         | ResolveError::ClusterServer
         | ResolveError::InvalidVariable { .. }

@@ -15,7 +15,7 @@ use super::{
     plugins::{Mode, Plugins, secs},
 };
 use crate::{
-    cache::{CacheParts, Caller, CredentialCache, Lookup, Request, Verify},
+    cache::{CacheParts, Caller, CredentialCache, Lookup, Request, Selector, Verify},
     clock::Clock,
     credential::Cluster,
     exec::Scheduler,
@@ -163,6 +163,7 @@ impl World {
             let asked =
                 world.model.lock().unwrap().asks(key, Kind::Report, request.caller.name, Some(limit), false);
             let answer = world.cache.report(world.catalog.spec(key), &generation, &request).await;
+            let answer = answer.map(|reported| reported.issued);
             if !world.draining.is_cancelled() {
                 world.model.lock().unwrap().judge(asked, &answer);
             }
@@ -242,7 +243,8 @@ impl World {
         model.event(|| format!("evict {plugin:?}"));
         model.evicted(|key, _| plugin.is_none_or(|plugin| key.plugin == plugin));
         drop(model);
-        self.cache.evict(plugin.map(|plugin| &*self.catalog.plugins[plugin].provider.name));
+        let provider = |plugin: usize| Selector::Provider(&self.catalog.plugins[plugin].provider.name);
+        self.cache.evict(plugin.map_or(Selector::All, provider));
     }
 
     fn forget(&self, key: usize) {
@@ -261,7 +263,7 @@ impl World {
         model.refresh_asked(plugin);
         drop(model);
         self.tasks.spawn(async move {
-            world.cache.refresh(&world.catalog.plugins[plugin].provider.name).await;
+            world.cache.refresh(Selector::Provider(&world.catalog.plugins[plugin].provider.name)).await;
         });
     }
 

@@ -18,7 +18,7 @@ use super::{
     plugins::secs,
 };
 use crate::{
-    cache::{CacheParts, Caller, CredentialCache, Holding, Lookup, Request},
+    cache::{CacheParts, Caller, CredentialCache, Holding, Lookup, Request, Selector},
     clock::Clock,
     exec::{PluginRunner, RunError, RunOutput, Scheduler},
     plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
@@ -235,7 +235,7 @@ async fn a_crowd_of_due_keys_delays_no_cold_caller_of_another_provider() {
         }
         sleep(secs(1)).await;
     }
-    let held = town.cache.list_after(Some("idp"), None, usize::MAX);
+    let held = town.cache.list_after(Selector::Provider("idp"), None, usize::MAX);
     assert!(held.iter().all(|held| held.holding == Holding::Valid && held.runs == 2));
     town.draining.cancel();
 }

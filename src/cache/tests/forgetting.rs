@@ -6,7 +6,8 @@ use tokio::time::sleep;
 use super::{Script::*, *};
 use crate::{
     cache::{CacheError, Holding},
-    plugin::{ClusterProfile, Fleet, ProfileName, Providers, Rules, Target},
+    fleet::{ClusterProfile, EndpointRules, Fleet},
+    plugin::{ProfileName, Providers, Target},
 };
 
 fn name(profile: &str) -> ProfileName {
@@ -16,7 +17,7 @@ fn name(profile: &str) -> ProfileName {
 /// What `fleet/PROFILE` leads to when it is at that server.
 fn target(profile: &str, server: &str) -> Arc<Target> {
     let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), Rules::default());
+    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
     let cluster = json!({"server": format!("https://{server}")});
     let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
     fleet.apply(ClusterProfile::read(name(profile), &Value::Null, &status));
@@ -124,5 +125,5 @@ async fn a_watch_of_what_comes_back_is_of_what_everybody_else_is_served() {
     let third = watch.next().await.unwrap();
     assert!(second.is_valid_at(setup.clock.now()), "renewed ahead of its end");
     assert_eq!((third.generation.to_string().as_str(), setup.runs()), ("test-3", 3));
-    assert_eq!(setup.cache.list_after(None, None, usize::MAX)[0].watchers, 1);
+    assert_eq!(setup.cache.list_after(Selector::All, None, usize::MAX)[0].watchers, 1);
 }

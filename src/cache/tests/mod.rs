@@ -26,7 +26,7 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CacheParts, Caller, CredentialCache, Failed, Request};
+use super::{CacheParts, Caller, CredentialCache, Failed, Request, Selector};
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},

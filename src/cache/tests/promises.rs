@@ -42,7 +42,7 @@ async fn two_thousand_due_keys_delay_no_caller_and_lose_nothing() {
     for key in 0..2000 {
         setup.cache.get(spec_of(&setup, "busy", &key.to_string(), 4), &Request::default()).await.unwrap();
     }
-    let held = setup.cache.list_after(Some("busy"), None, usize::MAX);
+    let held = setup.cache.list_after(Selector::Provider("busy"), None, usize::MAX);
     assert!(held.iter().all(|held| held.valid.is_some() && held.failure.is_none()));
 }
 
@@ -178,7 +178,7 @@ async fn pages_list_every_key_once_in_order() {
     hold(&setup, "a", 20, 100).await;
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = setup.cache.list_after(None, after.as_ref(), 7);
+        let page = setup.cache.list_after(Selector::All, after.as_ref(), 7);
         let Some(last) = page.last() else { break };
         after = Some(last.place());
         assert!(page.iter().all(|held| held.holding == Holding::Valid));
@@ -186,5 +186,5 @@ async fn pages_list_every_key_once_in_order() {
     }
     assert_eq!(seen.len(), 50);
     assert!(seen.is_sorted());
-    assert_eq!(setup.cache.list_after(Some("a"), None, usize::MAX).len(), 20);
+    assert_eq!(setup.cache.list_after(Selector::Provider("a"), None, usize::MAX).len(), 20);
 }

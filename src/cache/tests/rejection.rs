@@ -9,7 +9,7 @@ impl Setup {
         self.cache
             .report(spec("a"), generation, &Request::default())
             .await
-            .map(|issued| issued.generation.to_string())
+            .map(|reported| reported.issued.generation.to_string())
     }
 
     async fn ask_as(&self, name: &str) -> Result<String, Failed> {
@@ -26,7 +26,13 @@ async fn twenty_concurrent_reports_of_a_generation_are_one_run() {
         .map(|_| {
             let cache = setup.cache.clone();
             setup.tasks.spawn(async move {
-                cache.report(spec("a"), "test-1", &Request::default()).await.unwrap().generation.to_string()
+                cache
+                    .report(spec("a"), "test-1", &Request::default())
+                    .await
+                    .unwrap()
+                    .issued
+                    .generation
+                    .to_string()
             })
         })
         .collect();

@@ -4,8 +4,9 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
+    cache::Selector,
     hub::tests::{Setup, object, rule},
-    plugin::{Ask, Source},
+    resolver::{Ask, Source},
 };
 
 fn names(setup: &Setup) -> Vec<String> {
@@ -80,7 +81,7 @@ async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one(
     setup.cache.get(early, &crate::cache::Request::default()).await.unwrap();
     assert_eq!((setup.cache.len(), old.outcome.is_ok()), (2, true));
     inventory.apply(&object("fleet/a", "new")).unwrap();
-    let held = setup.cache.list_after(None, None, usize::MAX);
+    let held = setup.cache.list_after(Selector::All, None, usize::MAX);
     assert_eq!(held.iter().map(|held| held.spec.key).collect::<Vec<_>>(), [key]);
     inventory.delete(&object("fleet/a", "new"));
     assert!(setup.cache.is_empty());
@@ -96,7 +97,7 @@ async fn only_what_leads_elsewhere_is_fetched_ahead_again() {
     };
     inventory.apply(&object("fleet/a", "old")).unwrap();
     settled(1, "it is new").await;
-    setup.cache.evict(None);
+    setup.cache.evict(Selector::All);
     let mut shown = object("fleet/a", "old");
     shown.data["spec"] = serde_json::json!({"displayName": "A"});
     inventory.apply(&shown).unwrap();
