@@ -105,8 +105,9 @@ impl Client {
         let request =
             GetCredentialRequest { r#ref: Some(reference.message()), ..GetCredentialRequest::default() };
         let deadline = self.deadline(ANSWER);
-        let call = deadline.response(&self.socket, self.rpc().get_credential(deadline.request(request)));
-        let answer = call.await?;
+        let mut rpc = self.rpc();
+        let answer =
+            deadline.response(&self.socket, rpc.get_credential(deadline.request(request))).await?;
         Credential::receive(answer.credential.unwrap_or_default(), answer.cluster, clock::system())
     }
 
@@ -150,8 +151,9 @@ impl Client {
             generation: generation.to_owned(),
         };
         let deadline = self.deadline(ANSWER);
-        let call = deadline.response(&self.socket, self.rpc().report_rejected(deadline.request(request)));
-        let answer = call.await?;
+        let mut rpc = self.rpc();
+        let answer =
+            deadline.response(&self.socket, rpc.report_rejected(deadline.request(request))).await?;
         let outcome = ReportOutcome::from_message(answer.outcome());
         let retry_after = answer.retry_after.and_then(|delay| Duration::try_from(delay).ok());
         let credential =
@@ -171,8 +173,8 @@ impl Client {
             let request =
                 ListClustersRequest { namespace: namespace.map(str::to_owned), page_size: 0, page_token };
             let deadline = self.deadline(ANSWER);
-            let call = deadline.response(&self.socket, self.rpc().list_clusters(deadline.request(request)));
-            let page = call.await?;
+            let mut rpc = self.rpc();
+            let page = deadline.response(&self.socket, rpc.list_clusters(deadline.request(request))).await?;
             list.clusters.extend(page.clusters.into_iter().map(ClusterState::from_message));
             list.hub = page.hub.map(HubState::from_message);
             if page.next_page_token.is_empty() {

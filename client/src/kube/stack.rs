@@ -10,7 +10,7 @@ use ::kube::{
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::connect::proxy::SocksV5;
+use hyper_util::client::legacy::connect::{Connection, proxy::SocksV5};
 use rustls::crypto::{CryptoProvider, aws_lc_rs::default_provider};
 use tokio_util::sync::CancellationToken;
 use tower::{
@@ -93,7 +93,7 @@ impl StackConfig {
     ) -> Result<Stack, BuildError>
     where
         C: Service<http::Uri> + Clone + Send + Sync + 'static,
-        C::Response: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+        C::Response: hyper::rt::Read + hyper::rt::Write + Connection + Send + Unpin + 'static,
         C::Future: Send + 'static,
         C::Error: Into<BoxError>,
     {
