@@ -19,6 +19,9 @@ use crate::{
 /// delays nobody.
 pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
+/// Open watches from which a connection gathers their messages before it writes.
+const MANY: usize = 8;
+
 /// The watches of one connection. Fewer than its streams, so that a get on the same connection always passes.
 #[derive(Clone, Debug)]
 pub(super) struct WatchSlots {
@@ -35,6 +38,11 @@ impl WatchSlots {
     pub(super) fn take<T>(request: &Request<T>) -> Result<OwnedSemaphorePermit, Status> {
         let Some(slots) = request.extensions().get::<Self>() else { return Err(status::no_peer()) };
         slots.acquire()
+    }
+
+    /// Whether so many watches are open that a rotation wakes them faster than one message can be written.
+    pub(super) fn are_many(&self) -> bool {
+        self.limit - self.slots.available_permits() >= MANY
     }
 
     pub(super) fn acquire(&self) -> Result<OwnedSemaphorePermit, Status> {

@@ -10,18 +10,18 @@ use crate::cli::fleet::tests::{FakeBroker, fleet, hub, ready, unusable};
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    args: Args,
+    args: ClustersArgs,
 }
 
 fn ran(broker: &FakeBroker, line: &[&str]) -> (u8, String, String) {
     let mut args = Line::try_parse_from([&["clusters"], line].concat()).unwrap().args;
-    args.question.place.socket = Some(broker.socket().into());
+    args.query.socket.path = Some(broker.socket().into());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = run(&args, &Environment::default(), &mut out, &mut err).unwrap();
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-fn everything() -> Fleet {
+fn everything() -> ClusterList {
     let paris = ClusterState {
         cluster_manager: "fleet-manager".into(),
         kubernetes_version: "v1.34.1-gke.1200".into(),
@@ -52,7 +52,7 @@ fn everything() -> Fleet {
 }
 
 #[test]
-fn the_table_is_for_people_with_the_troubles_below() {
+fn the_table_has_the_failures_below() {
     insta::assert_snapshot!(as_table(&everything()), @r"
     CLUSTER     PROVIDER  SERVER                                        STATE                            VERSION           MANAGER
     dev/bern    gke       https://x                                     idle                             -                 -
@@ -67,7 +67,7 @@ fn the_table_is_for_people_with_the_troubles_below() {
 }
 
 #[test]
-fn a_fleet_without_troubles_or_clusters_has_nothing_below() {
+fn a_list_without_failures_has_only_the_table() {
     insta::assert_snapshot!(as_table(&fleet([("a/b", ready("https://x"))])), @r"
     CLUSTER  PROVIDER  SERVER     STATE  VERSION  MANAGER
     a/b      gke       https://x  ready  -        -
@@ -76,15 +76,15 @@ fn a_fleet_without_troubles_or_clusters_has_nothing_below() {
 }
 
 #[test]
-fn what_a_hub_says_cannot_move_the_cursor_or_break_a_line() {
+fn texts_of_the_hub_cannot_move_the_cursor_or_break_a_line() {
     let odd = |message: &str| ClusterState {
         kubernetes_version: "\u{1b}]0;title\u{7}".into(),
         cluster_manager: "a\nb\u{202e}c".into(),
         ..unusable(Reason::PluginNotFound, message)
     };
     insta::assert_snapshot!(as_table(&fleet([("a/\u{1b}[2J", odd("one\ntwo\u{9b}2J"))])), @r"
-    CLUSTER      PROVIDER  SERVER  STATE               VERSION               MANAGER
-    a/U+001B[2J  -         -       unusable (XU+000D)  U+001B]0;titleU+0007  a bU+202Ec
+    CLUSTER      PROVIDER  SERVER  STATE                        VERSION               MANAGER
+    a/U+001B[2J  -         -       unusable (PLUGIN_NOT_FOUND)  U+001B]0;titleU+0007  a bU+202Ec
 
     a/U+001B[2J: one twoU+009B2J
     ");
@@ -139,8 +139,11 @@ fn json_has_every_field_with_the_names_of_the_api() {
             "namespace": "fleet"
           },
           "displayName": "Paris",
+          "failure": {
+            "message": "no",
+            "reason": "PLUGIN_EXIT"
+          },
           "kubernetesVersion": "v1.34.1",
-          "message": "no",
           "properties": [
             {
               "name": "zone",
@@ -149,7 +152,6 @@ fn json_has_every_field_with_the_names_of_the_api() {
           ],
           "provider": "gke",
           "readiness": "failed",
-          "reason": "PLUGIN_EXIT",
           "skippedProviders": [
             {
               "name": "eks",
@@ -165,17 +167,23 @@ fn json_has_every_field_with_the_names_of_the_api() {
             "namespace": "fleet"
           },
           "displayName": "",
+          "failure": {
+              "reason": "NO_MATCHING_PROVIDER"
+          },
           "kubernetesVersion": "",
           "message": "m",
           "properties": [],
-          "provider": "",
+          "provider": null,
           "readiness": "unusable",
-          "reason": "R",
           "skippedProviders": []
         }
       ],
       "hub": {
-        "problem": "down",
+        "failure": {
+          "message": "down",
+          "reason": "HUB_UNAVAILABLE"
+        },
+        "sinceTime": null,
         "synced": false
       }
     }
@@ -183,8 +191,8 @@ fn json_has_every_field_with_the_names_of_the_api() {
 }
 
 #[test]
-fn a_broker_that_reads_no_profiles_has_an_empty_list_in_json() {
-    assert_eq!(as_json(&Fleet::default()), json!({"clusters": [], "hub": null}));
+fn without_a_hub_the_list_in_json_is_empty() {
+    assert_eq!(as_json(&ClusterList::default()), json!({"clusters": [], "hub": null}));
 }
 
 #[test]
@@ -197,7 +205,7 @@ fn two_thousand_clusters_are_two_thousand_lines() {
 }
 
 #[test]
-fn a_running_broker_is_asked_and_what_may_be_missing_goes_to_stderr() {
+fn clusters_go_to_stdout_and_the_hubs_problem_to_stderr() {
     let mut known = everything();
     known.hub = Some(hub(true, "connection refused"));
     let expected = as_table(&known);
@@ -206,7 +214,7 @@ fn a_running_broker_is_asked_and_what_may_be_missing_goes_to_stderr() {
     assert_eq!((code, out), (0, expected));
     assert_eq!(
         err,
-        "credbroker: the hub of the ClusterProfiles cannot be read, so this may be old: connection refused\n"
+        "credbroker: this list may be out of date, because the hub cannot be read: connection refused\n"
     );
 
     let (code, out, _) = ran(&broker, &["-o", "json", "-n", "prod"]);
@@ -217,7 +225,7 @@ fn a_running_broker_is_asked_and_what_may_be_missing_goes_to_stderr() {
 }
 
 #[test]
-fn a_refusal_prints_nothing_on_stdout() {
+fn a_failure_prints_nothing_on_stdout() {
     let broker = FakeBroker::failing(tonic::Status::permission_denied("not you"));
     assert_eq!(ran(&broker, &[]), (77, String::new(), "credbroker: not you\n".to_owned()));
 }
