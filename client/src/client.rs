@@ -21,7 +21,7 @@ use crate::{
     credential::Credential,
     deadline::CallDeadline,
     error::Error,
-    fleet::cluster_state::{ClusterChanges, ClusterList, ClusterState, HubState},
+    cluster_state::{ClusterChanges, ClusterList, ClusterState, HubState},
     lost::ConnectionLost,
     reference::CredentialRef,
     rejection::{RejectionReport, ReportOutcome},

@@ -37,7 +37,8 @@ mod client;
 mod clock;
 #[cfg(feature = "async")]
 mod cluster;
-#[cfg(any(feature = "async", feature = "blocking"))]
+#[cfg(feature = "async")]
+mod cluster_state;
 mod connect;
 #[cfg(feature = "async")]
 mod connections;
@@ -78,6 +79,10 @@ pub use client::Client;
 #[cfg(feature = "async")]
 pub use cluster::Cluster;
 #[cfg(feature = "async")]
+pub use cluster_state::{
+    ClusterChanges, ClusterList, ClusterState, HubState, Property, Readiness, SkippedProvider,
+};
+#[cfg(feature = "async")]
 pub use connections::Connections;
 pub use credbroker_proto::{Code, Reason};
 #[cfg(feature = "async")]
@@ -85,10 +90,7 @@ pub use credential::{Credential, TlsIdentity};
 pub use error::Error;
 pub use failure::Failure;
 #[cfg(feature = "async")]
-pub use fleet::{
-    ClusterChanges, ClusterEvent, ClusterEvents, ClusterList, ClusterState, Clusters, HubState, Property,
-    Readiness, SkippedProvider,
-};
+pub use fleet::{ClusterEvent, ClusterEvents, Clusters};
 #[cfg(feature = "async")]
 pub use reference::{ClusterProfileRef, CredentialRef};
 #[cfg(feature = "async")]

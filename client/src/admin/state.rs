@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use credbroker_proto::v1::{self, credential_state};
 
-use crate::{failure::Failure, fleet::cluster_state::HubState, reference::ClusterProfileRef};
+use crate::{failure::Failure, cluster_state::HubState, reference::ClusterProfileRef};
 
 /// A credential in the broker's cache, without its secrets.
 #[derive(Clone, Debug, PartialEq)]

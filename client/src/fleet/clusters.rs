@@ -11,11 +11,16 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    cluster_state::{ClusterChanges, ClusterState, HubState},
     event::{ClusterEvent, ClusterEvents},
     view::{ClusterMap, View, ViewWriter, differences},
 };
-use crate::{error::Error, pool::ConnectionPool, reference::ClusterProfileRef, supervisor};
+use crate::{
+    cluster_state::{ClusterChanges, ClusterState, HubState},
+    error::Error,
+    pool::ConnectionPool,
+    reference::ClusterProfileRef,
+    supervisor,
+};
 
 /// Time for a broker that is starting.
 const BROKER_START: Duration = Duration::from_secs(5);

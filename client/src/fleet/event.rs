@@ -10,7 +10,7 @@ use std::{
 use futures_core::Stream;
 use futures_util::{StreamExt, stream::BoxStream};
 
-use super::cluster_state::ClusterState;
+use crate::cluster_state::ClusterState;
 
 /// A change of one cluster. Changes that come together are one event.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,11 +7,13 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{
+use super::event::ClusterEvent;
+use crate::{
     cluster_state::{ClusterChanges, ClusterState, HubState},
-    event::ClusterEvent,
+    error::Error,
+    reference::ClusterProfileRef,
+    supervisor::Follower,
 };
-use crate::{error::Error, reference::ClusterProfileRef, supervisor::Follower};
 
 /// Shared, because a message copies the map while readers hold the previous one.
 type Key = Arc<ClusterProfileRef>;
