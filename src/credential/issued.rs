@@ -37,12 +37,6 @@ impl Generation {
     pub fn number(&self) -> u64 {
         self.number
     }
-
-    /// Whether `text` names an earlier generation of the same broker start.
-    pub fn is_newer_than(&self, text: &str) -> bool {
-        let number = text.rsplit_once('-').filter(|(epoch, _)| *epoch == &*self.epoch);
-        number.and_then(|(_, number)| number.parse().ok()).is_some_and(|number: u64| number < self.number)
-    }
 }
 
 impl fmt::Display for Generation {
@@ -160,16 +154,6 @@ pub(crate) mod tests {
     #[test]
     fn a_generation_prints_epoch_and_number() {
         assert_eq!(issued(&Material::default()).generation.to_string(), "e-7");
-    }
-
-    #[test]
-    fn only_an_earlier_number_of_the_same_start_is_older() {
-        let generation = issued(&Material::default()).generation;
-        for (text, older) in
-            [("e-6", true), ("e-7", false), ("e-8", false), ("f-6", false), ("6", false), ("", false)]
-        {
-            assert_eq!(generation.is_newer_than(text), older, "{text}");
-        }
     }
 
     #[test]

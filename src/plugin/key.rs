@@ -46,32 +46,9 @@ impl Hasher for KeyHasher {
     }
 }
 
-impl PluginKey {
-    /// Its beginning, as people and the API see it.
-    pub fn shown(&self) -> ShownKey {
-        ShownKey(self.0.first_chunk().copied().unwrap_or_default())
-    }
-}
-
-/// The beginning of a [`PluginKey`], written as twelve hexadecimal digits. Enough to tell the keys of one broker apart.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct ShownKey([u8; 6]);
-
-impl ShownKey {
-    /// Reads what `Display` of a key writes. `None`: it is something else.
-    pub fn parse(text: &str) -> Option<Self> {
-        let is_lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() != 12 || !text.bytes().all(is_lower_hex) {
-            return None;
-        }
-        let [_, _, bytes @ ..] = u64::from_str_radix(text, 16).ok()?.to_be_bytes();
-        Some(Self(bytes))
-    }
-}
-
 impl fmt::Display for PluginKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shown().0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.0.iter().take(6).try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

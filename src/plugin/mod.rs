@@ -23,7 +23,7 @@ pub use file::{FileError, FoundFile, PluginFile};
 pub use issuer::Issuer;
 #[cfg(test)]
 pub(crate) use key::RunDigest;
-pub use key::{KeyHasher, PluginKey, ShownKey};
+pub use key::{KeyHasher, PluginKey};
 pub(crate) use lead::Lead;
 pub(crate) use matching::difference;
 pub use profile::{ProfileError, ProfileName};

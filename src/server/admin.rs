@@ -7,10 +7,10 @@ use tracing::Instrument as _;
 
 use super::{
     overview,
-    selector::Selection,
+    selector::selector,
     service::{BrokerService, span},
 };
-use crate::exec::PluginRunner;
+use crate::{cache::Selector, exec::PluginRunner};
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
@@ -20,11 +20,11 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
         span(&request, "list_credentials")?;
         let pb::ListCredentialsRequest { selector, page_size, page_token } = request.into_inner();
-        let selection = match selector {
-            None => Selection::All,
-            Some(selector) => Selection::read(Some(selector), &self.resolver)?,
+        let selector = match selector {
+            None => Selector::All,
+            selector => self::selector(selector, &self.resolver)?,
         };
-        Ok(Response::new(overview::page(&self.cache, &selection, page_size, &page_token)?))
+        Ok(Response::new(overview::page(&self.cache, &selector, page_size, &page_token)?))
     }
 
     async fn refresh_credentials(
@@ -32,12 +32,9 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::RefreshCredentialsRequest>,
     ) -> Result<Response<pb::RefreshCredentialsResponse>, Status> {
         let span = span(&request, "refresh_credentials")?;
-        let selection = Selection::read(request.into_inner().selector, &self.resolver)?;
-        let (succeeded, failed) = self.cache.refresh(selection.selector()).instrument(span).await;
-        Ok(Response::new(pb::RefreshCredentialsResponse {
-            succeeded: count(succeeded),
-            failed: count(failed),
-        }))
+        let selector = selector(request.into_inner().selector, &self.resolver)?;
+        let refreshed = count(self.cache.refresh(&selector).instrument(span).await);
+        Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
     }
 
     async fn evict_credentials(
@@ -45,8 +42,8 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::EvictCredentialsRequest>,
     ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
         span(&request, "evict_credentials")?;
-        let selection = Selection::read(request.into_inner().selector, &self.resolver)?;
-        let evicted = count(self.cache.evict(selection.selector()));
+        let selector = selector(request.into_inner().selector, &self.resolver)?;
+        let evicted = count(self.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
     }
 }

@@ -10,11 +10,11 @@ use super::status;
 use crate::{
     credential::Cluster,
     plugin::ProfileName,
-    resolver::{Ask, Source},
+    resolver::{CredentialRequest, Source},
 };
 
 /// What a caller asks for.
-pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<Ask, Status> {
+pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
     };
@@ -32,7 +32,7 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<Ask, Status> {
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }
     };
-    Ok(Ask { source, cluster: cluster.map(self::cluster), env })
+    Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env })
 }
 
 /// The profile that `field` of a request names.

@@ -40,7 +40,7 @@ use crate::{
     credential::Issued,
     exec::PluginRunner,
     plugin::{PluginSpec, verifiable_at},
-    resolver::Ask,
+    resolver::CredentialRequest,
 };
 
 /// The path of `GetCredential`.
@@ -199,7 +199,7 @@ impl<R: PluginRunner> BrokerService<R> {
 
     async fn resolve(
         &self,
-        ask: Ask,
+        ask: CredentialRequest,
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {

@@ -12,7 +12,7 @@ use crate::{
     cache::{Caller, CredentialCache, Failed, Watch},
     exec::PluginRunner,
     plugin::PluginSpec,
-    resolver::{Ask, Resolver},
+    resolver::{CredentialRequest, Resolver},
 };
 
 /// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
@@ -55,7 +55,7 @@ impl WatchSlots {
 pub(super) struct Following<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
-    ask: Ask,
+    ask: CredentialRequest,
     caller: Caller,
     provider: Arc<str>,
     watch: Watch<R>,
@@ -74,7 +74,7 @@ impl<R: PluginRunner> Following<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
-        ask: Ask,
+        ask: CredentialRequest,
         caller: Caller,
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {

@@ -1,13 +1,11 @@
 //! What the broker holds, on the wire.
 
-use std::sync::Arc;
-
 use credbroker_proto::v1::{CredentialState, Failure, ListCredentialsResponse, credential_state};
 use tonic::Status;
 
-use super::{convert, paging::Paging, selector::Selection, status};
+use super::{convert, paging::Paging, status};
 use crate::{
-    cache::{CredentialCache, Held, Holding},
+    cache::{CredentialCache, Holding, KeyStatus, Position, Selector},
     exec::PluginRunner,
     plugin::PluginKey,
     text::chain,
@@ -19,39 +17,36 @@ const PAGE: usize = 1 << 20;
 /// How many are taken from the cache at a time.
 const BATCH: usize = 512;
 
-/// Where a page ends, in the order of the list: provider and key.
-type Place = (Arc<str>, PluginKey);
-
 /// The page that follows the one with this `page_token`, and its own token.
 pub(super) fn page<R: PluginRunner>(
     cache: &CredentialCache<R>,
-    selection: &Selection,
+    selector: &Selector,
     page_size: i32,
     page_token: &str,
 ) -> Result<ListCredentialsResponse, Status> {
-    let (paging, after) = Paging::read("credentials", selection, PAGE, page_size, page_token)?;
+    let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, page_token)?;
     let mut after = match after {
         None => None,
         Some(position) => Some(read(position).ok_or_else(|| paging.foreign())?),
     };
     let batches = std::iter::from_fn(|| {
-        let batch = cache.list_after(selection.selector(), after.as_ref(), BATCH);
-        after = Some(batch.last()?.place());
+        let batch = cache.list(selector, after.as_ref(), BATCH);
+        after = Some(batch.last()?.position());
         Some(batch)
     });
-    let rows = batches.flatten().map(|held| (state(&held), held.place()));
+    let rows = batches.flatten().map(|held| (state(&held), held.position()));
     let (credentials, next_page_token) = paging.fill(rows, position);
     Ok(ListCredentialsResponse { credentials, next_page_token })
 }
 
-/// A place in the list, in a page token: with the whole key.
-fn position((provider, key): &Place) -> String {
+/// A position in a page token, with the whole key.
+fn position((provider, key): &Position) -> String {
     let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}/{provider}", key.concat())
 }
 
-/// The place that a position names.
-fn read(position: &str) -> Option<Place> {
+/// Reads what [`position`] writes.
+fn read(position: &str) -> Option<Position> {
     let (key, provider) = position.split_once('/')?;
     let mut bytes = [0; 32];
     if !key.is_ascii() || key.len() != 2 * bytes.len() {
@@ -64,9 +59,9 @@ fn read(position: &str) -> Option<Place> {
 }
 
 /// One key, without its credential.
-pub(super) fn state(held: &Held) -> CredentialState {
+pub(super) fn state(held: &KeyStatus) -> CredentialState {
     let spec = &held.spec;
-    let (issued, next_refresh) = held.valid.as_ref().map(|(issued, due)| (issued, *due)).unzip();
+    let issued = held.issued.as_ref();
     CredentialState {
         provider: spec.provider.name.to_string(),
         definition: None,
@@ -83,7 +78,7 @@ pub(super) fn state(held: &Held) -> CredentialState {
         .into(),
         generation: issued.map(|issued| issued.generation.to_string()),
         expiration_time: issued.and_then(|issued| convert::timestamp(issued.expires_at)),
-        next_refresh_time: next_refresh.and_then(convert::timestamp),
+        next_refresh_time: held.next_refresh.and_then(convert::timestamp),
         watchers: u32::try_from(held.watchers).unwrap_or(u32::MAX),
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, _)| Failure {
@@ -115,7 +110,7 @@ mod tests {
     #[test]
     fn a_position_is_read_as_it_is_written_and_others_are_refused() {
         for provider in ["gke", "a/b", ""] {
-            let place: Place = (provider.into(), PluginKey([0xa7; 32]));
+            let place: Position = (provider.into(), PluginKey([0xa7; 32]));
             assert_eq!(read(&position(&place)), Some(place));
         }
         let zeros = "0".repeat(64);

@@ -80,7 +80,7 @@ async fn a_refresh_reaches_every_watch_and_an_eviction_too() {
     let mut admin = admin(&broker).await;
     let selector = selecting(Selector::Provider("cloud".into()));
     let refreshed = admin.refresh_credentials(pb::RefreshCredentialsRequest { selector }).await.unwrap();
-    assert_eq!(*refreshed.get_ref(), pb::RefreshCredentialsResponse { succeeded: 1, failed: 0 });
+    assert_eq!(*refreshed.get_ref(), pb::RefreshCredentialsResponse { refreshed: 1 });
     let held = list(&mut admin).await;
     assert_eq!((held[0].state(), held[0].runs), (State::Valid, 2));
     for watch in &mut watches {

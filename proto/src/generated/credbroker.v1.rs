@@ -235,7 +235,7 @@ pub mod report_rejected_response {
         TooEarly = 3,
         /// The plugin ran and printed the same credential again.
         NothingNewer = 4,
-        /// This broker never issued that generation for this credential, for example because it restarted since.
+        /// The generation is not a recent one of this credential, for example because the broker restarted.
         UnknownGeneration = 5,
     }
     impl Outcome {
@@ -672,15 +672,12 @@ pub struct RefreshCredentialsRequest {
     #[prost(message, optional, tag = "1")]
     pub selector: ::core::option::Option<CredentialSelector>,
 }
-/// Response of RefreshCredentials. ListCredentials with the same selector returns the details.
+/// Response of RefreshCredentials.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RefreshCredentialsResponse {
-    /// Number of runs that succeeded.
+    /// Number of selected credentials. Whether their runs succeeded is in their `CredentialState`.
     #[prost(uint32, tag = "1")]
-    pub succeeded: u32,
-    /// Number of runs that failed.
-    #[prost(uint32, tag = "2")]
-    pub failed: u32,
+    pub refreshed: u32,
 }
 /// Request of EvictCredentials.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
