@@ -13,7 +13,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = events.next().await {
         match event {
             ClusterEvent::Added(cluster) => println!("{} added: {:?}", cluster.profile, cluster.readiness),
-            ClusterEvent::Changed(cluster) => println!("{} changed: {:?}", cluster.profile, cluster.readiness),
+            ClusterEvent::Changed(cluster) => {
+                println!("{} changed: {:?}", cluster.profile, cluster.readiness)
+            }
             ClusterEvent::Removed(cluster) => println!("{} removed", cluster.profile),
             _ => {}
         }

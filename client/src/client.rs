@@ -17,11 +17,11 @@ use tokio::{
 
 use crate::{
     clock,
+    cluster_state::{ClusterChanges, ClusterList, ClusterState, HubState},
     connect::connect,
     credential::Credential,
     deadline::CallDeadline,
     error::Error,
-    cluster_state::{ClusterChanges, ClusterList, ClusterState, HubState},
     lost::ConnectionLost,
     reference::CredentialRef,
     rejection::{RejectionReport, ReportOutcome},
@@ -106,8 +106,7 @@ impl Client {
             GetCredentialRequest { r#ref: Some(reference.message()), ..GetCredentialRequest::default() };
         let deadline = self.deadline(ANSWER);
         let mut rpc = self.rpc();
-        let answer =
-            deadline.response(&self.socket, rpc.get_credential(deadline.request(request))).await?;
+        let answer = deadline.response(&self.socket, rpc.get_credential(deadline.request(request))).await?;
         Credential::receive(answer.credential.unwrap_or_default(), answer.cluster, clock::system())
     }
 
@@ -123,8 +122,7 @@ impl Client {
     ) -> Result<impl Stream<Item = Result<Credential, Error>> + Send + Unpin + use<>, Error> {
         let socket = self.socket.clone();
         let request = WatchCredentialRequest { r#ref: Some(reference.message()) };
-        let messages =
-            self.deadline(ANSWER).response(&socket, self.rpc().watch_credential(request)).await?;
+        let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_credential(request)).await?;
         let ended = Error::ended(&socket);
         let credentials = messages.map(move |message| match message {
             Ok(message) => {
@@ -146,14 +144,11 @@ impl Client {
         reference: &CredentialRef,
         generation: &str,
     ) -> Result<RejectionReport, Error> {
-        let request = ReportRejectedRequest {
-            r#ref: Some(reference.message()),
-            generation: generation.to_owned(),
-        };
+        let request =
+            ReportRejectedRequest { r#ref: Some(reference.message()), generation: generation.to_owned() };
         let deadline = self.deadline(ANSWER);
         let mut rpc = self.rpc();
-        let answer =
-            deadline.response(&self.socket, rpc.report_rejected(deadline.request(request))).await?;
+        let answer = deadline.response(&self.socket, rpc.report_rejected(deadline.request(request))).await?;
         let outcome = ReportOutcome::from_message(answer.outcome());
         let retry_after = answer.retry_after.and_then(|delay| Duration::try_from(delay).ok());
         let credential =
@@ -199,9 +194,7 @@ impl Client {
         let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_clusters(request)).await?;
         let ended = Error::ended(&socket);
         let changes = messages.map(move |message| {
-            message
-                .map(ClusterChanges::from_message)
-                .map_err(|status| Error::from_status(&socket, &status))
+            message.map(ClusterChanges::from_message).map_err(|status| Error::from_status(&socket, &status))
         });
         Ok(changes.chain(futures_util::stream::iter([Err(ended)])))
     }

@@ -53,6 +53,8 @@ mod fleet;
 #[cfg(feature = "kube")]
 pub mod kube;
 mod lost;
+#[cfg(feature = "messages")]
+mod messages;
 #[cfg(feature = "async")]
 mod pool;
 #[cfg(feature = "async")]

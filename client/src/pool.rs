@@ -12,7 +12,7 @@ use futures_util::{
 };
 
 use crate::{
-    client::Client, credential::Credential, error::Error, cluster_state::ClusterChanges,
+    client::Client, cluster_state::ClusterChanges, credential::Credential, error::Error,
     reference::CredentialRef, rejection::RejectionReport, socket::Socket,
 };
 

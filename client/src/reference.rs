@@ -89,6 +89,11 @@ impl CredentialRef {
         Self(v1::CredentialRef { source: Some(source), ..v1::CredentialRef::default() })
     }
 
+    #[cfg(feature = "messages")]
+    pub(crate) fn from_message(message: v1::CredentialRef) -> Self {
+        Self(message)
+    }
+
     pub(crate) fn message(&self) -> v1::CredentialRef {
         self.0.clone()
     }

@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use credbroker_client::{Client, Socket};
-use credbroker_proto::v1::HubState;
+use credbroker_client::{Client, HubState, Socket};
 use credbroker_test_support::{
     Accepts, ApiServer, Broker, Collection, FakePlugin, Kubeconfig, private_directory,
 };
@@ -49,11 +48,11 @@ impl Hub {
 
 /// What every caller is told of the hub, as soon as it `is_so`.
 async fn hub_state(broker: &Broker, is_so: impl Fn(&HubState) -> bool) -> HubState {
-    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters("").await.unwrap();
+    let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    let mut messages = client.watch_clusters(None).await.unwrap();
     let reached = async {
         loop {
-            let hub = messages.next().await.unwrap().unwrap().hub.unwrap();
+            let hub = messages.next().await.unwrap().unwrap().hub;
             if is_so(&hub) {
                 return hub;
             }
@@ -156,8 +155,8 @@ async fn what_is_wrong_with_a_profile_is_told_once_and_not_with_each_change() {
     };
     change("first");
     let broker = hub.broker("");
-    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters("").await.unwrap();
+    let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    let mut messages = client.watch_clusters(None).await.unwrap();
     for value in ["first", "second", "third"] {
         change(value);
         let seen = async {

@@ -9,7 +9,7 @@ use credbroker_proto::v1::{
 };
 use http::Uri;
 
-use super::state::{BrokerInfo, CredentialState, ProviderState, RefreshSummary};
+use super::state::{BrokerInfo, CredentialState, ProviderState};
 use crate::{
     client::{ANSWER, Client},
     error::Error,
@@ -83,23 +83,20 @@ impl Admin {
         }
     }
 
-    /// Runs the plugin now for each selected credential, and waits for the runs. The broker serves the old credential
-    /// until its run succeeds.
+    /// Runs the plugin now for each selected credential, waits for the runs, and returns how many there were. The broker
+    /// serves an old credential until its run succeeds.
     ///
     /// The broker runs a few plugins at a time, so many credentials take long: the default deadline is an hour. When it
     /// passes, the runs go on.
     ///
     /// # Errors
     ///
-    /// As [`Client::credential`]. A run that fails is not an error: the summary counts it, and
-    /// [`Admin::credentials`] says why.
-    pub async fn refresh(&self, selector: &Selector) -> Result<RefreshSummary, Error> {
+    /// As [`Client::credential`]. A run that fails is not an error: [`Admin::credentials`] shows it.
+    pub async fn refresh(&self, selector: &Selector) -> Result<u32, Error> {
         let request = RefreshCredentialsRequest { selector: Some(selector.message()) };
         let deadline = self.client.deadline(REFRESH);
         let (socket, mut rpc) = (&self.client.socket, self.rpc());
-        let v1::RefreshCredentialsResponse { succeeded, failed } =
-            deadline.response(socket, rpc.refresh_credentials(deadline.request(request))).await?;
-        Ok(RefreshSummary { succeeded, failed })
+        Ok(deadline.response(socket, rpc.refresh_credentials(deadline.request(request))).await?.refreshed)
     }
 
     /// Removes the selected credentials from the broker's cache, and returns how many there were. The next request for one

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use credbroker_proto::v1::{self, credential_state};
 
-use crate::{failure::Failure, cluster_state::HubState, reference::ClusterProfileRef};
+use crate::{cluster_state::HubState, failure::Failure, reference::ClusterProfileRef};
 
 /// A credential in the broker's cache, without its secrets.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,16 +84,6 @@ pub enum Verdict {
     Accepted,
     /// It gave no conclusive answer, or the broker knows no API server that it may ask.
     Unverifiable,
-}
-
-/// The outcome of a refresh.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct RefreshSummary {
-    /// Runs that succeeded.
-    pub succeeded: u32,
-    /// Runs that failed.
-    pub failed: u32,
 }
 
 /// A provider of the broker.

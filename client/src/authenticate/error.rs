@@ -14,7 +14,9 @@ pub enum AuthenticateError {
         source: Error,
     },
     /// The credential is for another cluster than the request. Send the request to that cluster, or allow any host.
-    #[error("no credential is sent to {destination}, because it is for {cluster}; send the request there, or use any_host")]
+    #[error(
+        "no credential is sent to {destination}, because it is for {cluster}; send the request there, or use any_host"
+    )]
     OtherCluster {
         /// The server of the request.
         destination: Destination,

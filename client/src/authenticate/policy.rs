@@ -26,7 +26,11 @@ impl Policy {
     }
 
     /// Whether a credential that came with `cluster` may be sent to `uri`.
-    pub(super) fn check_cluster(&self, uri: &Uri, cluster: Option<&Cluster>) -> Result<(), AuthenticateError> {
+    pub(super) fn check_cluster(
+        &self,
+        uri: &Uri,
+        cluster: Option<&Cluster>,
+    ) -> Result<(), AuthenticateError> {
         if self.any_host {
             return Ok(());
         }

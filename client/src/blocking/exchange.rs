@@ -16,7 +16,7 @@ use h2::client::{Builder, ResponseFuture};
 use super::{
     deadline::Deadline,
     error::ExchangeError,
-    grpc::{RawResponse, MAX_RESPONSE, head},
+    grpc::{MAX_RESPONSE, RawResponse, head},
     link::Link,
     wire::Wire,
 };

@@ -74,7 +74,9 @@ fn timeout(left: Duration) -> String {
 }
 
 /// The message or the error status of a response. The outer error: it is not a gRPC response.
-pub(super) fn outcome(answer: &RawResponse) -> Result<Result<GetCredentialResponse, ErrorStatus>, ExchangeError> {
+pub(super) fn outcome(
+    answer: &RawResponse,
+) -> Result<Result<GetCredentialResponse, ErrorStatus>, ExchangeError> {
     let heads = answer.trailers.iter().chain([&answer.headers]);
     let Some(found) = heads.into_iter().find_map(status) else {
         let http = answer.http_status;
@@ -181,7 +183,10 @@ mod tests {
         let found = refused(&[("grpc-status", "x"), ("grpc-status-details-bin", "!")]);
         assert_eq!(found, ErrorStatus { code: Code::Unknown, message: String::new(), details: Vec::new() });
         let nothing = outcome(&RawResponse { http_status: 404, ..RawResponse::default() });
-        assert!(matches!(&nothing, Err(ExchangeError::NotGrpc(text)) if text.contains("HTTP 404")), "{nothing:?}");
+        assert!(
+            matches!(&nothing, Err(ExchangeError::NotGrpc(text)) if text.contains("HTTP 404")),
+            "{nothing:?}"
+        );
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub enum BuildError {
         scheme: String,
     },
     /// The cluster's proxy is not a valid URL. It may contain a password, so it is not shown.
-    #[error("the cluster's proxy is not a valid URL; use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT")]
+    #[error(
+        "the cluster's proxy is not a valid URL; use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"
+    )]
     ProxyUrl,
     /// The cluster's server is not a valid URL.
     #[error("the cluster's server {server:?} is not a valid URL; use https://HOST:PORT")]

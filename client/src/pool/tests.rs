@@ -95,7 +95,10 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
     for limit in [None, Some("limits.entries"), Some("a limit of a later release")] {
         let broker = Refusing::with(refusal(limit));
         let connections = broker.to();
-        let followers = (CredentialSource::over(&connections, CredentialRef::provider("p")), Clusters::over(&connections, None));
+        let followers = (
+            CredentialSource::over(&connections, CredentialRef::provider("p")),
+            Clusters::over(&connections, None),
+        );
         while broker.calls.load(Ordering::SeqCst) < 2_000 {
             sleep(Duration::from_secs(60)).await;
         }

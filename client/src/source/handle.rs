@@ -228,7 +228,12 @@ impl CredentialSource {
         };
         #[expect(clippy::disallowed_methods, reason = "ends with the last handle of the source")]
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        Self { shared: Arc::new(SharedSource { reference, state, _task: task }), progress, seen: 0, scope: None }
+        Self {
+            shared: Arc::new(SharedSource { reference, state, _task: task }),
+            progress,
+            seen: 0,
+            scope: None,
+        }
     }
 }
 

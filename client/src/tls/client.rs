@@ -197,7 +197,9 @@ where
         match self.pools.current() {
             Ok(client) => {
                 let response = client.request(request);
-                Box::pin(async move { response.await.map_err(|error| SendError::Failed(RequestError(error))) })
+                Box::pin(
+                    async move { response.await.map_err(|error| SendError::Failed(RequestError(error))) },
+                )
             }
             Err(error) => Box::pin(async move { Err(error.into()) }),
         }

@@ -164,7 +164,8 @@ mod tests {
             move || {
                 // Without this all readers would wait for the one that makes the generation.
                 (0..fastrand::u32(0..4_000)).for_each(|_| std::hint::spin_loop());
-                let (before, found, after) = (source.current(), generations.current().unwrap(), source.current());
+                let (before, found, after) =
+                    (source.current(), generations.current().unwrap(), source.current());
                 // After a rotation in between, either generation is right.
                 if let (Some(before), Some(after)) = (before, after)
                     && Arc::ptr_eq(&before, &after)

@@ -70,7 +70,9 @@ async fn the_fleet_is_followed_through_additions_changes_removals_and_a_restart_
     broker.hub_is_synced(true);
     assert_eq!(next(&mut clusters).await, seen("removed", "Paris, France"));
     assert_eq!(next(&mut other).await, seen("removed", "Paris, France"));
-    assert!(clusters.get(&ClusterProfileRef::new("fleet", "tokyo")).is_some() && clusters.failure().is_none());
+    assert!(
+        clusters.get(&ClusterProfileRef::new("fleet", "tokyo")).is_some() && clusters.failure().is_none()
+    );
 }
 
 #[tokio::test]

@@ -319,7 +319,10 @@ async fn a_source_at_an_endpoint_follows_its_rotations_and_hides_those_of_the_ne
     let before = tokio_elapsed();
     assert!(a.replace("2").await.is_none() && tokio_elapsed() == before, "there will be none for it");
     a.reject("3");
-    assert!(timeout(HOUR / 2, fake.reports.recv()).await.is_err(), "its rejections do not concern the other endpoint");
+    assert!(
+        timeout(HOUR / 2, fake.reports.recv()).await.is_err(),
+        "its rejections do not concern the other endpoint"
+    );
     sleep(HOUR / 2).await;
     assert_eq!((generation(&fake.source).as_deref(), generation(&a)), (Some("3"), None), "it ended");
     broker.send(Ok(credential_at("https://a", "4", HOUR))).unwrap();
