@@ -10,11 +10,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use credbroker_client::{Client, Socket};
-use credbroker_proto::v1::{
-    Credential, CredentialRef, GetCredentialRequest, ProviderRef, credential_ref::Source,
-};
-use secrecy::ExposeSecret;
 
 pub(crate) const PROVIDER: &str = "bench";
 
@@ -67,26 +62,6 @@ pub(crate) fn ready(mut command: Command, directory: &Path, socket: PathBuf) -> 
         sleep(Duration::from_millis(10));
     }
     bail!("{command:?} did not listen within 5 s\n{}", fs::read_to_string(log)?)
-}
-
-/// The broker's credential, as a message.
-pub(crate) async fn credential(socket: &Socket) -> Result<Credential> {
-    let client = Client::connect(socket).await?;
-    let held = client.credential(&credbroker_client::CredentialRef::provider(PROVIDER)).await?;
-    Ok(Credential {
-        generation: held.generation().to_owned(),
-        token: held.token().map(|token| token.expose_secret().to_owned()),
-        expiration_time: held.expires_at().map(Into::into),
-        lifetime: held.lifetime().and_then(|lifetime| lifetime.try_into().ok()),
-        ..Credential::default()
-    })
-}
-
-pub(crate) fn request() -> GetCredentialRequest {
-    let provider = ProviderRef { name: PROVIDER.to_owned(), definition: None };
-    let source = Some(Source::Provider(provider));
-    let reference = CredentialRef { source, ..CredentialRef::default() };
-    GetCredentialRequest { r#ref: Some(reference), ..Default::default() }
 }
 
 impl Running {

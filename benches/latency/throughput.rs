@@ -7,7 +7,8 @@ use credbroker_client::{CredentialRef, Socket};
 use tokio::runtime;
 
 use crate::{
-    broker::{PROVIDER, credential},
+    broker::PROVIDER,
+    credential::credential,
     daemon::{self, Subject},
     load::{Load, in_turns},
     report::{Report, figure, section},

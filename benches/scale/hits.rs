@@ -6,7 +6,8 @@ use anyhow::Result;
 use credbroker_client::{CredentialRef, Socket};
 
 use crate::{
-    broker::{PROVIDER, credential},
+    broker::PROVIDER,
+    credential::credential,
     daemon,
     keys::TOKEN_PLUGIN,
     load::{Load, in_turns},

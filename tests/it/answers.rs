@@ -181,13 +181,12 @@ async fn each_failure_has_its_reason_and_shows_nothing_of_the_output() {
     let broker = InProcess::start(json!(providers));
     for (index, (reason, code, _, says)) in table.iter().enumerate() {
         let Err(error) = broker.get(&format!("p{index}")).await else { panic!("{reason}: it must fail") };
-        let Error::Failed { reason: found, code: found_code, message, retry_after, .. } = &error else {
-            panic!("{reason}: {error:?}")
-        };
-        assert_eq!((found.map(Reason::name), *found_code), (Some(*reason), *code), "{message}");
+        let Error::Failed(failure) = &error else { panic!("{reason}: {error:?}") };
+        let message = &failure.message;
+        assert_eq!((failure.reason.map(Reason::name), failure.code), (Some(*reason), *code), "{message}");
         assert!(message.contains(says) && message.contains(&format!("provider `p{index}`")), "{message}");
         assert!(!format!("{error:?}").contains(CANARY), "{error:?}");
-        assert_eq!(retry_after.is_some(), *code == Code::Unavailable, "{message}");
+        assert_eq!(failure.retry_after.is_some(), *code == Code::Unavailable, "{message}");
     }
 }
 
@@ -207,11 +206,9 @@ async fn a_request_that_leads_nowhere_says_why() {
         ("", "INVALID_REQUEST", Code::InvalidArgument, "empty"),
     ];
     for (name, reason, code, says) in table {
-        let Err(Error::Failed { reason: found, code: found_code, message, .. }) = broker.get(name).await
-        else {
-            panic!("{name}: it must fail")
-        };
-        assert_eq!((found.map(Reason::name), found_code), (Some(reason), code), "{message}");
+        let Err(Error::Failed(failure)) = broker.get(name).await else { panic!("{name}: it must fail") };
+        let message = &failure.message;
+        assert_eq!((failure.reason.map(Reason::name), failure.code), (Some(reason), code), "{message}");
         assert!(message.contains(says), "{message}");
     }
     assert_eq!(plugin.runs(), 0);

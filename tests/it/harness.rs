@@ -18,7 +18,7 @@ use credbroker::{
     plugin::Environment,
     server::SocketOptions,
 };
-use credbroker_client::{Client, Credential, CredentialRef, Error, Socket};
+use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
 use credbroker_proto::v1 as pb;
 use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use hyper_util::rt::TokioIo;
@@ -156,6 +156,11 @@ impl InProcess {
     pub(crate) async fn ended(self) -> &'static str {
         self.served.await.unwrap().0.expect("it was not stopped")
     }
+}
+
+/// The same of the client library's state.
+pub(crate) fn problem_of(hub: &HubState) -> &str {
+    hub.failure.as_ref().map_or("", |failure| &failure.message)
 }
 
 /// Why the hub cannot be read; empty: it can.

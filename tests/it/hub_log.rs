@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::problem;
+use crate::harness::problem_of as problem;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 

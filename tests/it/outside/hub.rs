@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{AGES, resident};
-use crate::harness::{problem, provider};
+use crate::harness::{problem_of as problem, provider};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 /// What an answer of the hub may cost, in KiB: 16 MiB as bytes, as text, and as values, and no more of any of them.
