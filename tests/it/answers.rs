@@ -66,7 +66,7 @@ async fn callers_get_the_identity_that_their_own_environment_chooses() {
     let get = async |variables: &[(&str, &str)]| {
         token(&broker.get_with("cloud", None, variables).await.unwrap()).to_owned()
     };
-    assert_eq!(get(&[]).await, "none/the-brokers", "the broker's own profile is nobody else's");
+    assert_eq!(get(&[]).await, "none/the-brokers", "callers never get the profile of the broker");
     assert_eq!(get(&[("AWS_PROFILE", "dev")]).await, "dev/the-brokers");
     assert_eq!(
         get(&[("AWS_PROFILE", "dev"), ("OTHER", "mine")]).await,
@@ -93,9 +93,10 @@ async fn clusters_that_share_a_user_get_each_their_own() {
     assert_eq!(get(r#"{"audience":"a"}"#).await, "token-1");
     assert_eq!(get(r#"{"audience":"b"}"#).await, "token-2");
     assert_eq!(get(r#"{"audience":"a"}"#).await, "token-1");
-    let told = plugin.exec_infos();
+    let infos = plugin.exec_infos();
     assert!(
-        told[0].contains(r#""config":{"audience":"a"}"#) && told[1].contains(r#""config":{"audience":"b"}"#)
+        infos[0].contains(r#""config":{"audience":"a"}"#)
+            && infos[1].contains(r#""config":{"audience":"b"}"#)
     );
     let Err(error) = broker.get("cloud").await else { panic!("no cluster is known") };
     assert_eq!(error.reason(), Some(Reason::InvalidRequest));

@@ -67,7 +67,7 @@ impl InProcess {
         Self::with(json!({"providers": providers.into()}), &[])
     }
 
-    /// A broker whose provider nobody asks for.
+    /// A broker whose provider is never requested.
     pub(crate) fn idle() -> Self {
         let stanza = json!({
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -77,7 +77,7 @@ impl InProcess {
         Self::start(json!([{"name": "idle", "execConfig": stanza}]))
     }
 
-    /// A broker of this configuration, to which apiVersion and kind are added, with `variables` of its own.
+    /// A broker of this configuration, to which apiVersion and kind are added, with `variables` in its environment.
     pub(crate) fn with(sections: Value, variables: &[(&str, &str)]) -> Self {
         Self::with_clock(sections, variables, Arc::new(SystemClock))
     }
@@ -111,7 +111,7 @@ impl InProcess {
         Self { directory, stop, served }
     }
 
-    /// A channel of tonic's own: the client that everybody else uses.
+    /// A plain channel of tonic, which other programs use.
     pub(crate) async fn channel(&self) -> Channel {
         let path = self.socket();
         let connect = tower::service_fn(move |_| {
@@ -129,7 +129,7 @@ impl InProcess {
         Client::connect(&Socket::at(self.socket())).await.unwrap()
     }
 
-    /// Asks for `provider` on a connection of its own.
+    /// Requests `provider` on a separate connection.
     pub(crate) async fn get(&self, provider: &str) -> Result<Credential, Error> {
         self.get_with(provider, None, &[]).await
     }

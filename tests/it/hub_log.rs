@@ -1,4 +1,4 @@
-//! What the log, and whoever asks, sees of the hub and of who the broker is there.
+//! What the log and callers see of the hub, and of the identity of the broker there.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -46,7 +46,7 @@ impl Hub {
     }
 }
 
-/// What every caller is told of the hub, as soon as it `is_so`.
+/// The state of the hub that callers get, as soon as it `is_so`.
 async fn hub_state(broker: &Broker, is_so: impl Fn(&HubState) -> bool) -> HubState {
     let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
     let mut messages = client.watch_clusters(None).await.unwrap();
@@ -84,7 +84,7 @@ async fn neither_a_log_nor_a_caller_sees_who_the_broker_is_to_its_hub() {
     }
 }
 
-/// A parser quotes what it does not understand, and what stands around it.
+/// A parser quotes the text that it does not understand, and the text around it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubeconfig_of_the_hub_that_breaks_is_not_quoted() {
     let hub = Hub::start();
@@ -125,21 +125,21 @@ async fn the_password_of_the_hubs_proxy_is_shown_nowhere() {
     }
 }
 
-/// kube would tell of each failed request for itself, as an error of nobody knows what.
+/// kube alone would log each failed request as an error without context.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hub_that_is_away_is_told_in_our_words_alone() {
+async fn a_hub_that_is_not_available_is_logged_only_by_the_broker() {
     let hub = Hub::start();
     hub.with_user(&json!({"token": "t"}));
     hub.server.go_away();
     let broker = hub.broker("");
     hub_state(&broker, |hub| !problem(hub).is_empty()).await;
     let (_, log) = broker.stop();
-    let told: Vec<_> = log.lines().filter(|line| line.contains("the hub cannot be read")).collect();
-    assert!(!told.is_empty() && !log.contains("ERROR"), "{log}");
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("the hub cannot be read")).collect();
+    assert!(!lines.is_empty() && !log.contains("ERROR"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_profile_is_told_once_and_not_with_each_change() {
+async fn a_problem_of_a_profile_is_logged_once_and_not_with_each_change() {
     let hub = Hub::start();
     hub.server.accept_token("t");
     hub.with_user(&json!({"token": "t"}));

@@ -68,7 +68,7 @@ async fn malformed_streams_end_the_connection() {
     let mut stream = UnixStream::connect(broker.socket()).await.unwrap();
     stream.write_all(PREFACE).await.unwrap();
     stream.write_all(&EMPTY_SETTINGS).await.unwrap();
-    // HEADERS that are no request (no pseudo headers): each a stream error, and too many of them a connection error.
+    // HEADERS without pseudo headers, which are not a request: each a stream error, and too many of them a connection error.
     for number in 0..2_000_u32 {
         let id = (2 * number + 1).to_be_bytes();
         let frame = [&[0, 0, 0, 1, 5][..], &id].concat();

@@ -69,7 +69,7 @@ async fn open_streams_end_and_do_not_hold_a_drain_up() {
     }
 }
 
-/// Polls, since nothing outside this process tells us.
+/// Polls, because there is no event to wait for outside this process.
 async fn until(condition: impl Fn() -> bool) {
     let met = async {
         while !condition() {

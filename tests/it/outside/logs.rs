@@ -54,7 +54,7 @@ impl Logging {
         Socket::at(socket(self.directory.path()))
     }
 
-    /// Makes more log lines than a pipe takes: trace tells of every frame.
+    /// Makes more log lines than a pipe takes: the level trace logs every frame.
     async fn talk(&self) {
         for _ in 0..40 {
             let client = Client::connect(&self.socket()).await.unwrap();
