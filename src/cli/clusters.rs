@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::{
     broker::{OutputFormat, fail},
-    fleet::{ClusterList, ClusterName, ClusterQuery, one_line},
+    fleet::{ClusterList, ClusterName, ClusterQuery},
     table,
 };
-use crate::plugin::Environment;
+use crate::{plugin::Environment, text::one_line};
 
 /// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
 ///

@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 use super::{
     broker::OutputFormat,
     clusters::{failure, reason},
-    fleet::one_line,
     get::expires,
     table,
 };
-use crate::clock::{Clock as _, SystemClock};
+use crate::{
+    clock::{Clock as _, SystemClock},
+    text::one_line,
+};
 
 /// Prints `states` without secrets.
 pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {

@@ -12,7 +12,7 @@ use super::{
     broker::{SocketArg, TimeoutArg, ask},
     clusters::reason,
 };
-use crate::{plugin::Environment, text::sanitize};
+use crate::{plugin::Environment, text::one_line};
 
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]
@@ -105,11 +105,6 @@ const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub 
 
 const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
                              `labelSelector` of `clusterProfiles` in the broker's configuration";
-
-/// A text from the hub or a plugin, safe to show in one line of a terminal.
-pub(super) fn one_line(text: &str) -> String {
-    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
 
 /// Why a cluster cannot be used; empty if it can.
 pub(super) fn problem(cluster: &ClusterState) -> String {

@@ -183,8 +183,8 @@ async fn a_hub_whose_user_is_another_kind_of_user_now_wants_a_new_start() {
     let (token, exec) = (json!({"token": "t"}), json!({"exec": login.exec_stanza()}));
     let provider = json!({"auth-provider": {"name": "gcp", "config": {"cmd-path": "/bin/false"}}});
     for (before, after, word) in [
-        (&token, &exec, "runs a plugin since"),
-        (&exec, &token, "runs no plugin any more"),
+        (&token, &exec, "now runs an exec plugin"),
+        (&exec, &token, "no longer runs an exec plugin"),
         (&token, &provider, "`auth-provider`"),
     ] {
         let hub = Hub::start();

@@ -69,10 +69,10 @@ impl Flooded {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_an_end_is_an_error_of_the_hub() {
     for (flood, limit) in [
-        (Flood::Blanks, "exceeds 16 MiB"),
-        (Flood::Items, "exceeds 16 MiB"),
-        (Flood::Bomb, "exceeds 16 MiB"),
-        (Flood::Line, "exceeds 2 MiB"),
+        (Flood::Blanks, "limit of 16 MiB"),
+        (Flood::Items, "limit of 16 MiB"),
+        (Flood::Bomb, "limit of 16 MiB"),
+        (Flood::Line, "limit of 2 MiB"),
         (Flood::Pages, "more than 20000 ClusterProfiles"),
     ] {
         let flooded = Flooded::start().await;
