@@ -14,6 +14,7 @@ mod authority;
 mod binary;
 mod consumers;
 mod deadlines;
+mod errors;
 mod essential;
 mod fleet;
 mod harness;
