@@ -9,6 +9,7 @@
 mod broker;
 #[path = "../common/channel.rs"]
 mod channel;
+mod credential;
 mod crowd;
 #[path = "../latency/daemon.rs"]
 #[expect(dead_code, reason = "only the bare service is needed")]
