@@ -6,15 +6,16 @@ use std::{
     },
 };
 
+use futures_util::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::*;
-use crate::Socket;
+use crate::{failure::Failure, socket::Socket};
 
-type Item = Result<WatchClustersResponse, Error>;
+type Item = Result<ClusterChanges, Error>;
 
-/// A broker as the handle sees it: a watch opens when the test gives one.
+/// A broker as the handle sees it. The test opens its watches.
 struct Fake {
     clusters: Clusters,
     watches: Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Item>>>>,
@@ -32,10 +33,10 @@ impl Fake {
             let lost = || Error::ended(&Socket::at("/s"));
             async move { next.map(UnboundedReceiverStream::new).ok_or_else(lost) }
         };
-        Self { clusters: Clusters::start("fleet".into(), watch), watches, attempts }
+        Self { clusters: Clusters::start(Some("fleet".into()), watch), watches, attempts }
     }
 
-    /// The next watch finds a broker that sends what the test sends.
+    /// The next watch receives what the test sends.
     fn broker(&self) -> mpsc::UnboundedSender<Item> {
         let (send, receive) = mpsc::unbounded_channel();
         self.watches.lock().unwrap().push_back(receive);
@@ -45,9 +46,9 @@ impl Fake {
     async fn next(&mut self) -> (&'static str, String) {
         let event = timeout(HOUR, self.clusters.event()).await.expect("an event");
         match event {
-            ClusterEvent::Appeared(cluster) => ("new", cluster.display_name.clone()),
+            ClusterEvent::Added(cluster) => ("added", cluster.display_name.clone()),
             ClusterEvent::Changed(cluster) => ("changed", cluster.display_name.clone()),
-            ClusterEvent::Gone(cluster) => ("gone", cluster.display_name.clone()),
+            ClusterEvent::Removed(cluster) => ("removed", cluster.display_name.clone()),
         }
     }
 
@@ -59,30 +60,30 @@ impl Fake {
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn profile(name: &str) -> ClusterProfileRef {
-    ClusterProfileRef { namespace: "fleet".into(), name: name.into() }
+    ClusterProfileRef::new("fleet", name)
 }
 
-/// `name` and what it says: `"a=1"` is the cluster `a` that is displayed as `a=1`.
-fn message(clusters: &[&str], removed: &[&str], complete: bool, synced: bool) -> WatchClustersResponse {
-    let state = |text: &&str| ClusterState {
-        cluster_profile: Some(profile(text.split('=').next().unwrap_or_default())),
-        display_name: (*text).to_owned(),
-        ..ClusterState::default()
+/// `"a=1"` is the cluster `a` whose display name is `a=1`.
+fn message(clusters: &[&str], removed: &[&str], complete: bool, synced: bool) -> ClusterChanges {
+    let state = |text: &&str| {
+        let mut state = ClusterState::named("fleet", text.split('=').next().unwrap_or_default());
+        (*text).clone_into(&mut state.display_name);
+        state
     };
-    WatchClustersResponse {
+    ClusterChanges {
         changed: clusters.iter().map(state).collect(),
         removed: removed.iter().map(|name| profile(name)).collect(),
         complete,
-        hub: Some(HubState { synced, ..HubState::default() }),
+        hub: HubState { synced, ..HubState::default() },
     }
 }
 
-fn told(what: &'static str, cluster: &str) -> (&'static str, String) {
+fn seen(what: &'static str, cluster: &str) -> (&'static str, String) {
     (what, cluster.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_handle_is_told_what_appears_changes_and_goes() {
+async fn each_handle_gets_every_event() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(message(&["a=1", "b=1"], &[], false, true))).unwrap();
@@ -90,23 +91,36 @@ async fn each_handle_is_told_what_appears_changes_and_goes() {
     fake.clusters.ready().await.unwrap();
     assert_eq!(fake.clusters.current().len(), 3);
     for name in ["a=1", "b=1", "c=1"] {
-        assert_eq!(fake.next().await, told("new", name));
+        assert_eq!(fake.next().await, seen("added", name));
     }
     broker.send(Ok(message(&["b=2"], &["a"], false, true))).unwrap();
-    assert_eq!(fake.next().await, told("gone", "a=1"));
-    assert_eq!(fake.next().await, told("changed", "b=2"));
+    assert_eq!(fake.next().await, seen("removed", "a=1"));
+    assert_eq!(fake.next().await, seen("changed", "b=2"));
     broker.send(Ok(message(&["b=2"], &["unknown"], false, true))).unwrap();
     assert!(fake.is_quiet().await, "nothing changed");
-    assert_eq!(fake.clusters.get("fleet", "b").unwrap().display_name, "b=2");
+    assert_eq!(fake.clusters.get(&profile("b")).unwrap().display_name, "b=2");
 
     let mut clone = Fake { clusters: fake.clusters.clone(), ..Fake::new() };
     broker.send(Ok(message(&[], &["b"], false, true))).unwrap();
-    assert_eq!(fake.next().await, told("gone", "b=2"));
-    assert_eq!(clone.next().await, told("gone", "b=2"));
+    assert_eq!(fake.next().await, seen("removed", "b=2"));
+    assert_eq!(clone.next().await, seen("removed", "b=2"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_returning_broker_does_not_name_is_gone_once_it_has_read_its_hub_and_not_before() {
+async fn its_events_are_a_stream_that_begins_with_the_clusters_that_exist() {
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    broker.send(Ok(message(&["a=1"], &[], true, true))).unwrap();
+    assert_eq!(fake.next().await, seen("added", "a=1"));
+    let mut events = fake.clusters.events();
+    let Some(ClusterEvent::Added(added)) = events.next().await else { panic!("the cluster is new to it") };
+    assert_eq!(added.profile, profile("a"));
+    broker.send(Ok(message(&[], &["a"], true, true))).unwrap();
+    assert!(matches!(events.next().await, Some(ClusterEvent::Removed(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_a_restarted_broker_does_not_list_is_removed_only_after_it_has_read_its_hub() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(message(&["a=1", "b=1", "c=1"], &[], true, true))).unwrap();
@@ -123,15 +137,15 @@ async fn what_a_returning_broker_does_not_name_is_gone_once_it_has_read_its_hub_
     assert!(fake.is_quiet().await, "it has not read its hub");
     assert!(!fake.clusters.hub().synced && fake.clusters.failure().is_none());
     broker.send(Ok(message(&["a=1", "b=2"], &[], false, false))).unwrap();
-    assert_eq!(fake.next().await, told("changed", "b=2"));
+    assert_eq!(fake.next().await, seen("changed", "b=2"));
     broker.send(Ok(message(&["d=1"], &[], false, true))).unwrap();
-    assert_eq!(fake.next().await, told("gone", "c=1"));
-    assert_eq!(fake.next().await, told("new", "d=1"));
+    assert_eq!(fake.next().await, seen("removed", "c=1"));
+    assert_eq!(fake.next().await, seen("added", "d=1"));
     assert!(fake.is_quiet().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_before_it_named_all_takes_nothing_away() {
+async fn a_watch_that_ends_before_its_list_is_complete_removes_nothing() {
     let mut fake = Fake::new();
     fake.broker().send(Ok(message(&["a=1", "b=1"], &[], true, true))).unwrap();
     for _ in 0..2 {
@@ -141,28 +155,22 @@ async fn a_watch_that_ends_before_it_named_all_takes_nothing_away() {
     assert!(fake.is_quiet().await);
     let broker = fake.broker();
     broker.send(Ok(message(&["b=1"], &[], true, true))).unwrap();
-    assert_eq!(fake.next().await, told("gone", "a=1"), "what another watch named does not count");
+    assert_eq!(fake.next().await, seen("removed", "a=1"), "the list of an earlier watch does not count");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_fleet_outlasts_a_start_but_not_an_absence_nor_a_no() {
+async fn waiting_for_the_fleet_outlasts_a_start_but_not_an_absence_or_a_refusal() {
     let fake = Fake::new();
     assert!(matches!(fake.clusters.ready().await, Err(Error::Unreachable { .. })));
     let broker = fake.broker();
     broker.send(Ok(message(&["a=1"], &[], false, true))).unwrap();
     assert!(timeout(HOUR, fake.clusters.ready()).await.is_err(), "not all of it was sent");
-    let denied = || Error::Failed {
-        code: credbroker_proto::Code::Unimplemented,
-        reason: None,
-        limit: None,
-        message: "no".into(),
-        retry_after: None,
-    };
+    let denied = || Error::from(Failure::new(credbroker_proto::Code::Unimplemented, "no"));
     broker.send(Err(denied())).unwrap();
     for _ in 0..1000 {
         fake.broker().send(Err(denied())).unwrap();
     }
-    assert!(matches!(fake.clusters.ready().await, Err(Error::Failed { .. })));
+    assert!(matches!(fake.clusters.ready().await, Err(Error::Failed(_))));
     let before = fake.attempts.load(Ordering::SeqCst);
     sleep(HOUR).await;
     let attempts = fake.attempts.load(Ordering::SeqCst) - before;

@@ -16,17 +16,18 @@ use tonic_types::{ErrorDetails, StatusExt};
 use tower::Service;
 
 use super::*;
+use crate::{fleet::clusters::Clusters, source::handle::CredentialSource};
 
-fn leases(connections: &Connections) -> Vec<usize> {
-    connections.pool.slots().iter().map(|slot| slot.leases).collect()
+fn leases(connections: &Arc<ConnectionPool>) -> Vec<usize> {
+    connections.slots().iter().map(|slot| slot.leases).collect()
 }
 
-fn nowhere() -> Connections {
-    Connections::to(Socket::at("/nonexistent/socket"))
+fn nowhere() -> Arc<ConnectionPool> {
+    ConnectionPool::new(Socket::at("/nonexistent/socket"))
 }
 
-fn watch(connections: &Connections) -> (Lease, Connecting) {
-    Pool::lease(&connections.pool, Slot::takes_a_watch)
+fn watch(connections: &Arc<ConnectionPool>) -> (Lease, Connecting) {
+    ConnectionPool::lease(connections, Slot::takes_a_watch)
 }
 
 fn overloaded(limit: Option<&str>) -> Error {
@@ -53,7 +54,7 @@ impl Refusing {
         Self { status, calls: Arc::default(), connections: Arc::default() }
     }
 
-    fn to(&self) -> Connections {
+    fn to(&self) -> Arc<ConnectionPool> {
         let broker = self.clone();
         let connect = move |socket: Socket| {
             let broker = broker.clone();
@@ -66,7 +67,7 @@ impl Refusing {
             tokio::spawn(served);
             async move { Client::over(ours, &socket).await }.boxed()
         };
-        Connections::over(Socket::at("/s"), Box::new(connect))
+        ConnectionPool::over(Socket::at("/s"), Box::new(connect))
     }
 }
 
@@ -94,7 +95,10 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
     for limit in [None, Some("limits.entries"), Some("a limit of a later release")] {
         let broker = Refusing::with(refusal(limit));
         let connections = broker.to();
-        let followers = (connections.source(CredentialRef::provider("p")), connections.clusters(""));
+        let followers = (
+            CredentialSource::over(&connections, CredentialRef::provider("p")),
+            Clusters::over(&connections, None),
+        );
         while broker.calls.load(Ordering::SeqCst) < 2_000 {
             sleep(Duration::from_secs(60)).await;
         }
@@ -111,7 +115,7 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
 async fn a_refusal_because_the_connection_is_full_opens_one_at_a_time() {
     let broker = Refusing::with(refusal(Some("limits.watchesPerConnection")));
     let connections = broker.to();
-    let _source = connections.source(CredentialRef::provider("p"));
+    let _source = CredentialSource::over(&connections, CredentialRef::provider("p"));
     while broker.calls.load(Ordering::SeqCst) < 100 {
         sleep(Duration::from_secs(60)).await;
         assert!(leases(&connections).len() <= 1, "{:?}", leases(&connections));
@@ -133,8 +137,8 @@ fn a_hundred_share_a_connection_and_the_next_opens_another() {
 fn a_report_needs_no_place_of_a_watch() {
     let connections = nowhere();
     let held: Vec<_> = (0..100).map(|_| watch(&connections)).collect();
-    held[0].0.failed(&overloaded(Some("limits.watchesPerConnection")));
-    let report = Pool::lease(&connections.pool, |_| true);
+    held[0].0.on_error(&overloaded(Some("limits.watchesPerConnection")));
+    let report = ConnectionPool::lease(&connections, |_| true);
     assert_eq!(leases(&connections), [101]);
     drop(report);
     assert_eq!(leases(&connections), [100]);
@@ -144,7 +148,7 @@ fn a_report_needs_no_place_of_a_watch() {
 fn a_lost_connection_gets_no_more_watches_and_the_old_ones_may_end_later() {
     let connections = nowhere();
     let (lost, _) = watch(&connections);
-    lost.failed(&Error::ended(&connections.pool.socket));
+    lost.on_error(&Error::ended(&connections.socket));
     let (_other, _) = watch(&connections);
     drop(lost);
     assert_eq!(leases(&connections), [1]);
@@ -155,7 +159,7 @@ fn a_full_connection_gets_no_more_watches_and_goes_with_its_last_one() {
     let connections = nowhere();
     let (one, _) = watch(&connections);
     let (refused, _) = watch(&connections);
-    refused.failed(&overloaded(Some("limits.watchesPerConnection")));
+    refused.on_error(&overloaded(Some("limits.watchesPerConnection")));
     drop(refused);
     let (other, _) = watch(&connections);
     assert_eq!(leases(&connections), [1, 1]);
@@ -175,7 +179,7 @@ fn an_error_that_is_not_about_the_connection_leaves_it_open_to_others() {
         Error::Timeout { limit: Duration::from_secs(45) },
         Error::Unusable { problem: "x" },
     ] {
-        first.failed(&error);
+        first.on_error(&error);
         drop(watch(&connections));
         let (_second, _) = watch(&connections);
         assert_eq!(leases(&connections), [2], "{error:?}");
@@ -188,7 +192,7 @@ async fn all_who_wait_share_one_failed_attempt_and_the_next_is_a_new_one() {
     let (_first, connecting) = watch(&connections);
     let (_second, same) = watch(&connections);
     assert!(connecting.ptr_eq(&same));
-    assert!(connections.place().client().await.is_err());
+    assert!(connections.subscribe().client().await.is_err());
     let (_third, fresh) = watch(&connections);
     assert!(!fresh.ptr_eq(&same));
 }

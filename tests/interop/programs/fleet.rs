@@ -3,27 +3,27 @@
 //!
 //! `fleet [--namespace NAMESPACE] [--socket PATH] [--drain-ms N] [--seconds S]`
 //!
-//! Prints a line of JSON for each cluster that appears, changes or leaves, and for each config map that is new, changed
-//! or gone:
+//! Prints a line of JSON for each cluster that is added, changed or removed, and for each config map that is new, changed
+//! or removed:
 //!
 //! ```json
-//! {"event":"cluster","change":"appeared","cluster":"fleet/paris","readiness":"READY","server":"https://…"}
+//! {"event":"cluster","change":"added","cluster":"fleet/paris","readiness":"READY","server":"https://…"}
 //! {"event":"config_map","change":"applied","cluster":"fleet/paris","config_map":"settings","resource_version":"7"}
 //! ```
 //!
-//! Tokens and certificates rotate underneath without a trace: a watch that ends with its certificate goes on where it
-//! was. A cluster that moves is listed again, as another address need not be the same cluster.
+//! Rotations of tokens and certificates are not visible: a watch that ends with its certificate continues. A cluster that
+//! moves is listed again, because another address may be another cluster.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program of its own: it reads its environment and tells a person"
+    reason = "a program: it reads its environment and prints"
 )]
 
 use std::{collections::BTreeMap, error::Error, ffi::OsString, sync::Arc, time::Duration};
 
 use credbroker_client::{
-    ClusterEvent, ClusterState, Connections, Credential, CredentialRef, CredentialSource, Locations, Socket,
+    ClusterEvent, ClusterState, Connections, Credential, CredentialRef, CredentialSource, Socket,
     kube::{BuildError, ClusterBuilder},
 };
 use futures_util::StreamExt;
@@ -45,7 +45,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Arguments {
-    namespace: String,
+    namespace: Option<String>,
     socket: Option<OsString>,
     drain: Option<Duration>,
     duration: Option<Duration>,
@@ -54,14 +54,10 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let arguments = parse(std::env::args_os().skip(1)).map_err(|problem| format!("{problem}\n{USAGE}"))?;
-    let variable = std::env::var_os("CREDBROKER_SOCKET");
-    let runtime_directory = std::env::var_os("XDG_RUNTIME_DIR");
-    let socket = Socket::locate(&Locations {
-        flag: arguments.socket.as_deref(),
-        variable: variable.as_deref(),
-        runtime_directory: runtime_directory.as_deref(),
-        is_root: false,
-    })?;
+    let socket = match &arguments.socket {
+        Some(socket) => Socket::at(socket),
+        None => Socket::from_env()?,
+    };
     let end = async {
         match arguments.duration {
             Some(duration) => sleep(duration).await,
@@ -77,28 +73,28 @@ async fn main() -> Result<(), BoxError> {
 
 /// One task for each cluster that can be used; it ends with the cluster.
 async fn follow_fleet(broker: Connections, arguments: &Arguments) {
-    let mut clusters = broker.clusters(&arguments.namespace);
+    let mut clusters = broker.clusters(arguments.namespace.as_deref());
     let mut tasks = BTreeMap::new();
     if let Err(error) = clusters.ready().await {
         eprintln!("the fleet: {}", chain(&error));
     }
     loop {
         let (change, cluster) = match clusters.event().await {
-            ClusterEvent::Appeared(cluster) => ("appeared", cluster),
+            ClusterEvent::Added(cluster) => ("added", cluster),
             ClusterEvent::Changed(cluster) => ("changed", cluster),
-            ClusterEvent::Gone(cluster) => ("gone", cluster),
+            ClusterEvent::Removed(cluster) => ("removed", cluster),
             _ => continue,
         };
-        let name = name(&cluster);
+        let name = cluster.profile.to_string();
         println!(
             "{}",
             json!({
                 "event": "cluster", "change": change, "cluster": name,
-                "readiness": cluster.readiness().as_str_name().trim_start_matches("READINESS_"),
+                "readiness": format!("{:?}", cluster.readiness).to_uppercase(),
                 "server": cluster.cluster.as_ref().map(|cluster| &cluster.server),
             })
         );
-        if change == "gone" || cluster.cluster.is_none() {
+        if change == "removed" || cluster.cluster.is_none() {
             tasks.remove(&name);
         } else {
             tasks.entry(name).or_insert_with(|| {
@@ -109,16 +105,10 @@ async fn follow_fleet(broker: Connections, arguments: &Arguments) {
     }
 }
 
-fn name(cluster: &ClusterState) -> String {
-    let profile = cluster.cluster_profile.clone().unwrap_or_default();
-    format!("{}/{}", profile.namespace, profile.name)
-}
-
 /// For as long as the cluster is in the fleet. Its client is made once.
 async fn follow_cluster(broker: Connections, cluster: Arc<ClusterState>, drain: Option<Duration>) {
-    let profile = cluster.cluster_profile.clone().unwrap_or_default();
-    let source = broker.source(CredentialRef::cluster_profile(profile.namespace, profile.name));
-    let name = name(&cluster);
+    let source = broker.source(CredentialRef::from(cluster.profile.clone()));
+    let name = cluster.profile.to_string();
     let client = match connect(&source, drain) {
         Ok(client) => client,
         Err(error) => {
@@ -154,7 +144,7 @@ fn connect(source: &CredentialSource, drain: Option<Duration>) -> Result<Client,
 
 /// Until the cluster is elsewhere than `here` was for.
 async fn moved(mut source: CredentialSource, here: &Credential) {
-    while source.current().is_none_or(|now| now.is_for_endpoint_of(here)) {
+    while source.current().is_none_or(|now| now.has_same_endpoint(here)) {
         source.changed().await;
     }
 }
@@ -165,7 +155,7 @@ async fn follow_config_maps(client: &Client, cluster: &str, seen: &mut Seen) {
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => seen.meet(cluster, event),
+            Ok(event) => seen.apply_event(cluster, event),
             Err(error) => eprintln!("{cluster}: {}", chain(&error)),
         }
     }
@@ -182,7 +172,7 @@ struct Seen {
 type Version = (Option<String>, Option<String>);
 
 impl Seen {
-    fn meet(&mut self, cluster: &str, event: Event<ConfigMap>) {
+    fn apply_event(&mut self, cluster: &str, event: Event<ConfigMap>) {
         match event {
             Event::Init => self.listing.clear(),
             Event::InitApply(config_map) => {
@@ -192,14 +182,14 @@ impl Seen {
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listing);
                 for (gone, version) in self.known.iter().filter(|(name, _)| !listed.contains_key(*name)) {
-                    tell(cluster, "gone", gone, version);
+                    print(cluster, "removed", gone, version);
                 }
                 self.known = listed;
             }
             Event::Apply(config_map) => drop(self.apply(cluster, &config_map)),
             Event::Delete(config_map) => {
                 if let Some(version) = self.known.remove(&config_map.name_any()) {
-                    tell(cluster, "gone", &config_map.name_any(), &version);
+                    print(cluster, "removed", &config_map.name_any(), &version);
                 }
             }
         }
@@ -208,14 +198,14 @@ impl Seen {
     fn apply(&mut self, cluster: &str, config_map: &ConfigMap) -> Version {
         let (name, version) = (config_map.name_any(), (config_map.uid(), config_map.resource_version()));
         if version.1.is_none() || self.known.get(&name) != Some(&version) {
-            tell(cluster, "applied", &name, &version);
+            print(cluster, "applied", &name, &version);
         }
         self.known.insert(name, version.clone());
         version
     }
 }
 
-fn tell(cluster: &str, change: &str, config_map: &str, (_, resource_version): &Version) {
+fn print(cluster: &str, change: &str, config_map: &str, (_, resource_version): &Version) {
     println!(
         "{}",
         json!({
@@ -240,15 +230,15 @@ fn parse(mut given: impl Iterator<Item = OsString>) -> Result<Arguments, String>
     while let Some(flag) = given.next() {
         let flag = flag.to_string_lossy().into_owned();
         let value = given.next().ok_or(format!("{flag} needs a value"))?;
-        let text = |value: OsString| value.into_string().map_err(|_value| format!("{flag} is no text"));
+        let text = |value: OsString| value.into_string().map_err(|_value| format!("{flag} is not text"));
         let number =
             |value: OsString| text(value)?.parse::<u64>().map_err(|error| format!("{flag}: {error}"));
         match flag.as_str() {
-            "--namespace" => arguments.namespace = text(value)?,
+            "--namespace" => arguments.namespace = Some(text(value)?),
             "--socket" => arguments.socket = Some(value),
             "--drain-ms" => arguments.drain = Some(Duration::from_millis(number(value)?)),
             "--seconds" => arguments.duration = Some(Duration::from_secs(number(value)?)),
-            other => return Err(format!("{other} is not known here")),
+            other => return Err(format!("{other} is not a known flag")),
         }
     }
     Ok(arguments)

@@ -4,15 +4,16 @@ use std::{
 };
 
 use credbroker_proto::v1;
+use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::*;
-use crate::clock::tests::paused;
+use crate::{clock::tests::paused, failure::Failure};
 
 type Item = Result<Credential, Error>;
 
-/// A broker as a source sees it: a watch opens when the test gives one, a report is answered when the test says.
+/// A broker as a source sees it. The test opens its watches and answers its reports.
 pub(crate) struct Fake {
     pub(crate) source: CredentialSource,
     watches: Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Item>>>>,
@@ -41,7 +42,7 @@ impl Fake {
         Self { source, watches, attempts, reports }
     }
 
-    /// The next watch finds a broker that sends what the test sends.
+    /// The next watch receives what the test sends.
     pub(crate) fn broker(&self) -> mpsc::UnboundedSender<Item> {
         let (send, receive) = mpsc::unbounded_channel();
         self.watches.lock().unwrap().push_back(receive);
@@ -54,14 +55,7 @@ fn lost() -> Error {
 }
 
 fn denied() -> Error {
-    let message = "no".to_owned();
-    Error::Failed {
-        code: credbroker_proto::Code::PermissionDenied,
-        reason: None,
-        limit: None,
-        message,
-        retry_after: None,
-    }
+    Failure::new(credbroker_proto::Code::PermissionDenied, "no").into()
 }
 
 pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
@@ -81,7 +75,7 @@ fn generation(source: &CredentialSource) -> Option<String> {
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
-async fn it_shows_each_rotation_and_tells_of_it_once() {
+async fn each_rotation_is_a_change() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(credential("1", HOUR))).unwrap();
@@ -90,7 +84,7 @@ async fn it_shows_each_rotation_and_tells_of_it_once() {
     fake.source.changed().await;
 
     let mut clone = fake.source.clone();
-    broker.send(Ok(credential("1", 2 * HOUR))).unwrap(); // its end moved: no rotation
+    broker.send(Ok(credential("1", 2 * HOUR))).unwrap(); // only its expiry changed
     broker.send(Ok(credential("2", HOUR))).unwrap();
     fake.source.changed().await;
     assert_eq!(generation(&fake.source).as_deref(), Some("2"));
@@ -100,7 +94,21 @@ async fn it_shows_each_rotation_and_tells_of_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_keeps_the_last_one_while_the_broker_is_gone_until_it_expires_and_not_longer() {
+async fn its_changes_are_a_stream_that_begins_with_the_current_credential() {
+    let fake = Fake::new();
+    let mut changes = fake.source.changes();
+    assert!(timeout(HOUR, changes.next()).await.is_err(), "there is no credential yet");
+    let broker = fake.broker();
+    broker.send(Ok(credential("1", HOUR))).unwrap();
+    assert_eq!(changes.next().await.unwrap().generation(), "1");
+    assert_eq!(fake.source.changes().next().await.unwrap().generation(), "1");
+    broker.send(Ok(credential("2", HOUR))).unwrap();
+    assert_eq!(changes.next().await.unwrap().generation(), "2");
+    assert!(timeout(HOUR / 2, changes.next()).await.is_err(), "nothing changed after the second one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_keeps_the_last_credential_until_it_expires_while_the_broker_is_gone() {
     let fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(credential("1", Duration::from_secs(600)))).unwrap();
@@ -114,7 +122,7 @@ async fn it_keeps_the_last_one_while_the_broker_is_gone_until_it_expires_and_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_current_within_two_seconds_of_a_brokers_return_however_long_that_was_gone() {
+async fn it_is_current_within_two_seconds_after_a_long_absence_of_the_broker() {
     let mut fake = Fake::new();
     fake.broker().send(Ok(credential("1", HOUR))).unwrap();
     fake.source.changed().await;
@@ -129,28 +137,26 @@ async fn it_is_current_within_two_seconds_of_a_brokers_return_however_long_that_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_says_no_is_asked_twice_a_minute() {
+async fn a_broker_that_refuses_is_asked_twice_a_minute() {
     let fake = Fake::new();
     for _ in 0..1000 {
         fake.broker().send(Err(denied())).unwrap();
     }
     let error = fake.source.ready().await.unwrap_err();
-    assert!(
-        matches!(error, Error::Failed { code: credbroker_proto::Code::PermissionDenied, .. }),
-        "{error:?}"
-    );
+    let code = error.failure().map(|failure| failure.code);
+    assert_eq!(code, Some(credbroker_proto::Code::PermissionDenied), "{error:?}");
     sleep(HOUR).await;
     let attempts = fake.attempts.load(Ordering::SeqCst);
     assert!((120..=260).contains(&attempts), "{attempts} attempts in an hour");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_first_one_outlasts_a_start_but_not_an_absence() {
+async fn waiting_for_the_first_credential_outlasts_a_start_but_not_an_absence() {
     let fake = Fake::new();
     let before = tokio_elapsed();
     let error = fake.source.ready().await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-    assert!(tokio_elapsed() >= before + FOR_BROKER);
+    assert!(tokio_elapsed() >= before + BROKER_START);
 
     let broker = fake.broker();
     let late = async {
@@ -166,7 +172,7 @@ fn tokio_elapsed() -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_rejections_are_one_report_and_an_old_generation_is_none() {
+async fn many_rejections_are_one_report_and_an_old_generation_is_not_reported() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(credential("1", HOUR))).unwrap();
@@ -211,7 +217,7 @@ async fn a_generation_that_stays_rejected_is_reported_again_at_most_once_a_secon
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replacement_is_waited_for_and_its_absence_is_not() {
+async fn a_replacement_is_awaited_only_if_there_will_be_one() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(credential("1", HOUR))).unwrap();
@@ -258,7 +264,7 @@ async fn debug_shows_no_secret() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_after_its_first_message_is_no_hot_loop() {
+async fn a_watch_that_ends_after_its_first_message_is_not_retried_in_a_hot_loop() {
     let fake = Fake::new();
     for _ in 0..1000 {
         fake.broker().send(Ok(credential("1", HOUR))).unwrap();
@@ -268,8 +274,8 @@ async fn a_watch_that_ends_after_its_first_message_is_no_hot_loop() {
     assert!((20..=80).contains(&attempts), "{attempts} watches in a minute");
 }
 
-/// [`credential`], with where it is for.
-fn credential_at(server: &str, generation: &str, lifetime: Duration) -> Credential {
+/// [`credential`] with its cluster.
+pub(crate) fn credential_at(server: &str, generation: &str, lifetime: Duration) -> Credential {
     let received = v1::Credential {
         generation: generation.into(),
         token: Some(format!("token-{generation}")),
@@ -285,7 +291,7 @@ fn server(source: &CredentialSource) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_credential_for_another_cluster_is_news() {
+async fn the_same_credential_for_another_cluster_is_a_change() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
@@ -296,7 +302,7 @@ async fn the_same_credential_for_another_cluster_is_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_at_an_endpoint_follows_its_rotations_and_shows_nothing_of_the_next_one() {
+async fn a_source_at_an_endpoint_follows_its_rotations_and_hides_those_of_the_next_one() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
@@ -313,7 +319,10 @@ async fn a_source_at_an_endpoint_follows_its_rotations_and_shows_nothing_of_the_
     let before = tokio_elapsed();
     assert!(a.replace("2").await.is_none() && tokio_elapsed() == before, "there will be none for it");
     a.reject("3");
-    assert!(timeout(HOUR / 2, fake.reports.recv()).await.is_err(), "what it rejects is no news of the other");
+    assert!(
+        timeout(HOUR / 2, fake.reports.recv()).await.is_err(),
+        "its rejections do not concern the other endpoint"
+    );
     sleep(HOUR / 2).await;
     assert_eq!((generation(&fake.source).as_deref(), generation(&a)), (Some("3"), None), "it ended");
     broker.send(Ok(credential_at("https://a", "4", HOUR))).unwrap();
@@ -322,7 +331,7 @@ async fn a_source_at_an_endpoint_follows_its_rotations_and_shows_nothing_of_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_replacement_at_an_endpoint_that_is_left_waits_no_longer() {
+async fn a_wait_for_a_replacement_ends_when_the_cluster_moves() {
     let mut fake = Fake::new();
     let broker = fake.broker();
     broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();

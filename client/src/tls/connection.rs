@@ -1,36 +1,23 @@
-//! A connection that knows whose it is.
+//! A connection of one identity.
 
 use std::{
-    fmt, io,
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection as Connects},
-    rt::TokioIo,
-};
+use hyper_util::client::legacy::connect::{Connected, Connection as HyperConnection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::epoch::Epoch;
+use super::generation::IdentityGeneration;
 
-/// A connection of one certificate. It ends when the time of that certificate does.
-///
-/// ```no_run
-/// # async fn example(mut connector: credbroker_client::tls::Connector) -> Result<(), tower::BoxError> {
-/// use tower::Service;
-///
-/// let connection = connector.call("https://paris.example:6443".parse()?).await?;
-/// # Ok(())
-/// # }
-/// ```
-pub struct Connection<T> {
+/// A connection of one identity. It fails once that identity has been closed.
+pub(super) struct Connection<T> {
     stream: Stream<T>,
-    /// One for each direction: an upgraded connection may be read in one task and written in another, and each is to
-    /// be woken.
+    /// One for each direction: two tasks may share an upgraded connection, and both must be woken.
     reading: Closing,
     writing: Closing,
 }
@@ -40,21 +27,21 @@ type Closing = Pin<Box<WaitForCancellationFutureOwned>>;
 
 enum Stream<T> {
     Plain(T),
-    Tls(Box<TokioIo<TlsStream<TokioIo<T>>>>),
+    Tls(Box<TlsStream<T>>),
 }
 
 impl<T> Connection<T> {
-    pub(super) fn tls(stream: TlsStream<TokioIo<T>>, epoch: &Arc<Epoch>) -> Self {
-        Self::new(Stream::Tls(Box::new(TokioIo::new(stream))), epoch)
+    pub(super) fn tls(stream: TlsStream<T>, generation: &Arc<IdentityGeneration>) -> Self {
+        Self::new(Stream::Tls(Box::new(stream)), generation)
     }
 
-    /// Without TLS there is no identity, but its time ends all the same: nobody has to know the difference.
-    pub(super) fn plain(stream: T, epoch: &Arc<Epoch>) -> Self {
-        Self::new(Stream::Plain(stream), epoch)
+    /// Without TLS the connection presents no identity, but it ends like one that does.
+    pub(super) fn plain(stream: T, generation: &Arc<IdentityGeneration>) -> Self {
+        Self::new(Stream::Plain(stream), generation)
     }
 
-    fn new(stream: Stream<T>, epoch: &Arc<Epoch>) -> Self {
-        let closing = || Box::pin(epoch.closing.clone().cancelled_owned());
+    fn new(stream: Stream<T>, generation: &Arc<IdentityGeneration>) -> Self {
+        let closing = || Box::pin(generation.closing.clone().cancelled_owned());
         Self { stream, reading: closing(), writing: closing() }
     }
 }
@@ -63,17 +50,17 @@ fn check(closing: &mut Closing, cx: &mut Context<'_>) -> io::Result<()> {
     match closing.as_mut().poll(cx) {
         Poll::Pending => Ok(()),
         Poll::Ready(()) => {
-            let problem = "the client certificate was replaced, or the endpoint";
+            let problem = "the client certificate or the endpoint was replaced";
             Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem))
         }
     }
 }
 
-impl<T: Read + Write + Unpin> Read for Connection<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         check(&mut self.reading, cx)?;
         match &mut self.stream {
@@ -83,7 +70,7 @@ impl<T: Read + Write + Unpin> Read for Connection<T> {
     }
 }
 
-impl<T: Read + Write + Unpin> Write for Connection<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         check(&mut self.writing, cx)?;
         match &mut self.stream {
@@ -127,18 +114,8 @@ impl<T: Read + Write + Unpin> Write for Connection<T> {
     }
 }
 
-impl<T: Connects> Connects for Connection<T> {
+impl<T> HyperConnection for Connection<T> {
     fn connected(&self) -> Connected {
-        match &self.stream {
-            Stream::Plain(stream) => stream.connected(),
-            Stream::Tls(stream) => stream.inner().get_ref().0.inner().connected(),
-        }
-    }
-}
-
-impl<T> fmt::Debug for Connection<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tls = matches!(self.stream, Stream::Tls(_));
-        f.debug_struct("Connection").field("tls", &tls).finish_non_exhaustive()
+        Connected::new()
     }
 }

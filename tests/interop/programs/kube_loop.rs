@@ -1,19 +1,19 @@
-//! Asks a Kubernetes API server for its version, again and again, in the name of a provider of the broker.
+//! Requests the version of a Kubernetes API server repeatedly, with the credentials of a provider.
 //!
 //! `kube_loop --provider NAME --server URL --ca FILE [--socket PATH] --interval-ms N --seconds S [--watch-pods]`
 //!
 //! Prints each status code when it is first seen, and at the end `requests=N ok=N unauthorized=N errors=N`. With
-//! `--watch-pods` a watch is held open beside it, and opened again whenever it ends.
+//! `--watch-pods` a watch is kept open, and opened again when it ends.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program of its own: it reads its environment and tells a person"
+    reason = "a program: it reads its environment and prints"
 )]
 
 use std::{collections::BTreeSet, error::Error, ffi::OsString, fs, path::PathBuf, time::Duration};
 
-use credbroker_client::{Cluster, CredentialRef, CredentialSource, Locations, Socket, kube::Builder};
+use credbroker_client::{Cluster, CredentialRef, CredentialSource, Socket, kube::Builder};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -60,7 +60,7 @@ async fn main() -> Result<(), BoxError> {
     };
     let mut counts = Counts::default();
     tokio::select! {
-        () = ask_for_ever(&client, arguments.interval, &mut counts) => {}
+        () = request_repeatedly(&client, arguments.interval, &mut counts) => {}
         () = watching => {}
         () = sleep(arguments.duration) => {}
     }
@@ -70,21 +70,14 @@ async fn main() -> Result<(), BoxError> {
 }
 
 async fn connect(arguments: &Arguments) -> Result<Client, BoxError> {
-    let variable = std::env::var_os("CREDBROKER_SOCKET");
-    let runtime_directory = std::env::var_os("XDG_RUNTIME_DIR");
-    let socket = Socket::locate(&Locations {
-        flag: arguments.socket.as_deref(),
-        variable: variable.as_deref(),
-        runtime_directory: runtime_directory.as_deref(),
-        is_root: false,
-    })?;
+    let socket = match &arguments.socket {
+        Some(socket) => Socket::at(socket),
+        None => Socket::from_env()?,
+    };
     let authorities = fs::read(&arguments.ca)?;
     // For a provider with `provideClusterInfo`; the broker drops what a plugin does not ask for.
-    let cluster = Cluster {
-        server: arguments.server.clone(),
-        certificate_authority_data: Some(authorities.clone().into()),
-        ..Cluster::default()
-    };
+    let mut cluster = Cluster::at(&arguments.server);
+    cluster.certificate_authority_data = Some(authorities.clone());
     let reference = CredentialRef::provider(&arguments.provider).cluster(cluster);
     let source = CredentialSource::open(socket, reference).await?;
     let mut config = Config::new(arguments.server.parse()?);
@@ -94,8 +87,8 @@ async fn connect(arguments: &Arguments) -> Result<Client, BoxError> {
     Ok(Builder::new(config, source).build()?)
 }
 
-/// One at a time; a slow answer delays the next, and none is made up for.
-async fn ask_for_ever(client: &Client, every: Duration, counts: &mut Counts) {
+/// One request at a time. A slow response delays the next request.
+async fn request_repeatedly(client: &Client, every: Duration, counts: &mut Counts) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -162,7 +155,7 @@ fn parse(mut given: impl Iterator<Item = OsString>) -> Result<Arguments, String>
     while let Some(flag) = given.next() {
         let flag = flag.to_string_lossy().into_owned();
         let mut value = || given.next().ok_or(format!("{flag} needs a value"));
-        let text = |value: OsString| value.into_string().map_err(|_value| format!("{flag} is no text"));
+        let text = |value: OsString| value.into_string().map_err(|_value| format!("{flag} is not text"));
         let number =
             |value: OsString| text(value)?.parse::<u64>().map_err(|error| format!("{flag}: {error}"));
         match flag.as_str() {
@@ -173,7 +166,7 @@ fn parse(mut given: impl Iterator<Item = OsString>) -> Result<Arguments, String>
             "--interval-ms" => arguments.interval = Duration::from_millis(number(value()?)?),
             "--seconds" => arguments.duration = Duration::from_secs(number(value()?)?),
             "--watch-pods" => arguments.watch_pods = true,
-            other => return Err(format!("{other} is not known here")),
+            other => return Err(format!("{other} is not a known flag")),
         }
     }
     let missing = [

@@ -1,22 +1,22 @@
-//! How long to wait before the next watch.
+//! The pause before the next watch.
 
 use std::time::Duration;
 
-use crate::Error;
+use crate::error::Error;
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
-/// A broker that restarts is back within a moment, and everybody is to be current again within five seconds.
+/// A broker restarts within a moment, and its clients must be current again within five seconds.
 const LONGEST_FOR_LOST: Duration = Duration::from_secs(2);
 
-/// Pauses that double, of which a random half is left out so that a thousand watchers do not come back as one.
+/// Pauses that double. Half of each is random, so that a thousand watchers do not reconnect at the same moment.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     attempts: u32,
 }
 
 impl Backoff {
-    /// Back to the shortest.
+    /// The next pause is the shortest again.
     pub(crate) fn reset(&mut self) {
         self.attempts = 0;
     }
@@ -29,9 +29,9 @@ impl Backoff {
         self.attempts = self.attempts.saturating_add(1);
         let jittered = doubled.mul_f64(0.5 + random / 2.0);
         match error {
-            // The broker keeps its failure that long: asking before is answered from memory.
-            Some(Error::Failed { retry_after: Some(after), .. }) if !lost => {
-                jittered.max(*after).min(longest)
+            // The broker caches its failure that long: an earlier request gets the same answer.
+            Some(Error::Failed(failure)) if !lost => {
+                jittered.max(failure.retry_after.unwrap_or_default()).min(longest)
             }
             _ => jittered,
         }
@@ -45,20 +45,14 @@ mod tests {
     use credbroker_proto::Code;
 
     use super::*;
-    use crate::Socket;
+    use crate::{failure::Failure, socket::Socket};
 
     fn failed(retry_after: Option<Duration>) -> Error {
-        Error::Failed {
-            code: Code::Unavailable,
-            reason: None,
-            limit: None,
-            message: String::new(),
-            retry_after,
-        }
+        Failure { retry_after, ..Failure::new(Code::Unavailable, "") }.into()
     }
 
     #[test]
-    fn a_failure_is_retried_ever_more_slowly_and_within_half_a_minute() {
+    fn pauses_after_failures_double_up_to_half_a_minute() {
         let mut backoff = Backoff::default();
         let pauses: Vec<_> = (0..11).map(|_| backoff.next(Some(&failed(None)), 1.0).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
@@ -69,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_broker_is_looked_for_every_two_seconds_however_long_it_is_gone() {
+    fn a_missing_broker_is_tried_every_two_seconds_however_long_it_is_gone() {
         let source = Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
         let absent = Error::Unreachable { socket: Socket::at("/s"), source };
         for lost in [absent, Error::silent(&Socket::at("/s"), Duration::from_secs(5))] {

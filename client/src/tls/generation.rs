@@ -1,4 +1,4 @@
-//! The time of one certificate, from its first connection to its last.
+//! One identity, from its first connection to its last.
 
 use std::{
     sync::{
@@ -17,52 +17,53 @@ use super::{
     identity::{Identity, IdentityError},
     settings::Settings,
 };
-use crate::{Credential, CredentialSource};
+use crate::{credential::Credential, source::handle::CredentialSource};
 
-/// One identity, its config, and the end of its connections.
+/// One identity, its TLS config, and the end of its connections.
 #[derive(Debug)]
-pub(crate) struct Epoch {
-    pub(crate) identity: Option<Identity>,
-    pub(crate) config: Arc<ClientConfig>,
-    /// Its connections end with this, whatever they are doing.
-    pub(crate) closing: CancellationToken,
-    /// Counts its ends and returns, so that an old deadline does not end a new life.
+pub(super) struct IdentityGeneration {
+    pub(super) identity: Option<Identity>,
+    pub(super) config: Arc<ClientConfig>,
+    /// Cancelled when its connections must end, whatever they are doing.
+    pub(super) closing: CancellationToken,
+    /// Counts how often the identity was replaced and came back, so that an old deadline does not close it after it came
+    /// back.
     turns: AtomicU64,
 }
 
-/// Which one it is, kept in step with a source.
+/// The identities of a source: the current one, and those whose connections drain.
 #[derive(Debug)]
-pub(crate) struct Epochs {
-    pub(crate) source: CredentialSource,
-    pub(crate) settings: Settings,
-    current: ArcSwap<Epoch>,
-    /// The credential that `current` was made for; most looks at it end there.
+pub(super) struct IdentityGenerations {
+    pub(super) source: CredentialSource,
+    pub(super) settings: Settings,
+    current: ArcSwap<IdentityGeneration>,
+    /// The credential that `current` belongs to. Most reads end with comparing it.
     last: ArcSwapOption<Credential>,
-    draining: Mutex<Vec<Arc<Epoch>>>,
+    draining: Mutex<Vec<Arc<IdentityGeneration>>>,
 }
 
-impl Epochs {
-    /// Starts with nobody's epoch; the first credential ends it without closing anything.
-    pub(crate) fn new(source: CredentialSource, settings: Settings) -> Self {
-        let first = Epoch::new(None, &settings);
+impl IdentityGenerations {
+    /// Begins without an identity. The first credential replaces this generation without closing anything.
+    pub(super) fn new(source: CredentialSource, settings: Settings) -> Self {
+        let first = IdentityGeneration::new(None, &settings);
         let (current, last, draining) =
             (ArcSwap::from_pointee(first), ArcSwapOption::empty(), Mutex::default());
         Self { source, settings, current, last, draining }
     }
 
-    /// The epoch that is, whatever the source has by now.
-    pub(crate) fn known(&self) -> Arc<Epoch> {
+    /// The generation of the last call of [`Self::current`].
+    pub(super) fn known(&self) -> Arc<IdentityGeneration> {
         self.current.load_full()
     }
 
-    /// The epoch of the source's newest credential. Every decision about a connection begins here.
-    pub(crate) fn current(self: &Arc<Self>) -> Result<Arc<Epoch>, IdentityError> {
+    /// The generation of the source's newest credential. Every decision about a connection begins here.
+    pub(super) fn current(self: &Arc<Self>) -> Result<Arc<IdentityGeneration>, IdentityError> {
         let Some(newest) = self.source.current() else { return Ok(self.current.load_full()) };
         if self.last.load().as_ref().is_some_and(|last| Arc::ptr_eq(last, &newest)) {
             return Ok(self.current.load_full());
         }
         let mut draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read again under the lock: whoever waited for it may hold an older one by now.
+        // Read again under the lock: the credential may have been replaced while this call waited for it.
         let newest = self.source.current().unwrap_or(newest);
         let provider = self.settings.provider();
         let identity = newest.identity().map(|identity| Identity::parse(identity, provider)).transpose()?;
@@ -72,14 +73,15 @@ impl Epochs {
             self.last.store(Some(newest));
             return Ok(current);
         }
-        // Back to an identity whose connections still drain: those carry the newest, and stay.
-        let returned = draining.iter().position(|epoch| epoch.identity == identity);
+        // The connections of an identity that comes back while they drain are current again, and stay.
+        let returned = draining.iter().position(|generation| generation.identity == identity);
         let next = match returned {
             Some(index) => draining.swap_remove(index),
-            None => Arc::new(Epoch::new(identity, &self.settings)),
+            None => Arc::new(IdentityGeneration::new(identity, &self.settings)),
         };
         next.turns.fetch_add(1, Ordering::SeqCst);
-        // In this order: who finds the credential in `last` takes `current` for its epoch, without the lock.
+        // In this order: a reader that finds the credential in `last` takes `current` for its generation, without the
+        // lock.
         self.current.store(Arc::clone(&next));
         self.last.store(Some(newest));
         if is_first {
@@ -98,24 +100,30 @@ impl Epochs {
     }
 }
 
-impl Epoch {
+impl IdentityGeneration {
     fn new(identity: Option<Identity>, settings: &Settings) -> Self {
         let config = settings.config_for(identity.as_ref());
         Self { identity, config, closing: settings.ends.child_token(), turns: AtomicU64::new(0) }
     }
 }
 
-/// Unless the identity came back in the meantime. Nobody holds on to the client for this.
-async fn close_later(epochs: Weak<Epochs>, epoch: Arc<Epoch>, turn: u64, limit: Duration) {
+/// Closes the connections of `generation` at the drain deadline, unless it came back. It does not keep the client alive.
+async fn close_later(
+    generations: Weak<IdentityGenerations>,
+    generation: Arc<IdentityGeneration>,
+    turn: u64,
+    limit: Duration,
+) {
     sleep(limit).await;
-    let epochs = epochs.upgrade();
-    let mut draining =
-        epochs.as_ref().map(|epochs| epochs.draining.lock().unwrap_or_else(PoisonError::into_inner));
-    if epoch.turns.load(Ordering::SeqCst) == turn {
+    let generations = generations.upgrade();
+    let mut draining = generations
+        .as_ref()
+        .map(|generations| generations.draining.lock().unwrap_or_else(PoisonError::into_inner));
+    if generation.turns.load(Ordering::SeqCst) == turn {
         if let Some(draining) = &mut draining {
-            draining.retain(|other| !Arc::ptr_eq(other, &epoch));
+            draining.retain(|other| !Arc::ptr_eq(other, &generation));
         }
-        epoch.closing.cancel();
+        generation.closing.cancel();
     }
 }
 
@@ -125,18 +133,18 @@ mod tests {
     use credbroker_test_support::{Accepts, ApiServer};
 
     use super::*;
-    use crate::{clock::tests::paused, source::tests::Fake};
+    use crate::{clock::tests::paused, source::handle::tests::Fake};
 
     const ROTATIONS: usize = 2_000;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn no_reader_takes_the_epoch_before_for_that_of_the_newest_credential() {
+    async fn no_reader_takes_an_old_generation_for_that_of_the_newest_credential() {
         let api = ApiServer::start(Accepts::Certificates);
         let pairs = ["x", "y"].map(|name| api.issue_client_certificate(name, Duration::from_secs(3600)));
         let mut fake = Fake::new();
         let broker = fake.broker();
         let settings = Settings::trusting(api.ca_pem().as_bytes()).unwrap().drain(Duration::ZERO);
-        let epochs = Arc::new(Epochs::new(fake.source.clone(), settings.clone()));
+        let generations = Arc::new(IdentityGenerations::new(fake.source.clone(), settings.clone()));
         let credential = |rotation: usize| {
             let (chain, key) = pairs[rotation % 2].clone();
             let received = v1::Credential {
@@ -148,21 +156,22 @@ mod tests {
             Credential::receive(received, None, paused()).unwrap()
         };
         let look = || {
-            let (source, epochs, provider) =
-                (fake.source.clone(), Arc::clone(&epochs), settings.provider().clone());
+            let (source, generations, provider) =
+                (fake.source.clone(), Arc::clone(&generations), settings.provider().clone());
             let identities = [0, 1].map(|rotation| {
                 Identity::parse(credential(rotation).identity().unwrap(), &provider).unwrap()
             });
             move || {
-                // Or all who look wait for the one that makes the epoch, and none comes by.
+                // Without this all readers would wait for the one that makes the generation.
                 (0..fastrand::u32(0..4_000)).for_each(|_| std::hint::spin_loop());
-                let (before, epoch, after) = (source.current(), epochs.current().unwrap(), source.current());
-                // Whether there was a rotation in between is known; then either is right.
+                let (before, found, after) =
+                    (source.current(), generations.current().unwrap(), source.current());
+                // After a rotation in between, either generation is right.
                 if let (Some(before), Some(after)) = (before, after)
                     && Arc::ptr_eq(&before, &after)
                 {
                     let rotation: usize = before.generation().parse().unwrap();
-                    assert_eq!(epoch.identity.as_ref(), Some(&identities[rotation % 2]), "{rotation}");
+                    assert_eq!(found.identity.as_ref(), Some(&identities[rotation % 2]), "{rotation}");
                 }
             }
         };
