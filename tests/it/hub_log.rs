@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use credbroker_client::{Client, Socket};
-use credbroker_proto::v1::HubState;
+use credbroker_client::{Client, HubState, Socket};
 use credbroker_test_support::{
     Accepts, ApiServer, Broker, Collection, FakePlugin, Kubeconfig, private_directory,
 };
@@ -11,7 +10,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::problem;
+use crate::harness::problem_of as problem;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
@@ -49,11 +48,11 @@ impl Hub {
 
 /// The state of the hub that callers get, as soon as it `is_so`.
 async fn hub_state(broker: &Broker, is_so: impl Fn(&HubState) -> bool) -> HubState {
-    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters("").await.unwrap();
+    let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    let mut messages = client.watch_clusters(None).await.unwrap();
     let reached = async {
         loop {
-            let hub = messages.next().await.unwrap().unwrap().hub.unwrap();
+            let hub = messages.next().await.unwrap().unwrap().hub;
             if is_so(&hub) {
                 return hub;
             }
@@ -156,8 +155,8 @@ async fn a_problem_of_a_profile_is_logged_once_and_not_with_each_change() {
     };
     change("first");
     let broker = hub.broker("");
-    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters("").await.unwrap();
+    let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    let mut messages = client.watch_clusters(None).await.unwrap();
     for value in ["first", "second", "third"] {
         change(value);
         let seen = async {
@@ -184,8 +183,8 @@ async fn a_hub_whose_user_is_another_kind_of_user_now_wants_a_new_start() {
     let (token, exec) = (json!({"token": "t"}), json!({"exec": login.exec_stanza()}));
     let provider = json!({"auth-provider": {"name": "gcp", "config": {"cmd-path": "/bin/false"}}});
     for (before, after, word) in [
-        (&token, &exec, "runs a plugin since"),
-        (&exec, &token, "runs no plugin any more"),
+        (&token, &exec, "now runs an exec plugin"),
+        (&exec, &token, "no longer runs an exec plugin"),
         (&token, &provider, "`auth-provider`"),
     ] {
         let hub = Hub::start();

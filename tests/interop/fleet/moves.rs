@@ -108,5 +108,5 @@ fn a_cluster_without_a_status_is_not_an_error_and_is_reached_later() {
     walker.write(&broker);
     walker.reach("paris");
     let (_, log) = broker.stop();
-    assert!(log.contains("the hub is followed") && !log.contains("WARN"), "{log}");
+    assert!(log.contains("watching the hub") && !log.contains("WARN"), "{log}");
 }

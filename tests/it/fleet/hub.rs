@@ -232,7 +232,7 @@ async fn a_plugin_that_the_hubs_user_has_since_the_start_is_not_run() {
     let login = FakePlugin::builder().token("hub").build();
     hub.with_user(&json!({"exec": login.exec_stanza()}));
     hub.server.cut_connections();
-    caller.until(|_, hub| problem(hub).contains("start the broker again")).await;
+    caller.until(|_, hub| problem(hub).contains("restart the broker")).await;
     hub.with_user(&json!({"token": "hub"}));
     is_well(&hub, &plugin, &mut caller).await;
     assert_eq!(login.runs(), 0);
