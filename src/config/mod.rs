@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     document::json,
-    plugin::{Environment, Providers},
+    plugin::{Definition, Environment, Providers},
 };
 use broker::Sections;
 use kubeconfig::{Kubeconfig, Mode};
@@ -77,11 +77,20 @@ pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, Conf
     report.finish(Some(kubeconfig)).map(|(kubeconfig, _)| kubeconfig)
 }
 
-/// The names of the users of `kubeconfig` that become providers, and why others do not.
-pub fn provider_names(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<String>, Vec<Problem>) {
+/// The users of `kubeconfig` that become providers, each with what identifies it, and why others do not. Of several users
+/// of one name it is the first one, as client-go reads the list.
+pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<(String, Definition)>, Vec<Problem>) {
     let mut report = Report::default();
     let providers = kubeconfig.providers(env, Mode::Ambient, &mut report);
-    (providers.iter().map(|provider| provider.name.to_string()).collect(), report.warnings)
+    let users = kubeconfig.users();
+    let is_first = |name: &str, file: &Path| {
+        users.iter().any(|user| user.name == name && user.identity == file)
+    };
+    let defined = providers.into_iter().filter_map(|provider| {
+        let definition = provider.definition?;
+        is_first(&provider.name, definition.file()).then(|| (provider.name.to_string(), definition))
+    });
+    (defined.collect(), report.warnings)
 }
 
 fn path(flag: Option<&Path>, env: &Environment) -> Option<PathBuf> {

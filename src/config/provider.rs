@@ -34,11 +34,13 @@ pub(super) struct Variables<'a> {
 pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
     Provider {
         name: name.into(),
+        definition: None,
         command: stanza.command,
         args: stanza.args,
         env: stanza.env,
         inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env).into(),
         caller_env: variables.caller_env.clone(),
+        refuses_other_identities: true,
         api_version: stanza.api_version,
         provide_cluster_info: stanza.provide_cluster_info,
         needs_terminal: stanza.needs_terminal,
@@ -107,7 +109,9 @@ pub(super) fn section(
     let accept_v1alpha1 =
         fields.get("acceptV1alpha1").and_then(|value| value.boolean(report)).unwrap_or_default();
     let pass_env = fields.get("passEnv").map(|value| globs(&value, report)).unwrap_or_default();
-    let caller_env = fields.get("callerEnv").map(|value| globs(&value, report)).unwrap_or_default();
+    let written = fields.get("callerEnv");
+    let takes_none = written.as_ref().is_some_and(|value| value.node().as_sequence().is_some_and(<[_]>::is_empty));
+    let caller_env = written.map(|value| globs(&value, report)).unwrap_or_default();
     let issuer = issuer(&fields, report);
     let timeout = fields.duration("timeout", report);
     if let (Some(value), Some(timeout)) = (fields.get("timeout"), timeout) {
@@ -135,6 +139,8 @@ pub(super) fn section(
     if let Some(name) = issuer {
         provider.issuer = Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() });
     }
+    // Written out: the broker's identity for every caller.
+    provider.refuses_other_identities = !takes_none;
     provider.profile_sourced = Some(profile_sourced);
     provider.cluster_info = cluster_info.unwrap_or_default();
     provider.verify = verify.unwrap_or_default();

@@ -25,7 +25,7 @@ use crate::{
     config::HubAccess,
     credential::Issued,
     exec::PluginRunner,
-    plugin::{Ask, PluginSpec, Providers, Resolver, Source},
+    plugin::{Ask, PluginSpec, ProviderRef, Providers, Resolver, Source},
 };
 
 /// How long a hub may take.
@@ -138,7 +138,7 @@ impl<R: PluginRunner> Access<R> {
 
     async fn identity(&self, resolver: &Resolver, name: &str) -> Result<Identity<R>, HubError> {
         let resolve = || {
-            let ask = Ask { source: Source::Provider(name.to_owned()), ..Ask::default() };
+            let ask = Ask { source: Source::Provider(ProviderRef::named(name)), ..Ask::default() };
             resolver.resolve(ask).map_err(HubError::Plugin)
         };
         let mut watch = self.cache.watch(resolve()?, Caller::default()).map_err(HubError::Credential)?;

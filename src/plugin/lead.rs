@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::de::IgnoredAny;
 
-use super::{PluginKey, PluginSpec, Provider, ResolveError, Target, environment::reaches, providers::Entry};
+use super::{
+    Origin, PluginKey, PluginSpec, Provider, ResolveError, Target,
+    caller::{check, reaches},
+    providers::Entry,
+};
 use crate::credential::Cluster;
 
 /// The run that a request leads to, without what only the request has.
@@ -74,11 +78,16 @@ impl Entry {
 }
 
 impl Lead<'_> {
+    /// Whether a caller at `origin` may contribute these variables. To be asked for each request: what is held was
+    /// perhaps requested by a caller that may.
+    pub(super) fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
+        check(env, origin, self.provider())
+    }
+
     /// The key of the run for a caller that sent these.
     pub(super) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
         let provider = self.provider();
-        let reaches = |name: &str| reaches(name, &provider.caller_env, &provider.env);
-        let caller_env = env.iter().filter(|(name, _)| reaches(name));
+        let caller_env = env.iter().filter(|(name, _)| reaches(name, provider));
         let caller_env = caller_env.map(|(name, value)| (name.as_str(), value.as_str()));
         let digest = self.entry.digest;
         match &self.place {
@@ -101,7 +110,7 @@ impl Lead<'_> {
         }
         let key = self.key(sent.as_ref(), &env);
         let provider = Arc::clone(self.provider());
-        env.retain(|name, _| reaches(name, &provider.caller_env, &provider.env));
+        env.retain(|name, _| reaches(name, &provider));
         if let Some((name, _)) = env.iter().find(|(name, value)| !is_possible(name, value)) {
             return Err(ResolveError::InvalidVariable { name: name.clone() });
         }

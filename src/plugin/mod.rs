@@ -1,7 +1,9 @@
 //! From configuration and a request to one immutable plugin invocation.
 
+mod caller;
 mod cluster_profile;
 mod command;
+mod definition;
 mod environment;
 mod error;
 mod file;
@@ -18,15 +20,18 @@ mod resolver;
 mod shown;
 mod spec;
 mod target;
+mod variables;
 mod verifiable;
 
+pub use caller::Origin;
 pub use cluster_profile::{
     AccessProvider, ArgsPolicy, ClusterProfile, EnvPolicy, ProfileError, ProfileName, ProfileSourced, Rules,
     Skipped,
 };
 pub use command::{Command, find_in_path};
 pub use credbroker_proto::Globs;
-pub use environment::{Environment, from_caller, identity_variables, is_denied};
+pub use definition::{Definition, ProviderRef};
+pub use environment::{Environment, identity_variables, is_denied};
 pub use error::ResolveError;
 pub use file::{Executable, FileError, FoundFile, PluginFile};
 pub use fleet::{Change, Fleet};

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    ClusterInfo, Fleet, HubState, PluginKey, PluginSpec, ProfileName, Providers, ResolveError, Target,
+    ClusterInfo, Fleet, HubState, Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers,
+    ResolveError, Target,
     lead::Lead, matching::difference, providers::Entry, shown::shown,
 };
 use crate::credential::Cluster;
@@ -22,20 +23,22 @@ pub struct Ask {
     pub cluster: Option<Cluster>,
     /// Of the caller's environment, as it sent it.
     pub env: BTreeMap<String, String>,
+    /// Where the caller runs, which decides what its variables may name.
+    pub origin: Origin,
 }
 
 /// Whose credential.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
-    /// A provider's, by its name.
-    Provider(String),
+    /// A provider's.
+    Provider(ProviderRef),
     /// That of a cluster, by the profile's name.
     ClusterProfile(ProfileName),
 }
 
 impl Default for Source {
     fn default() -> Self {
-        Self::Provider(String::new())
+        Self::Provider(ProviderRef::default())
     }
 }
 
@@ -79,7 +82,9 @@ impl Resolver {
     /// As [`resolve`](Self::resolve), which checks more: nothing is held under the key of what it refuses.
     pub fn key(&self, ask: &Ask) -> Result<PluginKey, ResolveError> {
         let sent = ask.cluster.as_ref();
-        Ok(self.lead(&ask.source, sent)?.key(sent, &ask.env))
+        let lead = self.lead(&ask.source, sent)?;
+        lead.check(&ask.env, ask.origin)?;
+        Ok(lead.key(sent, &ask.env))
     }
 
     /// Turns a request into one invocation, a fresh value. Reads memory only: the run looks for the plugin's file.
@@ -88,14 +93,16 @@ impl Resolver {
     ///
     /// The request leads to no run, and does not until the configuration or the fleet changes.
     pub fn resolve(&self, ask: Ask) -> Result<PluginSpec, ResolveError> {
-        let Ask { source, cluster, env } = ask;
-        self.lead(&source, cluster.as_ref())?.spec(cluster, env)
+        let Ask { source, cluster, env, origin } = ask;
+        let lead = self.lead(&source, cluster.as_ref())?;
+        lead.check(&env, origin)?;
+        lead.spec(cluster, env)
     }
 
     fn lead(&self, source: &Source, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         match source {
-            Source::Provider(name) => {
-                let entry = self.providers.entry(name)?;
+            Source::Provider(provider) => {
+                let entry = self.providers.entry(provider)?;
                 match sent {
                     Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
                         self.matched(entry, sent)
@@ -109,7 +116,7 @@ impl Resolver {
                     let known = format!("ClusterProfile `{profile}` names");
                     return Err(ResolveError::ClusterMismatch { known, difference });
                 }
-                self.providers.entry(&target.provider.name)?.of_target(target)
+                self.providers.configured(&target.provider.name)?.of_target(target)
             }
         }
     }
@@ -119,7 +126,7 @@ impl Resolver {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
         let needs_fleet = match &ask.source {
             Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
-            Source::Provider(name) => ask.cluster.is_some() && self.matches_clusters(name),
+            Source::Provider(provider) => ask.cluster.is_some() && self.matches_clusters(provider),
         };
         if needs_fleet {
             let mut hub = fleet.hub_states();
@@ -147,9 +154,9 @@ impl Resolver {
         known.outcome.clone().map_err(refused)
     }
 
-    fn matches_clusters(&self, provider: &str) -> bool {
-        let provider = self.providers.find(provider);
-        provider.is_ok_and(|provider| provider.cluster_info == ClusterInfo::Match)
+    fn matches_clusters(&self, provider: &ProviderRef) -> bool {
+        let entry = self.providers.entry(provider);
+        entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
     }
 
     /// The cluster that a caller names only finds what the broker knows; the plugin is told what the broker knows.

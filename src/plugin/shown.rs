@@ -11,9 +11,15 @@ pub(super) fn shown(name: &str) -> String {
 
 /// Not more than fits a gRPC status, which travels in a header.
 pub(super) fn listed(names: &[String]) -> String {
+    listed_all(names.iter().map(|name| shown(name)))
+}
+
+/// The same of texts that are shown already.
+pub(super) fn listed_all(texts: impl ExactSizeIterator<Item = String>) -> String {
     const MOST: usize = 20;
-    let list = names.iter().take(MOST).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
-    match names.len() {
+    let count = texts.len();
+    let list = texts.take(MOST).collect::<Vec<_>>().join(", ");
+    match count {
         0 => "none".to_owned(),
         all if all > MOST => format!("{list} and {} more", all - MOST),
         _ => list,

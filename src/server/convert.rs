@@ -9,11 +9,11 @@ use tonic::Status;
 use super::status;
 use crate::{
     credential::Cluster,
-    plugin::{Ask, ProfileName, Source},
+    plugin::{Ask, Origin, ProfileName, ProviderRef, Source},
 };
 
 /// What a caller asks for.
-pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<Ask, Status> {
+pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Result<Ask, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("the request names no credential: set `credential.provider`"));
     };
@@ -21,7 +21,7 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<Ask, Status> {
         pb::credential_ref::Source::Provider(name) if name.is_empty() => {
             return Err(status::invalid("`credential.provider` is empty"));
         }
-        pb::credential_ref::Source::Provider(name) => Source::Provider(name),
+        pb::credential_ref::Source::Provider(name) => Source::Provider(ProviderRef::named(name)),
         pb::credential_ref::Source::ClusterProfile(profile) => {
             if profile.namespace.is_empty() || profile.name.is_empty() {
                 return Err(status::invalid("`credential.cluster_profile` needs a namespace and a name"));
@@ -29,7 +29,7 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<Ask, Status> {
             Source::ClusterProfile(ProfileName::new(profile.namespace, profile.name))
         }
     };
-    Ok(Ask { source, cluster: cluster.map(self::cluster), env })
+    Ok(Ask { source, cluster: cluster.map(self::cluster), env, origin })
 }
 
 /// The name of a profile.
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn a_request_that_names_nothing_is_refused() {
         for reference in [None, Some(pb::CredentialRef::default())] {
-            assert_eq!(ask(reference).unwrap_err().code(), tonic::Code::InvalidArgument);
+            assert_eq!(ask(reference, Origin::Elsewhere).unwrap_err().code(), tonic::Code::InvalidArgument);
         }
         let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: String::new() };
         let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
-        let status = ask(Some(pb::CredentialRef { source, ..pb::CredentialRef::default() })).unwrap_err();
+        let status = ask(Some(pb::CredentialRef { source, ..pb::CredentialRef::default() }), Origin::Elsewhere).unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
     }
 }

@@ -14,6 +14,7 @@ mod encode;
 mod follow;
 mod handshake;
 mod health;
+mod origin;
 mod overview;
 mod peer;
 mod preencoded;

@@ -126,8 +126,10 @@ fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Optio
 /// The stable reason why a request leads to no run.
 pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
+        ResolveError::AmbiguousProvider { .. } => Reason::InvalidRequest,
         ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
         ResolveError::HubUnavailable { .. } => Reason::HubUnavailable,
+        ResolveError::IdentityConflict { .. } => Reason::InvalidRequest,
         ResolveError::Profile { source, .. } => profile_reason(source),
         ResolveError::UnknownProfile { .. } => Reason::UnknownClusterProfile,
         ResolveError::ClusterConfig { .. }
@@ -136,7 +138,9 @@ pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
         | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
+        ResolveError::UnknownDefinition { .. } => Reason::InvalidRequest,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
+        ResolveError::VariableNotAllowed { .. } => Reason::InvalidRequest,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `credbroker kubeconfig wrap`.
 
 use std::{
+    collections::HashMap,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -17,7 +18,7 @@ use crate::{
         self, ConfigError,
         kubeconfig::{Kubeconfig, Mode, is_shim},
     },
-    plugin::Environment,
+    plugin::{Definition, Environment},
 };
 
 /// Write your kubeconfig anew with every exec user replaced by credbroker's shim
@@ -57,8 +58,8 @@ pub(super) fn run(
         Ok(kubeconfig) => kubeconfig,
         Err(ConfigError { problems, .. }) => return Ok(bad(&problems)),
     };
-    let (names, left) = config::provider_names(&kubeconfig, environment);
-    if names.is_empty() && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim)) {
+    let (definitions, left) = config::definitions(&kubeconfig, environment);
+    if definitions.is_empty() && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim)) {
         let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         bad(&left);
         let cause = match (paths.is_empty(), kubeconfig.files().is_empty()) {
@@ -72,9 +73,11 @@ pub(super) fn run(
     }
     bad(&left); // these users stay as they are
     let shim = Shim::find(environment, shim, args.socket.as_deref())?;
+    let by_name: HashMap<_, _> =
+        definitions.iter().map(|(name, definition)| (name.as_str(), definition)).collect();
     let document = merged(&kubeconfig, |name, user| {
-        if names.iter().any(|wrapped| wrapped == name) {
-            replace(&shim, name, user);
+        if let Some(definition) = by_name.get(name) {
+            replace(&shim, name, definition, user);
         }
     });
     let text = emit::yaml(&document);
@@ -83,6 +86,7 @@ pub(super) fn run(
         return Ok(0);
     };
     output::write(path, &text, &paths)?;
+    let names: Vec<_> = definitions.iter().map(|(name, _)| name.as_str()).collect();
     let users = if names.len() == 1 { "user asks" } else { "users ask" };
     writeln!(out, "{}: {} {users} credbroker: {}", path.display(), names.len(), names.join(", "))?;
     writeln!(out, "Use it with `KUBECONFIG={} kubectl …`; the broker reads the original.", path.display())?;
@@ -91,14 +95,15 @@ pub(super) fn run(
 
 /// Makes the plugin of `user` the shim. Its apiVersion stays, for it is what the client understands, and so does what we
 /// do not know.
-fn replace(shim: &Shim, name: &str, user: &mut Entries) {
+fn replace(shim: &Shim, name: &str, definition: &Definition, user: &mut Entries) {
     let Some(exec) = map(user, "exec") else { return };
     let version = exec.iter().find(|(key, _)| key.name == "apiVersion");
     let version = version.and_then(|(_, node)| node.as_str()?.rsplit('/').next().map(str::to_owned));
     exec.retain(|(key, _)| {
         !["command", "args", "env", "provideClusterInfo", "interactiveMode"].contains(&key.name.as_str())
     });
-    exec.extend(shim.stanza(&["--provider", name], version.as_deref().unwrap_or("v1")));
+    let source = ["--provider", name, "--definition", definition.digest()];
+    exec.extend(shim.stanza(&source, version.as_deref().unwrap_or("v1")));
 }
 
 /// Tells a person; standard output is for the kubeconfig.

@@ -1,6 +1,10 @@
 //! Each user that runs a plugin becomes a provider of that name.
 
-use std::path::Path;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{Kubeconfig, Mode, Named, cluster::Clusters};
 use crate::{
@@ -11,32 +15,35 @@ use crate::{
         stanza::{Rules, stanza},
     },
     document::Node,
-    plugin::{Environment, Globs, Provider, identity_variables},
+    plugin::{Definition, Environment, Globs, Provider, identity_variables},
 };
 
 impl Kubeconfig {
-    /// A provider for each user with an `exec` stanza that is not our own shim.
+    /// A provider for each user with an `exec` stanza that is not credbroker's shim. Two files may define users of one
+    /// name: each definition is a provider.
     ///
-    /// It stands where client-go would have run the plugin, so the plugin gets the broker's environment but for what
-    /// chooses an identity, which comes from whoever asks.
+    /// The plugin gets the broker's environment except for what chooses an identity, which comes from the caller, and
+    /// `KUBECONFIG`, which is the list that the definition is from.
     pub(in crate::config) fn providers(
         &self,
         env: &Environment,
         mode: Mode,
         report: &mut Report,
     ) -> Vec<Provider> {
-        // In files that a config lists one by one, the same name twice is a mistake, and is reported by our caller.
-        let users = match mode {
-            Mode::Named => self.files.iter().flat_map(super::KubeFile::users).collect(),
-            Mode::Ambient => self.users(),
-        };
         let variables =
             Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: identity_variables() };
-        let mut clusters = Clusters::of(self);
-        let mut providers = Vec::new();
-        for user in users {
+        let mut clusters = Clusters::of(self, mode);
+        let (mut providers, mut seen) = (Vec::new(), HashSet::new());
+        for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
             let mut found = Report::default();
-            providers.extend(import(&user, &variables, &mut clusters, &mut found));
+            if let Some(mut provider) = import(&user, &variables, &mut clusters, &mut found) {
+                // In the whole list another definition would hide that of a later file.
+                let own = [user.file.to_owned()];
+                let list = if seen.contains(user.name) { own.as_slice() } else { self.list.as_slice() };
+                with_kubeconfig(&mut provider, list);
+                providers.push(provider);
+            }
+            seen.insert(user.name);
             match mode {
                 Mode::Named => report.append(found),
                 Mode::Ambient => report.append_as_warnings(found),
@@ -46,17 +53,17 @@ impl Kubeconfig {
     }
 }
 
-fn import(
-    user: &Named<'_>,
+fn import<'a>(
+    user: &Named<'a>,
     variables: &Variables<'_>,
-    clusters: &mut Clusters<'_>,
+    clusters: &mut Clusters<'a>,
     report: &mut Report,
 ) -> Option<Provider> {
     let exec = exec(user)?;
     if is_shim(exec) {
         return None;
     }
-    report.provider(place(user), user.name);
+    report.definition(place(user), user.name);
     let path = format!("user `{}`", user.name.escape_debug());
     let at = Cursor::new(user.file, Dialect::Kubeconfig, user.body).below(path.clone(), user.body);
     if user.name.is_empty() || user.name.chars().any(char::is_control) {
@@ -75,8 +82,21 @@ fn import(
         return None;
     }
     let mut provider = provider(user.name, stanza?, variables);
-    provider.clusters = clusters.of_user(user.name, report);
+    provider.definition = Some(Definition::new(user.identity.to_owned(), user.name));
+    provider.clusters = clusters.of_user(user, report);
     Some(provider)
+}
+
+/// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
+/// reads its default.
+pub(super) fn with_kubeconfig(provider: &mut Provider, list: &[PathBuf]) {
+    const NAME: &str = "KUBECONFIG";
+    let mut inherited = Environment::clone(&provider.inherited);
+    match std::env::join_paths(list) {
+        Ok(list) => inherited.0.insert(NAME.into(), list),
+        Err(_) => inherited.0.remove(std::ffi::OsStr::new(NAME)),
+    };
+    provider.inherited = Arc::new(inherited);
 }
 
 /// The `exec` stanza of a user.

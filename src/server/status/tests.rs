@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, ProfileName},
+    plugin::{Command, Origin, ProfileName},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -162,7 +162,7 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-    let peer = Peer { uid: 7, gid: 7, pid: None };
+    let peer = Peer { uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
     let others = [invalid("empty"), no_fleet(), peer_denied(&peer), no_peer()];
     let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
     insta::assert_snapshot!(lines.join("\n"));
@@ -199,7 +199,7 @@ fn every_status_fits_the_headers_that_clients_take() {
 
 #[test]
 fn a_denied_peer_is_told_what_helps_it() {
-    let said = |uid| peer_denied(&Peer { uid, gid: 1, pid: None }).message().to_owned();
+    let said = |uid| peer_denied(&Peer { uid, gid: 1, pid: None, origin: Origin::Elsewhere }).message().to_owned();
     assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));
     assert!(said(65_534).contains("as another user"), "{}", said(65_534));
 }

@@ -55,7 +55,7 @@ fn ask_twice(resolver: &Resolver, number: usize) -> Option<()> {
     let id = id(&spec);
     assert!(id.starts_with(&format!("{number}.")), "asked for {number}, got {id}");
     let sent = Cluster { server: format!("https://{id}"), ..Cluster::default() };
-    let source = Source::Provider("p".to_owned());
+    let source = Source::Provider("p".into());
     match resolver.resolve(Ask { source, cluster: Some(sent), ..Ask::default() }) {
         Ok(found) => assert_eq!((self::id(&found), found.key), (id, spec.key)),
         Err(ResolveError::ClusterMismatch { .. }) => {} // it has moved meanwhile
