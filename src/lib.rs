@@ -2,7 +2,7 @@
 //!
 //! One daemon runs every exec credential plugin once, keeps what it returned fresh, and hands it to every process that
 //! may have it, over gRPC on a Unix socket. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
-//! way: `main → cli → app → {server, hub} → cache → {plugin, exec, verify, clock} → credential`.
+//! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
 pub mod app;
 pub mod cache;
@@ -12,8 +12,10 @@ pub mod config;
 pub mod credential;
 pub mod document;
 pub mod exec;
+pub mod fleet;
 pub mod hub;
 pub mod plugin;
+pub mod resolver;
 pub mod server;
 mod text;
 pub mod verify;

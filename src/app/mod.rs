@@ -25,8 +25,10 @@ use crate::{
     cache::{CacheParts, CredentialCache, Verify},
     config::{Config, Listen},
     exec::{Limits, ProcessRunner, Scheduler},
+    fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
-    plugin::{Fleet, HubState, Providers, Resolver},
+    plugin::Providers,
+    resolver::Resolver,
     server::{
         Acceptor, Clusters, Keeper, PeerPolicy, Place, SocketError, SocketOptions, encode, publish, services,
     },

@@ -10,7 +10,7 @@ use credbroker_exec::Failure;
 use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
 use super::broker::{Patience, Place, ask};
-use crate::{exec::sanitize, plugin::Environment};
+use crate::{plugin::Environment, text::sanitize};
 
 /// Which clusters, and whom to ask.
 #[derive(Debug, Default, clap::Args)]

@@ -11,7 +11,11 @@ use super::{
     problem::Report,
     reader::{Cursor, Fields},
 };
-use crate::plugin::{Environment, Globs, ProfileName, Provider, Rules, nearest};
+use crate::{
+    fleet::EndpointRules,
+    plugin::{Environment, Globs, ProfileName, Provider},
+    text::nearest,
+};
 
 /// Where ClusterProfiles are read, and which.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ pub struct ClusterProfiles {
     /// Label selector, as kubectl's `-l`; empty: everything.
     pub label_selector: String,
     /// How profiles are resolved.
-    pub rules: Rules,
+    pub rules: EndpointRules,
     /// Whose credentials are fetched before anybody asks.
     pub prewarm: Vec<Prewarm>,
 }
@@ -97,7 +101,7 @@ pub(super) fn cluster_profiles(
     if access.is_empty() && report.problems.is_empty() {
         at.problem(report, "there is no provider that could serve a ClusterProfile; add one to `providers`, with the name that the profiles list");
     }
-    let rules = Rules {
+    let rules = EndpointRules {
         allow_http: fields.get("allowHttp").and_then(|value| value.boolean(report)).unwrap_or_default(),
     };
     let prewarm = fields.get("prewarm").map(|rules| rules.items(report)).unwrap_or_default();

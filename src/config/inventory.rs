@@ -9,7 +9,7 @@ use super::{
     problem::Report,
     provider::{POLICIES, Variables, name, profile_sourced, provider},
     reader::{Cursor, Dialect},
-    stanza::{Rules, stanza},
+    stanza::{StanzaRules, stanza},
 };
 use crate::{
     document::Node,
@@ -44,7 +44,7 @@ fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Repor
         at.problem(report, "execConfig must be specified");
         return None;
     };
-    let stanza = stanza(&exec, Rules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
+    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
     let provider = provider(name?, stanza, &variables);
     Some(Provider { profile_sourced: Some(sourced), ..provider })

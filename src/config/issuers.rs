@@ -11,7 +11,10 @@ use super::{
     provider::is_name,
     reader::{Cursor, Fields},
 };
-use crate::plugin::{Issuer, Provider, nearest};
+use crate::{
+    plugin::{Issuer, Provider},
+    text::nearest,
+};
 
 /// Reads the section, if there is one, and gives each provider its issuer, which until now has only its name. An issuer
 /// without a section gets the defaults, with `concurrency`.

@@ -3,7 +3,6 @@
 mod broker;
 mod cluster_profiles;
 mod file;
-mod hint;
 mod inventory;
 mod issuers;
 pub mod kubeconfig;

@@ -6,7 +6,7 @@ use super::{
     broker::Limits,
     problem::Report,
     reader::{Cursor, Fields},
-    stanza::{Rules, Stanza, stanza},
+    stanza::{Stanza, StanzaRules, stanza},
 };
 use crate::{
     credential::LifetimeLimits,
@@ -127,7 +127,7 @@ pub(super) fn section(
         at.problem(report, "execConfig must be specified: the `exec` stanza of a kubeconfig");
         return None;
     };
-    let stanza = stanza(&exec, Rules { dir, accept_v1alpha1, never_interactive: false }, report)?;
+    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1, never_interactive: false }, report)?;
     if caller_env.matches("PATH") {
         at.warning(
             report,

@@ -9,7 +9,7 @@ use std::{
 use super::problem::{Place, Report};
 use crate::{
     document::{Node, Position, Value},
-    plugin::nearest,
+    text::nearest,
 };
 
 /// How a document treats keys that we do not know.

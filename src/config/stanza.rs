@@ -4,13 +4,13 @@ use std::path::Path;
 
 use super::{
     file::below,
-    hint::sanitised,
     problem::Report,
     reader::{Cursor, Fields},
 };
 use crate::{
     credential::ApiVersion,
     plugin::{Command, is_denied},
+    text::sanitize,
 };
 
 const KEYS: [&str; 7] =
@@ -32,7 +32,7 @@ pub(super) struct Stanza {
 
 /// Where a stanza stands, as far as its meaning depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules<'a> {
+pub(super) struct StanzaRules<'a> {
     /// The directory of its file: relative commands are below it.
     pub(super) dir: &'a Path,
     /// Whether the provider says that a v1alpha1 plugin is meant.
@@ -42,7 +42,7 @@ pub(super) struct Rules<'a> {
 }
 
 /// Reads a stanza; `None` if anything is wrong with it.
-pub(super) fn stanza(at: &Cursor<'_>, rules: Rules<'_>, report: &mut Report) -> Option<Stanza> {
+pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Report) -> Option<Stanza> {
     let before = report.problems.len();
     let fields = at.fields(&KEYS, report)?;
     let api_version = api_version(at, &fields, rules, report);
@@ -56,7 +56,7 @@ pub(super) fn stanza(at: &Cursor<'_>, rules: Rules<'_>, report: &mut Report) -> 
     let provide_cluster_info =
         fields.get("provideClusterInfo").and_then(|value| value.boolean(report)).unwrap_or_default();
     let needs_terminal = needs_terminal(at, &fields, api_version, rules, report);
-    let install_hint = fields.text("installHint", report).filter(|hint| !hint.is_empty()).map(sanitised);
+    let install_hint = fields.text("installHint", report).filter(|hint| !hint.is_empty()).map(sanitize);
     if report.problems.len() > before {
         return None;
     }
@@ -74,7 +74,7 @@ pub(super) fn stanza(at: &Cursor<'_>, rules: Rules<'_>, report: &mut Report) -> 
 fn api_version(
     at: &Cursor<'_>,
     fields: &Fields<'_>,
-    rules: Rules<'_>,
+    rules: StanzaRules<'_>,
     report: &mut Report,
 ) -> Option<ApiVersion> {
     let Some(value) = fields.get("apiVersion").filter(|value| value.node().as_str() != Some("")) else {
@@ -95,7 +95,12 @@ fn api_version(
 }
 
 /// With a separator it is a path, never a name to look up; without one it is never a path.
-fn command(at: &Cursor<'_>, fields: &Fields<'_>, rules: Rules<'_>, report: &mut Report) -> Option<Command> {
+fn command(
+    at: &Cursor<'_>,
+    fields: &Fields<'_>,
+    rules: StanzaRules<'_>,
+    report: &mut Report,
+) -> Option<Command> {
     let Some(value) = fields.get("command").filter(|value| value.node().as_str() != Some("")) else {
         at.problem(report, "command must be specified");
         return None;
@@ -140,7 +145,7 @@ fn needs_terminal(
     at: &Cursor<'_>,
     fields: &Fields<'_>,
     api_version: Option<ApiVersion>,
-    rules: Rules<'_>,
+    rules: StanzaRules<'_>,
     report: &mut Report,
 ) -> bool {
     let Some(value) = fields.get("interactiveMode").filter(|value| value.node().as_str() != Some("")) else {

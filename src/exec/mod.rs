@@ -5,7 +5,6 @@ mod error;
 mod output;
 mod process;
 mod runner;
-mod sanitize;
 mod schedule;
 mod supervise;
 #[cfg(test)]
@@ -17,7 +16,6 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use error::RunError;
 pub use runner::{Limits, ProcessRunner};
-pub use sanitize::sanitize;
 pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// What a run brought.

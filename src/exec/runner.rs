@@ -18,12 +18,12 @@ use super::{
     PluginRunner, RunError, RunOutput,
     directory::Scratch,
     process::Invocation,
-    sanitize::sanitize,
     supervise::{End, Finished, supervise},
 };
 use crate::{
     credential::{decode, exec_info},
     plugin::{FileError, PluginSpec},
+    text::sanitize,
 };
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";

@@ -16,8 +16,8 @@ use super::{
     Limits,
     output::{Capped, Tail, TooLarge},
     process::{Group, Invocation},
-    sanitize::last_lines,
 };
+use crate::text::last_lines;
 
 /// How often a run is looked at for the recursion marker, and for a leader that is stopped.
 const GLANCE: Duration = Duration::from_millis(100);

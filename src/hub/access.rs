@@ -25,7 +25,8 @@ use crate::{
     config::HubAccess,
     credential::Issued,
     exec::PluginRunner,
-    plugin::{Ask, PluginSpec, ProviderRef, Providers, Resolver, Source},
+    plugin::{PluginSpec, ProviderRef, Providers},
+    resolver::{Ask, Resolver, Source},
 };
 
 /// How long a hub may take.

@@ -5,7 +5,7 @@ use std::{error::Error, fmt::Write as _};
 use kube::config::KubeconfigError;
 
 use super::bounds::Excess;
-use crate::{cache::Failed, exec::sanitize, plugin::ResolveError};
+use crate::{cache::Failed, plugin::ResolveError, text::sanitize};
 
 /// Letters of a problem; more say nothing more.
 const LONGEST: usize = 400;

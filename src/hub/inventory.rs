@@ -16,7 +16,8 @@ use super::{
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
-    plugin::{Change, ClusterProfile, Fleet, Known, ProfileError, ProfileName, Target},
+    fleet::{Change, ClusterProfile, Fleet, KnownProfile},
+    plugin::{ProfileError, ProfileName, Target},
 };
 
 /// Writes the fleet.
@@ -172,7 +173,7 @@ fn name(object: &DynamicObject) -> Option<ProfileName> {
 }
 
 /// What was not told `before`: an object may change as often as somebody writes its status.
-fn tell(known: &Known, before: Option<&Known>) {
+fn tell(known: &KnownProfile, before: Option<&KnownProfile>) {
     let profile = &known.profile.name;
     let is_told = |warning: &&String| before.is_some_and(|before| before.warnings.contains(warning));
     for warning in known.warnings.iter().filter(|warning| !is_told(warning)) {

@@ -31,7 +31,8 @@ use crate::{
     cache::CredentialCache,
     config::ClusterProfiles,
     exec::PluginRunner,
-    plugin::{Fleet, HubState, Resolver},
+    fleet::{Fleet, HubState},
+    resolver::Resolver,
 };
 
 /// A hub that was followed for so long is well again.

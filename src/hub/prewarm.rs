@@ -20,7 +20,8 @@ use crate::{
     cache::CredentialCache,
     config::Prewarm,
     exec::PluginRunner,
-    plugin::{Ask, ProfileName, Resolver, Source, Target},
+    plugin::{ProfileName, Target},
+    resolver::{Ask, Resolver, Source},
 };
 
 /// A plugin that failed so often is left to whoever asks.

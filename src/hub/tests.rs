@@ -28,9 +28,8 @@ use crate::{
     config::Prewarm,
     credential::{Decoded, Material, Token},
     exec::{RunError, RunOutput},
-    plugin::{
-        ClusterProfile, Command, Globs, PluginSpec, ProfileName, Providers, Rules, Target, test_provider,
-    },
+    fleet::{ClusterProfile, EndpointRules},
+    plugin::{Command, Globs, PluginSpec, ProfileName, Providers, Target, test_provider},
 };
 
 /// Prints `login-1`, then `login-2`, …; notes who ran and when.
@@ -137,7 +136,7 @@ impl Setup {
         ));
         let providers = ["p", "q"].map(|name| test_provider(name, Command::Path("/bin/sh".into())));
         let providers = Arc::new(Providers::new(providers));
-        let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));
+        let fleet = Arc::new(Fleet::new(Arc::clone(&providers), EndpointRules::default()));
         let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&fleet))));
         Self { runner, clock, cache, fleet, resolver, tasks, draining }
     }

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, ffi::OsStr};
 
 use super::{
-    Provider, ResolveError,
     environment::is_denied,
+    error::ResolveError,
+    provider::Provider,
     variables::{Effect, effect},
 };
 

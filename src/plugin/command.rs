@@ -5,9 +5,8 @@ use std::{
     fs, io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
-
-use super::Executable;
 
 /// How a plugin's executable is named.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -17,6 +16,17 @@ pub enum Command {
     Name(String),
     /// An absolute path.
     Path(PathBuf),
+}
+
+/// A file to run, and what changes when it is replaced.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Executable {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Inode number.
+    pub inode: u64,
+    /// Time of the last change to its contents.
+    pub modified: SystemTime,
 }
 
 impl Command {

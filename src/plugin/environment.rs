@@ -7,9 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use credbroker_proto::IDENTITY_VARIABLES;
-
-use super::Globs;
+use credbroker_proto::{Globs, IDENTITY_VARIABLES};
 
 /// Reach every plugin from the broker: what a program needs to run at all, and to reach its issuer.
 const STANDING: [&str; 17] = [

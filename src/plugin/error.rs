@@ -3,10 +3,11 @@
 use std::{io, sync::Arc};
 
 use super::{
-    Command, Definition, ProfileError, ProfileName, nearest,
-    definition::shown_path,
-    shown::{listed, listed_all, shown},
+    command::Command,
+    definition::{Definition, shown_path},
+    profile::{ProfileError, ProfileName},
 };
+use crate::text::{listed, listed_all, nearest, shown};
 
 /// Why a request leads to no run. The same request leads nowhere again until somebody changes something.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -3,12 +3,12 @@
 use std::{
     ffi::{OsStr, OsString},
     fmt, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::{
@@ -17,21 +17,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Command, command::look};
+use super::command::{Command, Executable, look};
 
 /// How long a run waits for a look at its file. The file system of a hung mount never answers.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A file to run, and what changes when it is replaced.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Executable {
-    /// Absolute.
-    pub path: PathBuf,
-    /// Inode number.
-    pub inode: u64,
-    /// Time of the last change to its contents.
-    pub modified: SystemTime,
-}
 
 /// A file that was there at the last look.
 #[derive(Clone, Debug)]
@@ -188,7 +177,8 @@ impl PluginFile {
     pub(crate) fn replace(&self) {
         let mut seen = self.seen.write().unwrap();
         let inode = self.version.fetch_add(1, Ordering::Relaxed) + 1;
-        let executable = Executable { path: "/fake".into(), inode, modified: SystemTime::UNIX_EPOCH };
+        let executable =
+            Executable { path: "/fake".into(), inode, modified: std::time::SystemTime::UNIX_EPOCH };
         *seen = Seen { last: Some(Arc::new(executable)), now: Now::There };
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::{Command, ProfileName, Provider};
+use super::{command::Command, profile::ProfileName, provider::Provider};
 use crate::credential::Cluster;
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
@@ -63,12 +63,12 @@ impl fmt::Debug for PluginKey {
 ///
 /// Not in it: the install hint and the limits, which change no answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct RunDigest([u8; 32]);
+pub(crate) struct RunDigest([u8; 32]);
 
 impl RunDigest {
     /// Of runs for a profile. Its name and its whole endpoint are in it, whatever of them the plugin is told: what is
     /// held for one cluster is never handed out for another place.
-    pub(super) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
+    pub(crate) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
         let mut fields = Fields::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
         fields.text(&Self::of(provider).0);
         fields.text(profile.namespace.as_bytes());
@@ -77,7 +77,7 @@ impl RunDigest {
         Self(fields.hash())
     }
 
-    pub(super) fn of(provider: &Provider) -> Self {
+    pub(crate) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
         let mut fields = Fields::new(b"credbroker provider 3", 0);

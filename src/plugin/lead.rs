@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::de::IgnoredAny;
 
 use super::{
-    Origin, PluginKey, PluginSpec, Provider, ResolveError, Target,
-    caller::{check, reaches},
-    providers::Entry,
+    caller::{Origin, check, reaches},
+    error::ResolveError, key::PluginKey, provider::Provider, providers::Entry,
+    spec::PluginSpec, target::Target,
 };
 use crate::credential::Cluster;
 
 /// The run that a request leads to, without what only the request has.
-pub(super) struct Lead<'a> {
+pub(crate) struct Lead<'a> {
     entry: &'a Entry,
     place: Place<'a>,
 }
@@ -33,7 +33,7 @@ impl Entry {
     /// The provider as it is configured, for a caller that sent this cluster. The plugin receives none unless the
     /// provider wants one; else what the caller sent, which is for this request alone, or the one cluster that the
     /// kubeconfig uses this user for.
-    pub(super) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+    pub(crate) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         let known = self.provider.clusters.as_slice();
         match (sent, known) {
             _ if !self.provider.provide_cluster_info => self.lead(Place::Nowhere),
@@ -48,7 +48,7 @@ impl Entry {
     }
 
     /// The provider for one of the clusters that it is configured with.
-    pub(super) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
+    pub(crate) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
         if !self.provider.provide_cluster_info {
             return self.lead(Place::Nowhere);
         }
@@ -59,7 +59,7 @@ impl Entry {
     }
 
     /// What a ClusterProfile leads to, which is this provider.
-    pub(super) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
+    pub(crate) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
         self.lead(Place::Profile(target))
     }
 
@@ -69,7 +69,7 @@ impl Entry {
     }
 
     /// There is no terminal here.
-    pub(super) fn can_run_unattended(&self) -> Result<(), ResolveError> {
+    pub(crate) fn can_run_unattended(&self) -> Result<(), ResolveError> {
         if self.provider.needs_terminal {
             return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
         }
@@ -80,12 +80,12 @@ impl Entry {
 impl Lead<'_> {
     /// Whether a caller at `origin` may contribute these variables. To be asked for each request: what is held was
     /// perhaps requested by a caller that may.
-    pub(super) fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
+    pub(crate) fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
         check(env, origin, self.provider())
     }
 
     /// The key of the run for a caller that sent these.
-    pub(super) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
+    pub(crate) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
         let provider = self.provider();
         let caller_env = env.iter().filter(|(name, _)| reaches(name, provider));
         let caller_env = caller_env.map(|(name, value)| (name.as_str(), value.as_str()));
@@ -100,7 +100,7 @@ impl Lead<'_> {
     }
 
     /// The run for a caller that sent these.
-    pub(super) fn spec(
+    pub(crate) fn spec(
         self,
         sent: Option<Cluster>,
         mut env: BTreeMap<String, String>,

@@ -7,7 +7,7 @@ use crate::credential::Cluster;
 /// In what `sent` differs from `known`; `None`: it is the same place. What a caller does not send cannot differ: older
 /// clients drop the TLS name, and no client but those in Go and Python sends anything. Proxy and compression are the
 /// caller's own business: client-go puts the proxy of its environment there.
-pub(super) fn difference(sent: &Cluster, known: &Cluster) -> Option<&'static str> {
+pub(crate) fn difference(sent: &Cluster, known: &Cluster) -> Option<&'static str> {
     let differs = |sent: &str, known: &str| !sent.is_empty() && sent != known;
     if sent.server.trim_end_matches('/') != known.server.trim_end_matches('/') {
         Some("its server is another")

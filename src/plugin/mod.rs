@@ -1,49 +1,42 @@
-//! From configuration and a request to one immutable plugin invocation.
+//! Configured plugins, and one immutable invocation of one of them.
 
 mod caller;
-mod cluster_profile;
 mod command;
 mod definition;
 mod environment;
 mod error;
 mod file;
-mod fleet;
-mod hub_state;
 mod issuer;
 mod key;
 mod lead;
 mod matching;
-mod nearest;
+mod profile;
 mod provider;
 mod providers;
-mod resolver;
-mod shown;
 mod spec;
 mod target;
 mod variables;
 mod verifiable;
 
 pub use caller::Origin;
-pub use cluster_profile::{
-    AccessProvider, ArgsPolicy, ClusterProfile, EnvPolicy, ProfileError, ProfileName, ProfileSourced, Rules,
-    Skipped,
-};
-pub use command::{Command, find_in_path};
+pub use command::{Command, Executable, find_in_path};
 pub use credbroker_proto::Globs;
 pub use definition::{Definition, ProviderRef};
 pub use environment::{Environment, identity_variables, is_denied};
 pub use error::ResolveError;
-pub use file::{Executable, FileError, FoundFile, PluginFile};
-pub use fleet::{Change, Fleet};
-pub use hub_state::HubState;
+pub use file::{FileError, FoundFile, PluginFile};
 pub use issuer::Issuer;
+#[cfg(test)]
+pub(crate) use key::RunDigest;
 pub use key::{KeyHasher, PluginKey};
-pub use nearest::nearest;
+pub(crate) use lead::Lead;
+pub(crate) use matching::difference;
+pub use profile::{ProfileError, ProfileName};
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use provider::{ClusterInfo, Provider, Verify};
+pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, ProfileSourced, Provider, Verify};
+pub(crate) use providers::Entry;
 pub use providers::Providers;
-pub use resolver::{Ask, Resolver, Source};
 pub use spec::PluginSpec;
-pub use target::{Known, Target};
+pub use target::Target;
 pub use verifiable::verifiable_at;

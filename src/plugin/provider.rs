@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Command, Definition, Environment, Globs, Issuer, ProfileSourced};
+use credbroker_proto::Globs;
+
+use super::{command::Command, definition::Definition, environment::Environment, issuer::Issuer};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
@@ -72,6 +74,37 @@ pub enum Verify {
     Auto,
     /// The API server is never asked.
     Never,
+}
+
+/// Whether the arguments in a profile reach the plugin.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ArgsPolicy {
+    /// They do not.
+    #[default]
+    Ignore,
+    /// After the provider's own.
+    Append,
+}
+
+/// Whether the variables in a profile reach the plugin.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EnvPolicy {
+    /// They do not.
+    #[default]
+    Ignore,
+    /// Those that the provider does not set itself.
+    AppendIfNotExists,
+    /// All, also where the provider sets another value.
+    Replace,
+}
+
+/// What a provider takes of profiles.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ProfileSourced {
+    /// `profileSourcedCLIArgsPolicy`.
+    pub args: ArgsPolicy,
+    /// `profileSourcedEnvVarsPolicy`.
+    pub env: EnvPolicy,
 }
 
 /// Names of variables, never their values; how many arguments: they may be secrets too.

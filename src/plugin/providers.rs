@@ -10,7 +10,14 @@ use std::{
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::{Command, FileError, PluginFile, Provider, ProviderRef, ResolveError, key::RunDigest};
+use super::{
+    command::Command,
+    definition::ProviderRef,
+    error::ResolveError,
+    file::{FileError, PluginFile},
+    key::RunDigest,
+    provider::Provider,
+};
 
 /// How often the plugins' files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -30,8 +37,8 @@ pub struct Providers {
 
 /// One provider, with what is the same for each of its runs.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) provider: Arc<Provider>,
+pub(crate) struct Entry {
+    pub(crate) provider: Arc<Provider>,
     pub(super) digest: RunDigest,
     pub(super) file: Arc<PluginFile>,
 }
@@ -140,7 +147,7 @@ impl Providers {
     }
 
     /// The provider that a request names: the only one of its name, or the very definition that it asks for.
-    pub(super) fn entry(&self, provider: &ProviderRef) -> Result<&Entry, ResolveError> {
+    pub(crate) fn entry(&self, provider: &ProviderRef) -> Result<&Entry, ResolveError> {
         let ProviderRef { name, definition } = provider;
         let entries = self.by_name.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
         let definitions = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
@@ -162,7 +169,7 @@ impl Providers {
     }
 
     /// The provider of that name in the broker's own configuration.
-    pub(super) fn configured(&self, name: &str) -> Result<&Entry, ResolveError> {
+    pub(crate) fn configured(&self, name: &str) -> Result<&Entry, ResolveError> {
         let mut entries = self.by_name.get(name).into_iter().flatten();
         entries.find(|entry| entry.provider.definition.is_none()).ok_or_else(|| self.unknown(name))
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
-use super::{PluginFile, PluginKey, Provider, Target};
+use super::{file::PluginFile, key::PluginKey, provider::Provider, target::Target};
 use crate::credential::Cluster;
 
 /// Everything a run needs, resolved for one request into a fresh value. Equal keys mean equal runs.

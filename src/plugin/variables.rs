@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use super::Globs;
+use credbroker_proto::Globs;
 
 /// What a variable can change in a plugin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Provider, Target, Verify, matching::difference};
+use super::{
+    matching::difference,
+    provider::{Provider, Verify},
+    target::Target,
+};
 use crate::credential::Cluster;
 
 /// The cluster whose API server may be asked about a credential of `provider`, or of the ClusterProfile `target`.
@@ -41,7 +45,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::plugin::{Command, ProfileName, key::RunDigest, provider::tests::provider as bare};
+    use crate::plugin::{Command, ProfileName, provider::tests::provider as bare};
 
     /// What it is about, the known clusters, the one that is sent, and the one to ask.
     type Row<'a> = (&'a str, &'a [Cluster], Option<&'a Cluster>, Option<&'a Cluster>);
@@ -61,13 +65,7 @@ mod tests {
 
     fn target(provider: &Provider, endpoint: Cluster) -> Arc<Target> {
         let profile = ProfileName::new("fleet", "paris");
-        let digest = RunDigest::of_target(provider, &profile, &endpoint);
-        Arc::new(Target {
-            profile,
-            provider: Arc::new(provider.clone()),
-            endpoint: Arc::new(endpoint),
-            digest,
-        })
+        Arc::new(Target::new(profile, Arc::new(provider.clone()), Arc::new(endpoint)))
     }
 
     fn with(change: impl FnOnce(&mut Cluster)) -> Cluster {

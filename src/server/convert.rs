@@ -9,7 +9,8 @@ use tonic::Status;
 use super::status;
 use crate::{
     credential::Cluster,
-    plugin::{Ask, Origin, ProfileName, ProviderRef, Source},
+    plugin::{Origin, ProfileName, ProviderRef},
+    resolver::{Ask, Source},
 };
 
 /// What a caller asks for.

@@ -39,7 +39,8 @@ use crate::{
     cache::{self, Caller, Failed, Lookup},
     credential::Issued,
     exec::PluginRunner,
-    plugin::{Ask, PluginSpec, verifiable_at},
+    plugin::{PluginSpec, verifiable_at},
+    resolver::Ask,
 };
 
 /// The path of `GetCredential`.

@@ -11,7 +11,8 @@ use super::status;
 use crate::{
     cache::{Caller, CredentialCache, Failed, Watch},
     exec::PluginRunner,
-    plugin::{Ask, PluginSpec, Resolver},
+    plugin::PluginSpec,
+    resolver::{Ask, Resolver},
 };
 
 /// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and

@@ -8,7 +8,9 @@ use super::status;
 use crate::{
     cache::{CredentialCache, Failed, Holding},
     exec::PluginRunner,
-    plugin::{Known, ProfileName, ResolveError, Resolver},
+    fleet::KnownProfile,
+    plugin::{ProfileName, ResolveError},
+    resolver::Resolver,
     text::chain,
 };
 
@@ -47,17 +49,17 @@ impl Readiness {
     }
 
     /// How it stands for a profile, and the stable reason if it stands badly.
-    pub(super) fn of_profile(&self, known: &Known) -> (State, &'static str) {
+    pub(super) fn of_profile(&self, known: &KnownProfile) -> (State, &'static str) {
         let (state, problem) = self.look(known);
         (state, problem.map_or("", |(reason, _)| reason.name()))
     }
 
     /// Why it stands badly, for people.
-    pub(super) fn message(&self, known: &Known) -> String {
+    pub(super) fn message(&self, known: &KnownProfile) -> String {
         self.look(known).1.map(|(_, error)| chain(error)).unwrap_or_default()
     }
 
-    fn look<'a>(&'a self, known: &'a Known) -> (State, Option<(Reason, &'a dyn Error)>) {
+    fn look<'a>(&'a self, known: &'a KnownProfile) -> (State, Option<(Reason, &'a dyn Error)>) {
         let target = match &known.outcome {
             Ok(target) => target,
             Err(error) => return (State::Unusable, Some((status::profile_reason(error), error))),

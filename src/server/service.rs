@@ -16,7 +16,7 @@ use super::{
     health::Health,
     overview, status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, plugin::Resolver};
+use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;

@@ -4,9 +4,12 @@ use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::plugin::{
-    ClusterProfile, Command, Fleet, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider,
-    Providers, Rules, Target, test_provider,
+use crate::{
+    fleet::{ClusterProfile, EndpointRules, Fleet},
+    plugin::{
+        Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
+        test_provider,
+    },
 };
 
 /// The issuer of each provider: two of them share one issuer.
@@ -85,7 +88,7 @@ fn issuer(name: &str, large: bool) -> Arc<Issuer> {
 
 fn target(key: usize) -> Arc<Target> {
     let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), Rules::default());
+    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
     let name = ProfileName::new("fleet", format!("profile-{key}"));
     let cluster = json!({"server": format!("https://{key}")});
     let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});

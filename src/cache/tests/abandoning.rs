@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::{Script::*, *};
-use crate::plugin::{ClusterProfile, Fleet, ProfileName, Providers, Rules};
+use crate::{
+    fleet::{ClusterProfile, EndpointRules, Fleet},
+    plugin::{ProfileName, Providers},
+};
 
 fn paris() -> ProfileName {
     ProfileName::new("fleet", "paris")
@@ -13,7 +16,7 @@ fn paris() -> ProfileName {
 /// For the profile, which leads there.
 fn spec_for_paris() -> PluginSpec {
     let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), Rules::default());
+    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
     let access = json!([{"name": "fake", "cluster": {"server": "https://paris"}}]);
     fleet.apply(ClusterProfile::read(paris(), &Value::Null, &json!({"accessProviders": access})));
     let target = fleet.get(&paris()).unwrap().outcome.clone().unwrap();

@@ -6,7 +6,8 @@ use tokio::time::sleep;
 use super::{Script::*, *};
 use crate::{
     cache::{CacheError, Holding},
-    plugin::{ClusterProfile, Fleet, ProfileName, Providers, Rules, Target},
+    fleet::{ClusterProfile, EndpointRules, Fleet},
+    plugin::{ProfileName, Providers, Target},
 };
 
 fn name(profile: &str) -> ProfileName {
@@ -16,7 +17,7 @@ fn name(profile: &str) -> ProfileName {
 /// What `fleet/PROFILE` leads to when it is at that server.
 fn target(profile: &str, server: &str) -> Arc<Target> {
     let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), Rules::default());
+    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
     let cluster = json!({"server": format!("https://{server}")});
     let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
     fleet.apply(ClusterProfile::read(name(profile), &Value::Null, &status));

@@ -38,7 +38,7 @@ fn the_whole_section_is_read() {
     assert!(matches!(read.hub, HubAccess::InCluster));
     assert_eq!(read.namespaces, ["fleet", "fleet-2"], "once each");
     assert_eq!(read.label_selector, "env in (prod, dev),!old");
-    assert_eq!(read.rules, Rules { allow_http: true });
+    assert_eq!(read.rules, EndpointRules { allow_http: true });
     let [first, second] = read.prewarm.as_slice() else { panic!("{:?}", read.prewarm) };
     assert_eq!((first.concurrency.get(), first.runs_per_second.get()), (7, 9));
     assert_eq!((second.concurrency.get(), second.runs_per_second.get()), (2, 5), "the defaults");
@@ -54,7 +54,7 @@ fn the_whole_section_is_read() {
 #[test]
 fn everything_but_the_hub_has_a_default() {
     let read = read(&with("{kubeconfig: in-cluster}"));
-    assert_eq!((read.namespaces, &*read.label_selector, read.rules), (vec![], "", Rules::default()));
+    assert_eq!((read.namespaces, &*read.label_selector, read.rules), (vec![], "", EndpointRules::default()));
     assert!(read.prewarm.is_empty());
     assert!(
         Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("x")))

@@ -10,7 +10,7 @@ use crate::{
         problem::Report,
         provider::{Variables, provider},
         reader::{Cursor, Dialect},
-        stanza::{Rules, stanza},
+        stanza::{StanzaRules, stanza},
     },
     document::Node,
     plugin::{Environment, Globs, Provider},
@@ -80,7 +80,7 @@ fn cursor<'a>(user: &Named<'a>, exec: &'a Node) -> Cursor<'a> {
     whole.below(format!("user `{}`.exec", user.name.escape_debug()), exec)
 }
 
-fn rules<'a>(user: &Named<'a>) -> Rules<'a> {
+fn rules<'a>(user: &Named<'a>) -> StanzaRules<'a> {
     let dir = user.file.parent().unwrap_or(Path::new("/"));
-    Rules { dir, accept_v1alpha1: false, never_interactive: false }
+    StanzaRules { dir, accept_v1alpha1: false, never_interactive: false }
 }

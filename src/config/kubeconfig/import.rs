@@ -12,7 +12,7 @@ use crate::{
         problem::{Place, Report},
         provider::{Variables, provider},
         reader::{Cursor, Dialect},
-        stanza::{Rules, stanza},
+        stanza::{StanzaRules, stanza},
     },
     document::Node,
     plugin::{Definition, Environment, Globs, Provider, identity_variables},
@@ -72,7 +72,7 @@ fn import<'a>(
     if user.body.get("auth-provider").is_some_and(|value| !value.is_null()) {
         at.problem(report, "authProvider cannot be provided in combination with an exec plugin");
     }
-    let rules = Rules {
+    let rules = StanzaRules {
         dir: user.file.parent().unwrap_or(Path::new("/")),
         accept_v1alpha1: false,
         never_interactive: false,

@@ -4,10 +4,11 @@ use crate::{
     document::{Aliases, yaml},
 };
 
-fn read(text: &str, dialect: Dialect, change: fn(&mut Rules<'_>)) -> (Option<Stanza>, Report) {
+fn read(text: &str, dialect: Dialect, change: fn(&mut StanzaRules<'_>)) -> (Option<Stanza>, Report) {
     let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();
     let mut report = Report::default();
-    let mut rules = Rules { dir: Path::new("/etc/x"), accept_v1alpha1: false, never_interactive: false };
+    let mut rules =
+        StanzaRules { dir: Path::new("/etc/x"), accept_v1alpha1: false, never_interactive: false };
     change(&mut rules);
     let stanza = stanza(&Cursor::new(Path::new("f"), dialect, &node), rules, &mut report);
     (stanza, report)

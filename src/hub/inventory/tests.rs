@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     hub::tests::{Setup, object, rule},
-    plugin::{Ask, Source},
+    resolver::{Ask, Source},
 };
 
 fn names(setup: &Setup) -> Vec<String> {

@@ -42,7 +42,7 @@ fn hub(has_plugin: bool) -> Read {
         hub: HubAccess::Kubeconfig { path, context: None, plugin },
         namespaces: Vec::new(),
         label_selector: String::new(),
-        rules: Rules::default(),
+        rules: EndpointRules::default(),
         prewarm: Vec::new(),
     };
     let setup = Setup::new(Duration::ZERO, false);

@@ -75,7 +75,11 @@ impl Looks {
 }
 
 fn executable(path: &str, inode: u64, modified: u64) -> Executable {
-    Executable { path: path.into(), inode, modified: SystemTime::UNIX_EPOCH + Duration::from_secs(modified) }
+    Executable {
+        path: path.into(),
+        inode,
+        modified: std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(modified),
+    }
 }
 
 fn command() -> Command {

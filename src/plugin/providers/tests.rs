@@ -3,10 +3,13 @@ use std::path::PathBuf;
 use tokio::time::advance;
 
 use super::*;
-use crate::plugin::{
-    Ask, Environment, Resolver, Source,
-    file::tests::{Disk, Looks},
-    provider::tests::provider,
+use crate::{
+    plugin::{
+        Environment,
+        file::tests::{Disk, Looks},
+        provider::tests::provider,
+    },
+    resolver::{Ask, Resolver, Source},
 };
 
 /// Two providers, each with its own file on its own disk.

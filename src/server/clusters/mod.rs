@@ -27,10 +27,8 @@ use tonic::{Response, Status};
 use self::snapshot::Snapshot;
 use super::{convert, preencoded::Preencoded, readiness::Readiness, status};
 use crate::{
-    cache::CredentialCache,
-    clock::Clock,
-    exec::PluginRunner,
-    plugin::{Fleet, ProfileName, Resolver},
+    cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, plugin::ProfileName,
+    resolver::Resolver,
 };
 
 pub(super) use watching::Messages;

@@ -12,7 +12,8 @@ use prost::Message as _;
 
 use super::{MESSAGE, convert};
 use crate::{
-    plugin::{HubState, Known, ProfileName},
+    fleet::{HubState, KnownProfile},
+    plugin::ProfileName,
     server::{preencoded, readiness::Readiness},
 };
 
@@ -32,7 +33,7 @@ pub(super) struct Snapshot {
 /// One cluster.
 #[derive(Debug)]
 pub(super) struct Row {
-    known: Arc<Known>,
+    known: Arc<KnownProfile>,
     ready: cluster_state::Readiness,
     reason: &'static str,
     message: String,
@@ -66,7 +67,12 @@ impl Snapshot {
     }
 
     /// What follows `self` when these are the clusters. It has the same number if watchers have nothing to see.
-    pub(super) fn next(&self, clusters: Vec<Arc<Known>>, hub: HubState, readiness: &Readiness) -> Self {
+    pub(super) fn next(
+        &self,
+        clusters: Vec<Arc<KnownProfile>>,
+        hub: HubState,
+        readiness: &Readiness,
+    ) -> Self {
         let number = self.number + 1;
         let mut earlier = self.rows.iter().peekable();
         let mut is_news = self.rows.len() != clusters.len() || self.hub != hub;

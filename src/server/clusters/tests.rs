@@ -18,7 +18,8 @@ use crate::{
     cache::CacheParts,
     clock::{Now, SystemClock},
     exec::{RunError, RunOutput},
-    plugin::{ClusterProfile, Command, HubState, PluginSpec, Providers, Rules, test_provider},
+    fleet::{ClusterProfile, EndpointRules, HubState},
+    plugin::{Command, PluginSpec, Providers, test_provider},
 };
 
 /// Nobody asks for anything.
@@ -52,7 +53,7 @@ struct Setup {
 impl Setup {
     fn new() -> Self {
         let providers = || Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
-        let fleet = Arc::new(Fleet::new(providers(), Rules::default()));
+        let fleet = Arc::new(Fleet::new(providers(), EndpointRules::default()));
         let cache = CredentialCache::new(CacheParts::for_tests(
             NoRuns,
             Arc::new(SystemClock),

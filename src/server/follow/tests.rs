@@ -15,9 +15,9 @@ use crate::{
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
     exec::{RunError, RunOutput},
-    plugin::{
-        ClusterProfile, Command, Fleet, HubState, ProfileName, Providers, Rules, Source, test_provider,
-    },
+    fleet::{ClusterProfile, EndpointRules, Fleet, HubState},
+    plugin::{Command, ProfileName, Providers, test_provider},
+    resolver::Source,
 };
 
 /// Prints where it is for.
@@ -49,7 +49,7 @@ async fn message(messages: &mut Messages) -> pb::WatchCredentialResponse {
 #[tokio::test(start_paused = true)]
 async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
-    let fleet = Arc::new(Fleet::new(Arc::clone(&providers), Rules::default()));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&providers), EndpointRules::default()));
     let resolver = Arc::new(Resolver::new(providers, Some(Arc::clone(&fleet))));
     let cache = CredentialCache::new(CacheParts {
         encode: crate::server::encode,

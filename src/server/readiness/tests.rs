@@ -9,9 +9,9 @@ use crate::{
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
     exec::{RunError, RunOutput},
-    plugin::{
-        Ask, ClusterProfile, Command, Fleet, PluginKey, PluginSpec, Providers, Rules, Source, test_provider,
-    },
+    fleet::{ClusterProfile, EndpointRules, Fleet},
+    plugin::{Command, PluginKey, PluginSpec, Providers, test_provider},
+    resolver::{Ask, Source},
 };
 
 /// Runs do what the variable `THEN` of the caller says.
@@ -47,7 +47,7 @@ fn cache() -> CredentialCache<AsTheCallerSays> {
 #[tokio::test]
 async fn the_best_of_a_profiles_keys_counts() {
     let providers = || Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]);
-    let fleet = Arc::new(Fleet::new(Arc::new(providers()), Rules::default()));
+    let fleet = Arc::new(Fleet::new(Arc::new(providers()), EndpointRules::default()));
     let resolver = Resolver::new(Arc::new(providers()), Some(Arc::clone(&fleet)));
     let cache = cache();
     let cases: [(&[&str], State); 6] = [
@@ -91,7 +91,7 @@ async fn the_best_of_a_profiles_keys_counts() {
 #[tokio::test]
 async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone() {
     let providers = |path: &str| Arc::new(Providers::new([test_provider("p", Command::Path(path.into()))]));
-    let fleet = Arc::new(Fleet::new(providers("/bin/sh"), Rules::default()));
+    let fleet = Arc::new(Fleet::new(providers("/bin/sh"), EndpointRules::default()));
     let (there, gone) = (
         Resolver::new(providers("/bin/sh"), Some(Arc::clone(&fleet))),
         Resolver::new(providers("/nonexistent/plugin"), Some(Arc::clone(&fleet))),

@@ -1,0 +1,90 @@
+//! The whole resolution of one profile.
+
+use std::sync::Arc;
+
+use super::{
+    access::{Choice, Skipped, choose},
+    endpoint::{EndpointRules, endpoint},
+    extensions::Extensions,
+    profile::{AccessProvider, ClusterProfile},
+};
+use crate::{
+    credential::Cluster,
+    plugin::{ProfileError, Provider},
+    text::shown,
+};
+
+/// What a profile leads to: a value of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolution {
+    /// The provider that was chosen; where the profile adds to it, a new one with the additions.
+    pub(crate) provider: Arc<Provider>,
+    /// Where the cluster is, and what the plugin is told about it if it is told.
+    pub(crate) endpoint: Arc<Cluster>,
+    /// What is suspicious but stops nothing.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Resolves `profile` against `configured`, in the configuration's order. The second part says of every provider that
+/// was not chosen why not, also when there is an error.
+pub(crate) fn resolve(
+    profile: &ClusterProfile,
+    configured: &[Arc<Provider>],
+    rules: EndpointRules,
+) -> (Result<Resolution, ProfileError>, Vec<Skipped>) {
+    let listed = match &profile.access {
+        Ok(access) => access,
+        Err(error) => return (Err(error.clone()), Vec::new()),
+    };
+    let Choice { chosen, skipped } = choose(configured, listed);
+    let resolution = match chosen {
+        Some((provider, access)) => invocation(provider, access, rules),
+        None => Err(ProfileError::NoMatch {
+            profile: listed.iter().map(|access| access.name.clone()).collect(),
+            configured: configured.iter().map(|provider| provider.name.to_string()).collect(),
+        }),
+    };
+    (resolution, skipped)
+}
+
+fn invocation(
+    provider: &Arc<Provider>,
+    access: &AccessProvider,
+    rules: EndpointRules,
+) -> Result<Resolution, ProfileError> {
+    let at = format!("access provider `{}`: cluster", shown(&access.name));
+    let mut warnings = Vec::new();
+    if access.deprecated {
+        warnings.push(format!(
+            "provider `{}` stands in status.credentialProviders, which is deprecated",
+            provider.name
+        ));
+    }
+    let mut endpoint = endpoint(&access.cluster, &at, rules)?;
+    if endpoint.insecure_skip_tls_verify {
+        warnings.push(
+            "has `insecure-skip-tls-verify: true`: whoever answers at its address gets the credential"
+                .to_owned(),
+        );
+    }
+    let extensions = Extensions::of(&access.cluster, &at)?;
+    endpoint.config = extensions.config();
+    if extensions.has_config() && !provider.provide_cluster_info {
+        warnings.push(format!(
+            "the `client.authentication.k8s.io/exec` extension does not reach the plugin: provider `{}` has `provideClusterInfo: false`",
+            provider.name
+        ));
+    }
+    let sourced = provider.profile_sourced.unwrap_or_default();
+    let additions = sourced.additions(&extensions, &provider.args, &provider.env)?;
+    let provider = match (additions.args, additions.env) {
+        (None, None) => Arc::clone(provider),
+        (args, env) => {
+            let mut own = Provider::clone(provider);
+            own.args = args.unwrap_or(own.args);
+            own.env = env.unwrap_or(own.env);
+            Arc::new(own)
+        }
+    };
+    Ok(Resolution { provider, endpoint: Arc::new(endpoint), warnings })
+}

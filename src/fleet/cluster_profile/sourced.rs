@@ -1,0 +1,94 @@
+//! What a profile may add to its provider's invocation.
+
+use super::{denied::is_denied_to_profiles, extensions::Extensions};
+use crate::plugin::{ArgsPolicy, EnvPolicy, ProfileError, ProfileSourced};
+
+/// How many arguments or variables a profile may bring, and how many bytes they may have in all.
+const ITEMS: usize = 64;
+const BYTES: usize = 32 << 10;
+
+/// What a profile adds, checked.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Additions {
+    /// The provider's arguments and then the profile's; `None`: the provider's alone.
+    pub(super) args: Option<Vec<String>>,
+    /// The provider's variables and the profile's; `None`: the provider's alone.
+    pub(super) env: Option<Vec<(String, String)>>,
+}
+
+impl ProfileSourced {
+    /// What comes of `extensions` for a plugin with these arguments and variables: new lists, never the given ones.
+    /// What is ignored is not even looked at.
+    pub(super) fn additions(
+        self,
+        extensions: &Extensions<'_>,
+        args: &[String],
+        env: &[(String, String)],
+    ) -> Result<Additions, ProfileError> {
+        Ok(Additions { args: self.args(extensions, args)?, env: self.env(extensions, env)? })
+    }
+
+    fn args(self, extensions: &Extensions<'_>, args: &[String]) -> Result<Option<Vec<String>>, ProfileError> {
+        if self.args == ArgsPolicy::Ignore {
+            return Ok(None);
+        }
+        let (added, at) = extensions.args()?;
+        bounded(added.iter().map(|arg| arg.len()), at)?;
+        if added.iter().any(|arg| !is_one_line(arg)) {
+            return Err(invalid(at, "holds an argument with a line break or a NUL"));
+        }
+        let all = args.iter().cloned().chain(added.iter().map(|arg| (*arg).to_owned()));
+        Ok((!added.is_empty()).then(|| all.collect()))
+    }
+
+    fn env(
+        self,
+        extensions: &Extensions<'_>,
+        env: &[(String, String)],
+    ) -> Result<Option<Vec<(String, String)>>, ProfileError> {
+        if self.env == EnvPolicy::Ignore {
+            return Ok(None);
+        }
+        let (added, at) = extensions.envs()?;
+        bounded(added.iter().map(|(name, value)| name.len() + value.len()), at)?;
+        for (name, value) in &added {
+            if name.is_empty() || name.contains('=') || !is_one_line(name) || !is_one_line(value) {
+                let problem = "holds a variable with an empty name, a `=` in its name, a line break or a NUL";
+                return Err(invalid(at, problem));
+            }
+            if is_denied_to_profiles(name, value) {
+                let (field, variable) = (at.to_owned(), (*name).to_owned());
+                return Err(ProfileError::VariableDenied { field, variable });
+            }
+        }
+        let set = |name: &str| env.iter().any(|(set, _)| set == name);
+        let wins = |name: &str| self.env == EnvPolicy::Replace || !set(name);
+        let added: Vec<_> = added.into_iter().filter(|(name, _)| wins(name)).collect();
+        if added.is_empty() {
+            return Ok(None);
+        }
+        // One place for each name: of two, which one a process sees depends on who reads it.
+        let kept =
+            env.iter().filter(|(name, _)| !added.iter().any(|(replaced, _)| replaced == name)).cloned();
+        let added = added.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Ok(Some(kept.chain(added).collect()))
+    }
+}
+
+fn bounded(sizes: impl ExactSizeIterator<Item = usize>, at: &str) -> Result<(), ProfileError> {
+    if sizes.len() > ITEMS {
+        return Err(invalid(at, "has more than 64 items"));
+    }
+    if sizes.sum::<usize>() > BYTES {
+        return Err(invalid(at, "has more than 32 KiB"));
+    }
+    Ok(())
+}
+
+fn is_one_line(text: &str) -> bool {
+    !text.contains(['\0', '\n', '\r'])
+}
+
+fn invalid(at: &str, problem: &'static str) -> ProfileError {
+    ProfileError::Invalid { field: at.to_owned(), problem }
+}

@@ -1,0 +1,40 @@
+//! A ClusterProfile that was read, and where it leads.
+
+use std::sync::Arc;
+
+use super::cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve};
+use crate::plugin::{ProfileError, Provider, Target};
+
+/// A ClusterProfile as it is now, resolved.
+#[derive(Debug)]
+pub struct KnownProfile {
+    /// The object, as the hub has it.
+    pub profile: ClusterProfile,
+    /// Where it leads.
+    pub outcome: Result<Arc<Target>, ProfileError>,
+    /// Providers that were not chosen.
+    pub skipped: Vec<Skipped>,
+    /// What is suspicious but does not make the profile unusable.
+    pub warnings: Vec<String>,
+    /// The fleet's revision when this was written. Every change of the fleet increases it; 0 before it is part of one.
+    pub revision: u64,
+}
+
+impl KnownProfile {
+    /// Resolves `profile` against `configured`.
+    pub(super) fn new(profile: ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Self {
+        let (resolution, skipped) = resolve(&profile, configured, rules);
+        let (outcome, warnings) = match resolution {
+            Ok(Resolution { provider, endpoint, warnings }) => {
+                (Ok(Arc::new(Target::new(profile.name.clone(), provider, endpoint))), warnings)
+            }
+            Err(error) => (Err(error), Vec::new()),
+        };
+        Self { profile, outcome, skipped, warnings, revision: 0 }
+    }
+
+    /// Where it leads, if it leads anywhere.
+    pub(super) fn target(&self) -> Option<&Target> {
+        self.outcome.as_deref().ok()
+    }
+}

@@ -1,0 +1,205 @@
+//! From a request to one invocation of one plugin.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::timeout};
+
+use crate::{
+    credential::Cluster,
+    fleet::{Fleet, HubState},
+    plugin::{
+        ClusterInfo, Entry, Lead, Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers,
+        ResolveError, Target, difference,
+    },
+    text::shown,
+};
+
+/// For how long a request waits for the first look at a hub that has not been seen to fail.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// What a caller asks for.
+#[derive(Clone, Default)]
+pub struct Ask {
+    /// Whose credential.
+    pub source: Source,
+    /// What client-go told the caller about the cluster, if anything.
+    pub cluster: Option<Cluster>,
+    /// Of the caller's environment, as it sent it.
+    pub env: BTreeMap<String, String>,
+    /// Where the caller runs, which decides what its variables may name.
+    pub origin: Origin,
+}
+
+/// Whose credential.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// A provider's.
+    Provider(ProviderRef),
+    /// That of a cluster, by the profile's name.
+    ClusterProfile(ProfileName),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Provider(ProviderRef::default())
+    }
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Ask");
+        shown.field("source", &self.source).field("cluster", &self.cluster.as_ref().map(|c| &c.server));
+        shown.field("env", &self.env.keys()).finish()
+    }
+}
+
+/// All that a request can name.
+#[derive(Debug)]
+pub struct Resolver {
+    providers: Arc<Providers>,
+    /// `None`: no ClusterProfiles are read.
+    fleet: Option<Arc<Fleet>>,
+}
+
+impl Resolver {
+    /// Of the configured providers, and the fleet if one is read.
+    pub fn new(providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) -> Self {
+        Self { providers, fleet }
+    }
+
+    /// The configured providers.
+    pub fn providers(&self) -> &Providers {
+        &self.providers
+    }
+
+    /// The fleet, if one is read.
+    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.as_ref()
+    }
+
+    /// The key of the run that `ask` leads to: enough to find what is held. Reads memory only, copies nothing of the
+    /// request, and hashes only what the plugin would receive of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve), which checks more: nothing is held under the key of what it refuses.
+    pub fn key(&self, ask: &Ask) -> Result<PluginKey, ResolveError> {
+        let sent = ask.cluster.as_ref();
+        let lead = self.lead(&ask.source, sent)?;
+        lead.check(&ask.env, ask.origin)?;
+        Ok(lead.key(sent, &ask.env))
+    }
+
+    /// Turns a request into one invocation, a fresh value. Reads memory only: the run looks for the plugin's file.
+    ///
+    /// # Errors
+    ///
+    /// The request leads to no run, and does not until the configuration or the fleet changes.
+    pub fn resolve(&self, ask: Ask) -> Result<PluginSpec, ResolveError> {
+        let Ask { source, cluster, env, origin } = ask;
+        let lead = self.lead(&source, cluster.as_ref())?;
+        lead.check(&env, origin)?;
+        lead.spec(cluster, env)
+    }
+
+    fn lead(&self, source: &Source, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+        match source {
+            Source::Provider(provider) => {
+                let entry = self.providers.entry(provider)?;
+                match sent {
+                    Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
+                        self.matched(entry, sent)
+                    }
+                    sent => entry.of_provider(sent),
+                }
+            }
+            Source::ClusterProfile(profile) => {
+                let target = self.target(profile)?;
+                if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
+                    let known = format!("ClusterProfile `{profile}` names");
+                    return Err(ResolveError::ClusterMismatch { known, difference });
+                }
+                self.providers.configured(&target.provider.name)?.of_target(target)
+            }
+        }
+    }
+
+    /// Waits for what only the hub can tell, if it was never read and may answer any moment.
+    pub async fn settled(&self, ask: &Ask) {
+        let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
+        let needs_fleet = match &ask.source {
+            Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
+            Source::Provider(provider) => ask.cluster.is_some() && self.matches_clusters(provider),
+        };
+        if needs_fleet {
+            let mut hub = fleet.hub_states();
+            // Late or not, the answer is what is known then.
+            drop(timeout(FIRST_LOOK, hub.wait_for(HubState::is_settled)).await);
+        }
+    }
+
+    /// Told when the profile that `spec` is for changes, closed when it is gone. `None`: it is for none.
+    pub fn follow(&self, spec: &PluginSpec) -> Option<watch::Receiver<u64>> {
+        Some(self.fleet.as_ref()?.follow(spec.target.as_ref()?))
+    }
+
+    fn target(&self, profile: &ProfileName) -> Result<Arc<Target>, ResolveError> {
+        let unknown =
+            |is_configured| ResolveError::UnknownProfile { profile: profile.clone(), is_configured };
+        let fleet = self.fleet.as_ref().ok_or_else(|| unknown(false))?;
+        let Some(known) = fleet.get(profile) else {
+            return Err(match fleet.hub() {
+                HubState { synced: true, .. } => unknown(true),
+                unread => unread.unavailable(format!("ClusterProfile `{}`", shown(&profile.to_string()))),
+            });
+        };
+        let refused = |source| ResolveError::Profile { profile: profile.clone(), source };
+        known.outcome.clone().map_err(refused)
+    }
+
+    fn matches_clusters(&self, provider: &ProviderRef) -> bool {
+        let entry = self.providers.entry(provider);
+        entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
+    }
+
+    /// The cluster that a caller names only finds what the broker knows; the plugin is told what the broker knows.
+    fn matched<'a>(&'a self, entry: &'a Entry, sent: &Cluster) -> Result<Lead<'a>, ResolveError> {
+        let provider = &entry.provider;
+        let known = || format!("those that the broker knows for provider `{}`", provider.name);
+        let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
+        let mut fitting = provider.clusters.iter().filter(|known| difference(sent, known).is_none());
+        if let Some(known) = fitting.next() {
+            if provider.provide_cluster_info && fitting.next().is_some() {
+                return Err(mismatch(
+                    "it fits several of them that the plugin would tell apart; send its exec extension too",
+                ));
+            }
+            return entry.of_known(known);
+        }
+        let mut differs = None;
+        let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
+        let mut same = at_server.unwrap_or_default();
+        same.retain(|target| {
+            let difference = difference(sent, &target.endpoint);
+            differs = difference.or(differs);
+            difference.is_none()
+        });
+        let mut same = same.into_iter();
+        let Some(target) = same.next() else {
+            return Err(match self.fleet.as_ref().map(|fleet| fleet.hub()) {
+                // It may be one of those that come.
+                Some(unread) if !unread.synced => unread.unavailable("the cluster".to_owned()),
+                _ => mismatch(differs.unwrap_or("its server is none of theirs")),
+            });
+        };
+        if same.any(|other| !target.is_same_run(&other)) {
+            return Err(mismatch(
+                "several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME",
+            ));
+        }
+        entry.of_target(target)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Text that a plugin or a peer wrote, made safe for a terminal and a log.
+
+/// `text` with every character that is not visible text written as `U+XXXX`: control characters and with them the
+/// escape sequences of terminals, bidirectional marks, zero-width, private and unassigned characters. Line breaks,
+/// tabs and spaces of all widths stay. Twice is the same as once.
+pub(crate) fn sanitize(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_text(character) {
+            clean.push(character);
+        } else {
+            clean.extend(format!("U+{:04X}", u32::from(character)).chars());
+        }
+    }
+    clean
+}
+
+/// The last whole lines of what a plugin wrote to stderr, sanitised, in one line and at most about `most` bytes. `cut`:
+/// `bytes` starts somewhere inside a line.
+pub(crate) fn last_lines(bytes: &[u8], cut: bool, most: usize) -> String {
+    // A carriage return ends a line too: progress bars draw one over the other.
+    let mut lines: Vec<_> = bytes.split(|byte| matches!(byte, b'\n' | b'\r')).collect();
+    if cut && lines.len() > 1 {
+        lines.remove(0);
+    }
+    let mut kept = Vec::new();
+    let mut left = most;
+    for line in lines.iter().rev().filter(|line| !line.trim_ascii().is_empty()) {
+        let line = sanitize(String::from_utf8_lossy(line).trim());
+        if line.len() > left {
+            if kept.is_empty() {
+                kept.push(format!("…{}", end_of(&line, most)));
+            }
+            break;
+        }
+        left -= line.len();
+        kept.push(line);
+    }
+    kept.reverse();
+    kept.join(" | ")
+}
+
+/// The longest end of `line` that has at most `most` bytes.
+fn end_of(line: &str, most: usize) -> &str {
+    let start = line.char_indices().map(|(index, _)| index).find(|index| line.len() - index <= most);
+    start.and_then(|start| line.get(start..)).unwrap_or_default()
+}
+
+fn is_text(character: char) -> bool {
+    match character {
+        '\n' | '\t' => true,
+        '\u{2028}' | '\u{2029}' => false, // line breaks to some readers, and invisible
+        _ if character.is_control() => false,
+        _ if character.is_whitespace() || character.is_ascii() => true,
+        // The standard library knows what is printable, but says so only by escaping the rest. A mark is escaped when
+        // it stands first, hence the underscore.
+        _ => !format!("_{character}").escape_debug().any(|escaped| escaped == '\\'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        for (text, clean) in [
+            ("\u{1b}[31mred\u{1b}[0m", "U+001B[31mredU+001B[0m"),
+            ("\u{9b}2J", "U+009B2J"),
+            (
+                "bell\u{7} null\0 backspace\u{8} delete\u{7f}",
+                "bellU+0007 nullU+0000 backspaceU+0008 deleteU+007F",
+            ),
+            ("line\rover", "lineU+000Dover"),
+            ("next\u{85}line\u{2028}para\u{2029}", "nextU+0085lineU+2028paraU+2029"),
+            ("exe\u{202e}gpj\u{202c}\u{2066}\u{2069}\u{200f}", "exeU+202EgpjU+202CU+2066U+2069U+200F"),
+            (
+                "zero\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}\u{ad}",
+                "zeroU+200BU+200CU+200DU+2060U+FEFFU+00AD",
+            ),
+            ("tag\u{e0041} private\u{e000} none\u{378}", "tagU+E0041 privateU+E000 noneU+0378"),
+        ] {
+            assert_eq!(sanitize(text), clean);
+            assert_eq!(sanitize(clean), clean);
+        }
+    }
+
+    #[test]
+    fn text_in_any_script_stays() {
+        for text in [
+            "plain 'quoted' \"twice\" \\ {x}",
+            "naïve e\u{301} Größe",
+            "日本語 العربية हिन्दी",
+            "→ ✅ 👍",
+            "a\tb\nc\u{a0}d\u{3000}e",
+        ] {
+            assert_eq!(sanitize(text), text);
+        }
+    }
+
+    #[test]
+    fn the_tail_is_the_last_whole_lines_in_one() {
+        assert_eq!(last_lines(b"", false, 100), "");
+        assert_eq!(last_lines(b"\n \r\n", false, 100), "");
+        assert_eq!(last_lines(b"one\r\n\r\ntwo\n", false, 100), "one | two");
+        assert_eq!(last_lines(b"10%\r20%\rdone", false, 100), "10% | 20% | done");
+        assert_eq!(last_lines(b"rtial\nwhole\n", true, 100), "whole");
+        assert_eq!(last_lines(b"first\nsecond\nthird\n", false, 11), "second | third");
+        assert_eq!(last_lines("long äöü".as_bytes(), false, 5), "…öü");
+        assert_eq!(last_lines(b"ok\xff\x1b[1m", true, 100), "ok\u{fffd}U+001B[1m");
+    }
+}
