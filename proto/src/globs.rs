@@ -42,6 +42,13 @@ impl Globs {
         Self(patterns.into_iter().map(|pattern| Glob::new(pattern.as_ref())).collect())
     }
 
+    /// These patterns and `others`.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
     /// Whether one of the patterns is `name` itself.
     pub fn lists(&self, name: &str) -> bool {
         self.0.iter().any(|glob| glob.rest.is_none() && glob.first == name)

@@ -10,15 +10,16 @@ mod problem;
 mod provider;
 mod reader;
 mod stanza;
+mod unlisted;
 
 use std::path::{Path, PathBuf};
 
 use crate::{
     document::json,
-    plugin::{Definition, Environment, Providers},
+    plugin::{Definition, Environment, Globs, Providers},
 };
 use broker::Sections;
-use kubeconfig::{Kubeconfig, Mode};
+use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
@@ -80,7 +81,7 @@ pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, Conf
 /// of one name it is the first one, as client-go reads the list.
 pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<(String, Definition)>, Vec<Problem>) {
     let mut report = Report::default();
-    let providers = kubeconfig.providers(env, Mode::Ambient, &mut report);
+    let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &mut report);
     let users = kubeconfig.users();
     let is_first = |name: &str, file: &Path| {
         users.iter().any(|user| user.name == name && user.identity == file)
@@ -125,7 +126,9 @@ fn read(path: &Path, env: &Environment, report: &mut Report) -> Sections {
 fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
     let paths = Kubeconfig::default_paths(env);
     let kubeconfig = Kubeconfig::read(&paths, Mode::Ambient, report);
-    let providers = kubeconfig.providers(env, Mode::Ambient, report);
+    let variables = variables(env, Globs::default());
+    let providers = kubeconfig.providers(&variables, Mode::Ambient, report);
+    kubeconfig.warn_of_unlisted(&variables, report);
     let source = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
     if providers.is_empty() && report.problems.is_empty() {
         let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);

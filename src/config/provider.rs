@@ -134,6 +134,7 @@ pub(super) fn section(
             "callerEnv covers `PATH`: the plugin gets none from the broker, and a bare command is not found",
         );
     }
+    warn_of_unlisted(at, broker, &pass_env, &caller_env, report);
     warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
     let mut provider = provider(name?, stanza, &Variables { broker, pass_env, caller_env });
     if let Some(name) = issuer {
@@ -189,7 +190,7 @@ fn warn_of_impatience(at: &Cursor<'_>, timeout: Duration, report: &mut Report) {
     }
 }
 
-fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {
+pub(super) fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {
     let items = at.items(report);
     let mut patterns = Vec::new();
     for item in &items {
@@ -201,6 +202,21 @@ fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {
         }
     }
     Globs::new(patterns)
+}
+
+/// Warns of variables of the broker's own environment that may select an identity and are on no list.
+pub(super) fn warn_of_unlisted(
+    at: &Cursor<'_>,
+    broker: &Environment,
+    pass_env: &Globs,
+    caller_env: &Globs,
+    report: &mut Report,
+) {
+    let names = unlisted(broker, pass_env, caller_env);
+    if !names.is_empty() {
+        let list = list(&names);
+        at.warning(report, format!("passEnv covers variables that the broker's own environment sets, and every caller gets the broker's values: {list}. If they select an identity, add `callerEnv: {list}` to use the caller's, or name them in `passEnv` without a `*` to use the broker's"));
+    }
 }
 
 /// Plugins that find out who they are from their environment, and some of the variables by which they do.

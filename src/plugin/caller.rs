@@ -33,9 +33,16 @@ pub(super) fn check(
     provider: &Provider,
 ) -> Result<(), ResolveError> {
     for (name, value) in env {
-        let refused = if provider.caller_env.matches(name) {
+        let is_taken = provider.caller_env.matches(name);
+        if is_taken && is_set(name, provider) {
+            continue; // the stanza's value reaches the plugin
+        }
+        let refused = if is_taken {
+            if !is_possible(name, value) {
+                return Err(ResolveError::InvalidVariable { name: name.clone() });
+            }
             // An empty value names nothing.
-            !value.is_empty() && !is_set(name, provider) && !is_allowed(name, origin, provider)
+            !value.is_empty() && !is_allowed(name, origin, provider)
         } else {
             provider.refuses_other_identities && conflicts(name, value, provider)
         };
@@ -50,10 +57,17 @@ pub(super) fn check(
 fn is_allowed(name: &str, origin: Origin, provider: &Provider) -> bool {
     match effect(name) {
         Effect::Program => false,
+        // It reaches no plugin.
+        _ if is_denied(name) => true,
         Effect::Place => origin == Origin::Beside,
         Effect::Unknown => origin == Origin::Beside || provider.caller_env.lists(name),
         Effect::Identity | Effect::Value => true,
     }
+}
+
+/// Whether the kernel can give a process this variable.
+fn is_possible(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
 /// Whether the caller selects an identity with a variable that the plugin would not receive so.

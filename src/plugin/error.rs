@@ -15,7 +15,7 @@ use crate::text::{listed, listed_all, nearest, shown};
 pub enum ResolveError {
     /// Several kubeconfigs define a provider of that name.
     #[error(
-        "several kubeconfigs define a provider `{}`: {}; write your kubeconfig again with `credbroker kubeconfig wrap`, or name the definition",
+        "provider `{}`: several kubeconfigs define it: {}; write your kubeconfig again with `credbroker kubeconfig wrap`, or name the definition",
         shown(.name), all_of(.candidates)
     )]
     AmbiguousProvider {
@@ -58,7 +58,7 @@ pub enum ResolveError {
     },
     /// The caller selects an identity with a variable that the plugin would not receive so.
     #[error(
-        "the caller sets `{variable}`, but the plugin of provider `{provider}` would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
+        "provider `{provider}`: the caller sets `{variable}`, but the plugin would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
         if *.runs_with { "with another value of" } else { "without" }
     )]
     IdentityConflict {
@@ -132,7 +132,7 @@ pub enum ResolveError {
     },
     /// A definition that is not among those that the broker has read.
     #[error(
-        "the broker does not have this definition of provider `{}` ({}); {}. Name the kubeconfig that it is from in `kubeconfigs` of the broker's configuration, or in its KUBECONFIG, and restart the broker; or write your kubeconfig again with `credbroker kubeconfig wrap`",
+        "provider `{}`: the broker does not have the definition {}; {}. Name the kubeconfig that it is from in `kubeconfigs` of the broker's configuration, or in its KUBECONFIG, and restart the broker; or write your kubeconfig again with `credbroker kubeconfig wrap`",
         shown(.name), shown(.definition), known_definitions(.known)
     )]
     UnknownDefinition {
@@ -153,7 +153,7 @@ pub enum ResolveError {
     },
     /// A variable that callers may not contribute.
     #[error(
-        "the caller's variable `{}` is not allowed for provider `{provider}`: {danger}; unset it, or set it in `env` of the provider's `exec` stanza{remedy}",
+        "provider `{provider}`: the caller's variable `{}` is not allowed: {danger}; unset it, or set it in `env` of the provider's `exec` stanza{remedy}",
         shown(.variable)
     )]
     VariableNotAllowed {

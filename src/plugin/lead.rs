@@ -111,9 +111,6 @@ impl Lead<'_> {
         let key = self.key(sent.as_ref(), &env);
         let provider = Arc::clone(self.provider());
         env.retain(|name, _| reaches(name, &provider));
-        if let Some((name, _)) = env.iter().find(|(name, value)| !is_possible(name, value)) {
-            return Err(ResolveError::InvalidVariable { name: name.clone() });
-        }
         let (cluster, target) = match self.place {
             Place::Nowhere => (None, None),
             Place::Sent => (sent.map(Arc::new), None),
@@ -143,9 +140,4 @@ fn check_config(cluster: &Cluster) -> Result<(), ResolveError> {
     serde_json::from_slice::<IgnoredAny>(&cluster.config)
         .map(drop)
         .map_err(|error| ResolveError::ClusterConfig { line: error.line(), column: error.column() })
-}
-
-/// Whether the kernel can give a process this variable.
-fn is_possible(name: &str, value: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }

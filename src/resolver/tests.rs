@@ -7,7 +7,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use bytes::Bytes;
 
 use super::*;
-use crate::plugin::{Command, Globs, Provider, test_provider as provider};
+use crate::plugin::{Command, Definition, Globs, Provider, test_provider as provider};
 
 /// An executable file in `dir`.
 fn plugin(dir: &Path) -> Command {
@@ -18,7 +18,7 @@ fn plugin(dir: &Path) -> Command {
 }
 
 fn ask(name: &str) -> Ask {
-    Ask { source: Source::Provider(name.into()), ..Ask::default() }
+    Ask { source: Source::Provider(name.into()), origin: Origin::Beside, ..Ask::default() }
 }
 
 fn cluster(server: &str, config: &'static str) -> Cluster {
@@ -178,6 +178,87 @@ fn an_unknown_name_lists_the_known_ones() {
     let providers = resolver([of("production"), of("dev")]);
     insta::assert_snapshot!(refused(&providers, ask("prodution")), @"no provider is named `prodution`, did you mean `production`?; known: dev, production");
     insta::assert_snapshot!(refused(&providers, ask("elsewhere")), @"no provider is named `elsewhere`; known: dev, production");
+}
+
+/// The provider `name` as the kubeconfig `file` defines it.
+fn defined(file: &str, name: &str, command: &str) -> Provider {
+    let definition = Some(Definition::new(file.into(), name));
+    Provider { definition, ..provider(name, Command::Name(command.into())) }
+}
+
+fn ask_for(file: &str, name: &str) -> Ask {
+    let definition = Some(Definition::new(file.into(), name).digest().to_owned());
+    Ask { source: Source::Provider(ProviderRef { name: name.into(), definition }), ..ask(name) }
+}
+
+#[test]
+fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
+    let resolver = resolver([defined("/a", "rel", "one"), defined("/b", "rel", "two"), defined("/b", "x", "two")]);
+    let command = |ask: Ask| {
+        let key = resolver.key(&ask).unwrap();
+        let spec = resolver.resolve(ask).unwrap();
+        assert_eq!(spec.key, key);
+        spec.provider.command.to_string()
+    };
+    assert_eq!(command(ask_for("/a", "rel")), "one");
+    assert_eq!(command(ask_for("/b", "rel")), "two");
+    assert_eq!(command(ask("x")), "two", "a name is enough where it is the only one");
+    let refused = |ask| refused(&resolver, ask);
+    insta::assert_snapshot!(refused(ask("rel")), @"");
+    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"");
+    insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"");
+    assert_eq!(resolver.providers().names(), ["rel", "x"]);
+    let mixed = ProviderRef { name: "x".into(), ..match ask_for("/b", "rel").source {
+        Source::Provider(provider) => provider,
+        Source::ClusterProfile(_) => unreachable!(),
+    } };
+    assert!(resolver.key(&Ask { source: Source::Provider(mixed), ..ask("x") }).is_err());
+}
+
+#[test]
+fn a_configured_provider_has_no_definition_to_ask_for() {
+    let resolver = resolver([provider("gke", Command::Name("x".into()))]);
+    assert!(resolver.key(&ask("gke")).is_ok());
+    insta::assert_snapshot!(refused(&resolver, ask_for("/a", "gke")), @"");
+}
+
+/// What is held for one is found by no request for the other.
+#[test]
+fn the_same_stanza_in_two_files_is_two_runs_and_a_changed_one_is_another() {
+    let key = |provider: Provider| resolver([provider]).key(&ask("rel")).unwrap();
+    let before = || defined("/a", "rel", "x");
+    assert_eq!(key(before()), key(before()));
+    let changed = [
+        defined("/b", "rel", "x"),
+        defined("/a", "rel", "y"),
+        Provider { args: vec!["--profile=dev".into()], ..before() },
+        Provider { env: vec![("A".into(), "1".into())], ..before() },
+        Provider { api_version: crate::credential::ApiVersion::V1Beta1, ..before() },
+        Provider { command: Command::Path("/x".into()), ..before() },
+        Provider { definition: None, ..before() },
+    ];
+    let keys: std::collections::HashSet<_> = changed.into_iter().chain([before()]).map(key).collect();
+    assert_eq!(keys.len(), 8);
+}
+
+/// A hit is served past the services, so it must not be found at all.
+#[test]
+fn what_a_caller_may_not_contribute_finds_nothing_that_is_held() {
+    let of = |patterns: &[&str]| {
+        resolver([Provider { caller_env: Globs::new(patterns), ..provider("p", Command::Name("x".into())) }])
+    };
+    let with = |name: &str, origin| {
+        Ask { env: [(name.to_owned(), "x".to_owned())].into(), origin, ..ask("p") }
+    };
+    let file = of(&["AWS_*"]);
+    assert!(file.key(&with("AWS_CONFIG_FILE", Origin::Beside)).is_ok());
+    for refused in [
+        file.key(&with("AWS_CONFIG_FILE", Origin::Elsewhere)),
+        file.key(&with("AWS_PAGER", Origin::Beside)),
+        of(&[]).key(&with("AWS_PROFILE", Origin::Beside)),
+    ] {
+        refused.unwrap_err();
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl Peer {
     pub(super) fn of(stream: &UnixStream, home: &Home) -> io::Result<Self> {
         let credentials = stream.peer_cred()?;
         let pid = credentials.pid().filter(|pid| *pid > 0);
-        let origin = home.origin(stream, credentials.uid(), pid);
+        let origin = home.origin(credentials.uid(), pid);
         Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid, origin })
     }
 

@@ -6,17 +6,23 @@ use std::{
     sync::Arc,
 };
 
-use super::{Kubeconfig, Mode, Named, cluster::Clusters};
+use super::{KubeFile, Kubeconfig, Mode, Named, cluster::Clusters};
 use crate::{
     config::{
         problem::{Place, Report},
         provider::{Variables, provider},
-        reader::{Cursor, Dialect},
+        reader::{Cursor, Dialect, whole},
         stanza::{StanzaRules, stanza},
     },
     document::Node,
     plugin::{Definition, Environment, Globs, Provider, identity_variables},
 };
+
+/// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
+/// caller. That is the list of common variables, and what the configuration names besides (`more`).
+pub(in crate::config) fn variables<'a>(broker: &'a Environment, more: Globs) -> Variables<'a> {
+    Variables { broker, pass_env: Globs::new(["*"]), caller_env: identity_variables().and(more) }
+}
 
 impl Kubeconfig {
     /// A provider for each user with an `exec` stanza that is not credbroker's shim. Two files may define users of one
@@ -26,17 +32,15 @@ impl Kubeconfig {
     /// `KUBECONFIG`, which is the list that the definition is from.
     pub(in crate::config) fn providers(
         &self,
-        env: &Environment,
+        variables: &Variables<'_>,
         mode: Mode,
         report: &mut Report,
     ) -> Vec<Provider> {
-        let variables =
-            Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: identity_variables() };
         let mut clusters = Clusters::of(self, mode);
         let (mut providers, mut seen) = (Vec::new(), HashSet::new());
         for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
             let mut found = Report::default();
-            if let Some(mut provider) = import(&user, &variables, &mut clusters, &mut found) {
+            if let Some(mut provider) = import(&user, variables, &mut clusters, &mut found) {
                 // In the whole list another definition would hide that of a later file.
                 let own = [user.file.to_owned()];
                 let list = if seen.contains(user.name) { own.as_slice() } else { self.list.as_slice() };
@@ -50,6 +54,20 @@ impl Kubeconfig {
             }
         }
         providers
+    }
+
+    /// Warns of variables of the broker's own environment that may select an identity and are on no list: all callers
+    /// get the broker's value.
+    pub(in crate::config) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &mut Report) {
+        let Variables { broker, pass_env, caller_env } = variables;
+        let names = unlisted(broker, pass_env, caller_env);
+        let has_plugins = |file: &KubeFile| {
+            file.items("users", "user").any(|user| exec(&user).is_some_and(|exec| !is_shim(exec)))
+        };
+        if let Some(file) = self.files.iter().find(|file| !names.is_empty() && has_plugins(file)) {
+            let list = list(&names);
+            report.warning(whole(&file.path), format!("the plugins of every caller receive these variables of the broker's own environment: {list}. If they select an identity, add `callerEnv: {list}` to the broker's configuration, beside `kubeconfigs`, and set CREDBROKER_CALLER_ENV={} for callers; otherwise unset them for the broker", names.join(",")));
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
 
 use defining::defining_file;
 pub use import::is_shim;
+pub(super) use import::variables;
 
 /// Who named the files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

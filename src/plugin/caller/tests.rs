@@ -53,7 +53,7 @@ fn a_program_is_never_the_callers() {
             refused(&taking(&[name], &[]), origin, name, "canary");
         }
     }
-    insta::assert_snapshot!(refused(&kubeconfig, Origin::Beside, "CLOUDSDK_PYTHON", "canary"), @"");
+    insta::assert_snapshot!(refused(&kubeconfig, Origin::Beside, "CLOUDSDK_PYTHON", "canary"), @"provider `p`: the caller's variable `CLOUDSDK_PYTHON` is not allowed: it can make the plugin run another program; unset it, or set it in `env` of the provider's `exec` stanza");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn files_and_issuers_are_those_of_a_process_beside_the_broker() {
         refused(&kubeconfig, Origin::Elsewhere, name, "canary");
         refused(&taking(&[name], &[]), Origin::Elsewhere, name, "canary");
     }
-    insta::assert_snapshot!(refused(&kubeconfig, Origin::Elsewhere, "AWS_CONFIG_FILE", "canary"), @"");
+    insta::assert_snapshot!(refused(&kubeconfig, Origin::Elsewhere, "AWS_CONFIG_FILE", "canary"), @"provider `p`: the caller's variable `AWS_CONFIG_FILE` is not allowed: it names a file or a service, which only a process of the broker's own user, mount namespace and PID namespace may choose; unset it, or set it in `env` of the provider's `exec` stanza");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_the_broker_does_not_know_passes_beside_it_or_by_its_full_name() {
         refused(&by_glob, Origin::Elsewhere, name, "canary");
     }
     assert!(checked(&taking(&["A*", "TENANT"], &[]), Origin::Elsewhere, "TENANT", "x").is_ok());
-    insta::assert_snapshot!(refused(&by_glob, Origin::Elsewhere, "TENANT", "canary"), @"");
+    insta::assert_snapshot!(refused(&by_glob, Origin::Elsewhere, "TENANT", "canary"), @"provider `p`: the caller's variable `TENANT` is not allowed: the broker does not know what it can change, and the caller is not in the broker's own mount namespace and PID namespace; unset it, or set it in `env` of the provider's `exec` stanza, or name it in `callerEnv` without a `*`");
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn what_reaches_no_plugin_is_refused_by_nobody() {
 #[test]
 fn an_identity_that_the_plugin_would_not_get_is_a_conflict() {
     let prod = taking(&[], &[("AWS_PROFILE", "prod")]);
-    insta::assert_snapshot!(refused(&prod, Origin::Beside, "AWS_PROFILE", "canary"), @"");
-    insta::assert_snapshot!(refused(&prod, Origin::Beside, "CLOUDSDK_ACTIVE_CONFIG_NAME", "canary"), @"");
+    insta::assert_snapshot!(refused(&prod, Origin::Beside, "AWS_PROFILE", "canary"), @"provider `p`: the caller sets `AWS_PROFILE`, but the plugin would run with another value of it; to use the caller's, add `callerEnv: [AWS_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
+    insta::assert_snapshot!(refused(&prod, Origin::Beside, "CLOUDSDK_ACTIVE_CONFIG_NAME", "canary"), @"provider `p`: the caller sets `CLOUDSDK_ACTIVE_CONFIG_NAME`, but the plugin would run without it; to use the caller's, add `callerEnv: [CLOUDSDK_ACTIVE_CONFIG_NAME]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
     assert!(checked(&prod, Origin::Elsewhere, "AWS_PROFILE", "prod").is_ok(), "it is the same");
     assert!(checked(&prod, Origin::Elsewhere, "AZURE_CLIENT_ID", "").is_ok(), "nothing, as there");
     refused(&prod, Origin::Beside, "AWS_PROFILE", "");

@@ -32,7 +32,7 @@ pub(super) fn named(name: &str) -> ProfileName {
 }
 
 pub(super) fn by_profile(name: &str) -> Ask {
-    Ask { source: Source::ClusterProfile(named(name)), ..Ask::default() }
+    Ask { source: Source::ClusterProfile(named(name)), origin: Origin::Beside, ..Ask::default() }
 }
 
 /// An object with all that a caller's cluster is compared by.
