@@ -19,7 +19,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// What a caller asks for.
 #[derive(Clone, Default)]
-pub struct Ask {
+pub struct CredentialRequest {
     /// Whose credential.
     pub source: Source,
     /// What client-go told the caller about the cluster, if anything.
@@ -45,9 +45,9 @@ impl Default for Source {
     }
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for CredentialRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Ask");
+        let mut shown = f.debug_struct("CredentialRequest");
         shown.field("source", &self.source).field("cluster", &self.cluster.as_ref().map(|c| &c.server));
         shown.field("env", &self.env.keys()).finish()
     }
@@ -83,7 +83,7 @@ impl Resolver {
     /// # Errors
     ///
     /// As [`resolve`](Self::resolve), which checks more: nothing is held under the key of what it refuses.
-    pub fn key(&self, ask: &Ask) -> Result<PluginKey, ResolveError> {
+    pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
         let sent = ask.cluster.as_ref();
         let lead = self.lead(&ask.source, sent)?;
         lead.check(&ask.env, ask.origin)?;
@@ -95,8 +95,8 @@ impl Resolver {
     /// # Errors
     ///
     /// The request leads to no run, and does not until the configuration or the fleet changes.
-    pub fn resolve(&self, ask: Ask) -> Result<PluginSpec, ResolveError> {
-        let Ask { source, cluster, env, origin } = ask;
+    pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
+        let CredentialRequest { source, cluster, env, origin } = ask;
         let lead = self.lead(&source, cluster.as_ref())?;
         lead.check(&env, origin)?;
         lead.spec(cluster, env)
@@ -125,7 +125,7 @@ impl Resolver {
     }
 
     /// Waits for what only the hub can tell, if it was never read and may answer any moment.
-    pub async fn settled(&self, ask: &Ask) {
+    pub async fn settled(&self, ask: &CredentialRequest) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
         let needs_fleet = match &ask.source {
             Source::ClusterProfile(profile) => fleet.get(profile).is_none(),

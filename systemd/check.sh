@@ -1,13 +1,13 @@
 #!/bin/bash
-# Checks the units, and tries what they promise: a client that comes before the broker has started waits and is served.
+# Checks the units, and that a client that connects before the broker has started waits and is then served.
 #
-# usage: systemd/check.sh [BROKER [SHIM]]     default: what `cargo build --workspace` makes
+# usage: systemd/check.sh [BROKER [SHIM]]     default: the programs that `cargo build --workspace` makes
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 broker=$(realpath "${1:-$here/../target/debug/credbroker}")
 shim=$(realpath "${2:-$here/../target/debug/credbroker-exec}")
-# The highest exposure that systemd may see in the system's service, in tenths of its scale from 0 to 10.
+# The highest exposure of the system's service that `systemd-analyze security` may report, in tenths (scale 0 to 10).
 threshold=20
 
 for program in "$broker" "$shim"; do
@@ -18,7 +18,7 @@ activation=
 trap '[[ -z $activation ]] || kill "$activation" 2>/dev/null || true; rm -rf "$work"' EXIT
 
 echo "-- the units are valid"
-# `verify` wants the program of ExecStart= to be there: these copies name the one that was built.
+# `verify` requires that the program of ExecStart= exists, so these copies name the program that was built.
 mkdir -p "$work"/{system,user,run}
 chmod 700 "$work/run"
 for unit in credbroker.socket credbroker.service; do
@@ -26,10 +26,10 @@ for unit in credbroker.socket credbroker.service; do
     sed "s|^ExecStart=/usr/bin/credbroker|ExecStart=$broker|" "$here/user/$unit" >"$work/user/$unit"
 done
 verify() {
-    # Some mistakes, such as an unknown option, are only printed.
-    local said
-    said=$("$@" 2>&1) || { echo "$said" >&2; return 1; }
-    if grep -F "$work" <<<"$said" >&2; then return 1; fi
+    # For some mistakes, such as an unknown option, the exit code is 0 and there is only a message.
+    local output
+    output=$("$@" 2>&1) || { echo "$output" >&2; return 1; }
+    if grep -F "$work" <<<"$output" >&2; then return 1; fi
 }
 verify systemd-analyze verify --man=no --recursive-errors=no "$work"/system/credbroker.{socket,service}
 XDG_RUNTIME_DIR=$work/run verify \
@@ -44,7 +44,7 @@ systemd-analyze security --offline=true --no-pager --threshold="$threshold" \
 }
 grep 'Overall exposure' "$work/exposure"
 
-echo "-- a shim that comes before the broker has started waits and is served"
+echo "-- a shim that connects before the broker has started waits and is served"
 socket=$work/run/credbroker.sock
 cat >"$work/plugin" <<'PLUGIN'
 #!/bin/sh
@@ -62,17 +62,17 @@ providers:
     interactiveMode: Never
 CONFIG
 chmod 600 "$work/config.yaml"
-# The broker starts a second after the first connection: until then only systemd's end of the socket is there.
+# The broker starts a second after the first connection; until then only systemd has the socket.
 systemd-socket-activate --listen="$socket" --fdname=credbroker \
     /bin/sh -c 'sleep 1; exec "$0" serve --config "$1"' "$broker" "$work/config.yaml" 2>"$work/log" &
 activation=$!
 for _ in {1..200}; do [[ ! -S $socket ]] || break; sleep 0.05; done
 fail() { echo "$1; the broker's log:" >&2; cat "$work/log" >&2; exit 1; }
-said=$("$shim" --timeout 20 --socket "$socket" --provider sample) || fail "the shim was not served"
-grep -q '"token":"by-activation"' <<<"$said" || fail "the shim printed no token of the plugin"
+output=$("$shim" --timeout 20 --socket "$socket" --provider sample) || fail "the shim was not served"
+grep -q '"token":"by-activation"' <<<"$output" || fail "the shim did not print the token of the plugin"
 # systemd-socket-activate has become the broker.
 kill -TERM "$activation"
-wait "$activation" || fail "the broker did not end well on SIGTERM"
+wait "$activation" || fail "the broker failed after SIGTERM"
 activation=
-[[ -S $socket ]] || fail "the broker removed a socket that is systemd's"
-echo "served: the broker started on the first connection, and left systemd's socket in its place"
+[[ -S $socket ]] || fail "the broker removed the socket of systemd"
+echo "served: the broker started on the first connection and kept systemd's socket"

@@ -1,33 +1,34 @@
-//! Who asks, as far as it matters to the cache; and which generation each caller was given.
+//! The callers of the cache, and the generation that each of them received last.
 //!
-//! The exec API has no way to say "rejected". A process that asks again for what it already has suggests it.
+//! An exec plugin is not told that its credential was rejected. A process that asks again for the credential that it has
+//! suggests it.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-/// Callers remembered per key. When there are more, all are forgotten, which costs a hint and nothing else.
+/// Callers remembered per key. One more, and all are forgotten: then a rejection may be noticed later.
 const REMEMBERED: usize = 1024;
-/// How much the memory of callers grows by: it is never far larger than what it holds.
+/// The list of callers grows by so many, so that little of it is unused.
 const GROWTH: usize = 16;
-/// A caller that does not come back for so long has used its credential with success.
+/// A caller that does not ask again for so long has used its credential successfully.
 pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Caller {
-    /// A hash of the name of the process that the credential is for; 0: it gave none.
+    /// A hash of the name that the caller gave for the process that uses the credential; 0: it gave none.
     pub name: u64,
-    /// The process that the kernel sees, or else the name again: for turns, and to distinguish callers.
+    /// The process according to the kernel, or else the name again. Processes share runs and waiting places fairly.
     pub peer: u64,
-    /// It set no `KUBERNETES_EXEC_INFO`: what it repeats is verified, and never believed.
+    /// It set no `KUBERNETES_EXEC_INFO`: its repeated requests are verified, and are no evidence by themselves.
     pub without_exec_info: bool,
     /// A person waits for the answer.
     pub at_terminal: bool,
 }
 
-/// The last generation that each caller was given, sorted by name. 16 bytes a caller.
+/// The generation that each caller received last, sorted by name. Each caller takes 16 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Callers(Mutex<Vec<Given>>);
 
@@ -36,21 +37,21 @@ struct Given {
     name: u64,
     /// The low bits of the generation's number.
     generation: u32,
-    /// When it was given it, in tenths of a second since boot, shifted left by [`FLAGS`]; then the flags.
+    /// When it received it, in tenths of a second since boot, shifted left by [`FLAGS`]; then the flags.
     since_and_flags: u32,
 }
 
-/// It came back for this generation.
-const CAME_BACK: u32 = 1;
-/// It did so within [`SATISFIED_AFTER`].
+/// It asked for this generation again.
+const ASKED_AGAIN: u32 = 1;
+/// It asked again within [`SATISFIED_AFTER`].
 const AT_ONCE: u32 = 2;
-/// It came back for the generation before.
+/// It asked for the previous generation again.
 const REJECTED_BEFORE: u32 = 4;
-/// Bits of the flags.
+/// The number of flags.
 const FLAGS: u32 = 3;
 
 impl Callers {
-    /// Notes that the caller `name` is given `generation` at `now`: true if it has that one already.
+    /// Notes that the caller `name` receives `generation` at `now`. Returns whether it has that one already.
     pub(crate) fn repeats(&self, name: u64, generation: u64, now: Duration) -> bool {
         if name == 0 {
             return false;
@@ -63,11 +64,11 @@ impl Callers {
             Ok(index) => {
                 let Some(given) = callers.get_mut(index) else { return false };
                 if given.generation == generation {
-                    let satisfied = given.since_and_flags >> FLAGS <= settled(now);
-                    given.since_and_flags |= CAME_BACK | if satisfied { 0 } else { AT_ONCE };
+                    let satisfied = given.since_and_flags >> FLAGS <= satisfied_since(now);
+                    given.since_and_flags |= ASKED_AGAIN | if satisfied { 0 } else { AT_ONCE };
                     return true;
                 }
-                let before = if given.since_and_flags & CAME_BACK == 0 { 0 } else { REJECTED_BEFORE };
+                let before = if given.since_and_flags & ASKED_AGAIN == 0 { 0 } else { REJECTED_BEFORE };
                 *given = Given { name, generation, since_and_flags: since | before };
                 false
             }
@@ -86,8 +87,8 @@ impl Callers {
         }
     }
 
-    /// Whether `generation` was used with success: a caller that rejected the one before did not come back for ten
-    /// seconds, or two others did not.
+    /// Whether `generation` was used successfully: a caller that had asked again for the previous one did not ask again
+    /// for ten seconds, or two other callers did not.
     pub(crate) fn accepted(&self, generation: u64, now: Duration) -> bool {
         #[expect(clippy::cast_possible_truncation, reason = "as above")]
         let generation = generation as u32;
@@ -95,26 +96,26 @@ impl Callers {
         let satisfied = callers.iter().filter(|given| {
             given.generation == generation
                 && given.since_and_flags & AT_ONCE == 0
-                && given.since_and_flags >> FLAGS <= settled(now)
+                && given.since_and_flags >> FLAGS <= satisfied_since(now)
         });
         let weight = |given: &Given| if given.since_and_flags & REJECTED_BEFORE == 0 { 1 } else { 2 };
         satisfied.map(weight).sum::<usize>() >= 2
     }
 
-    /// Callers that are remembered.
+    /// The number of remembered callers.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
-/// A year and a half of them fit.
+/// One and a half years fit into the bits.
 fn tenths(since_boot: Duration) -> u32 {
     u32::try_from(since_boot.as_millis() / 100).unwrap_or(u32::MAX) & (u32::MAX >> FLAGS)
 }
 
-/// Who was given a generation before this and has not come back is satisfied with it.
-fn settled(now: Duration) -> u32 {
+/// A caller that received a generation before this time, and has not asked again, uses it successfully.
+fn satisfied_since(now: Duration) -> u32 {
     tenths(now.saturating_sub(SATISFIED_AFTER))
 }
 
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_caller_with_the_same_generation_repeats_itself() {
+    fn a_caller_that_receives_the_same_generation_again_is_noticed() {
         let callers = Callers::default();
         let table = [(7, 1, false), (8, 1, false), (7, 1, true), (7, 2, false), (7, 2, true), (8, 2, false)];
         for (caller, generation, repeats) in table {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_the_limit_and_each_takes_16_bytes() {
+    fn the_number_of_callers_is_limited_and_each_takes_16_bytes() {
         let callers = Callers::default();
         for caller in 1..10 * REMEMBERED as u64 {
             callers.repeats(caller.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1, at(1));
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_is_accepted_when_who_rejected_the_last_one_does_not_come_back() {
+    fn a_generation_is_accepted_when_the_caller_that_rejected_the_previous_one_does_not_ask_again() {
         let callers = Callers::default();
         callers.repeats(7, 1, at(0));
         callers.repeats(7, 1, at(1));
@@ -156,14 +157,14 @@ mod tests {
         assert!(!callers.accepted(2, at(11)));
         assert!(callers.accepted(2, at(12)));
         callers.repeats(7, 2, at(13));
-        assert!(callers.accepted(2, at(30)), "it came back later");
+        assert!(callers.accepted(2, at(30)), "it asked again later");
         callers.repeats(7, 3, at(31));
         callers.repeats(7, 3, at(40));
-        assert!(!callers.accepted(3, at(60)), "it came back at once");
+        assert!(!callers.accepted(3, at(60)), "it asked again at once");
     }
 
     #[test]
-    fn a_generation_is_accepted_when_two_others_do_not_come_back() {
+    fn a_generation_is_accepted_when_two_other_callers_do_not_ask_again() {
         let callers = Callers::default();
         callers.repeats(7, 2, at(2));
         assert!(!callers.accepted(2, at(60)), "one is not enough");

@@ -1,4 +1,4 @@
-//! Every entry, found by key, in order, and by ClusterProfile.
+//! All entries, by key, by provider and key, and by ClusterProfile.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    Selector,
     entry::{Entry, Interest},
     policy::EVICTABLE_AFTER,
 };
@@ -17,21 +18,23 @@ use crate::{
     plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName},
 };
 
-/// A full cache is searched for idle entries this often at most.
+/// The shortest time between two searches of a full cache for idle entries.
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
+/// Up to so many entries are removed from the maps one by one.
+const FEW: usize = 16;
 
-/// Where an entry is in the order in which entries are listed.
-pub(crate) type Place = (Arc<str>, PluginKey);
+/// The position of a key in the list: its provider's name, then the key.
+pub type Position = (Arc<str>, PluginKey);
 
-/// Every entry. The maps agree at every moment.
+/// All entries. Every map has the same ones.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     by_key: HashMap<PluginKey, Arc<Entry>, BuildHasherDefault<KeyHasher>>,
-    in_order: BTreeMap<Place, Arc<Entry>>,
+    in_order: BTreeMap<Position, Arc<Entry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<Entry>>>,
-    /// Entries that were idle at the last search for room, the idlest last.
+    /// The entries that were idle at the last search, the one that was idle for the longest time last.
     idle: Vec<Weak<Entry>>,
-    /// Time since boot before which a search finds no other.
+    /// Time since boot before which there is no further search.
     next_search: Duration,
 }
 
@@ -44,15 +47,15 @@ impl Entries {
         self.by_key.get(key)
     }
 
-    /// The entry of `spec`, made if there is none; `None`: there are `limit` of them, and none is idle.
+    /// The entry of `spec`, made if there is none; `None`: there are `limit` entries, and none is idle.
     pub(crate) fn enter(&mut self, spec: PluginSpec, limit: usize, now: Now) -> Option<Interest> {
         if let Some(entry) = self.by_key.get(&spec.key) {
             entry.touch(now);
             return Some(Interest::new(entry));
         }
         if self.len() >= limit {
-            let idlest = self.idlest(now)?;
-            self.remove(&idlest);
+            let idle = self.find_idle(now)?;
+            self.remove(&idle);
         }
         let entry = Arc::new(Entry::new(Arc::new(spec), now));
         self.insert(&entry);
@@ -62,19 +65,19 @@ impl Entries {
     fn insert(&mut self, entry: &Arc<Entry>) {
         let spec = &entry.spec;
         self.by_key.insert(spec.key, Arc::clone(entry));
-        self.in_order.insert(place(&entry.spec), Arc::clone(entry));
+        self.in_order.insert(position(spec), Arc::clone(entry));
         if let Some(target) = &spec.target {
             self.by_profile.entry(target.profile.clone()).or_default().push(Arc::clone(entry));
         }
     }
 
-    /// The entry that was not asked for during the longest time. One search over all serves many requests: when every
-    /// entry is in use, a request for room costs nothing.
-    fn idlest(&mut self, now: Now) -> Option<Arc<Entry>> {
-        let gives_way = |entry: &Arc<Entry>| entry.idle(now) >= EVICTABLE_AFTER && !entry.is_busy();
+    /// The entry that was idle for the longest time. One search serves many requests, so that a request for room is cheap
+    /// when every entry is in use.
+    fn find_idle(&mut self, now: Now) -> Option<Arc<Entry>> {
+        let is_idle = |entry: &Arc<Entry>| entry.idle(now) >= EVICTABLE_AFTER && !entry.is_busy();
         loop {
             while let Some(idle) = self.idle.pop() {
-                let idle = idle.upgrade().filter(&gives_way);
+                let idle = idle.upgrade().filter(&is_idle);
                 let is_found = |entry: &Arc<Entry>| {
                     self.by_key.get(&entry.spec.key).is_some_and(|found| Arc::ptr_eq(found, entry))
                 };
@@ -85,21 +88,21 @@ impl Entries {
             if now.boot < self.next_search {
                 return None;
             }
-            let mut idle: Vec<_> = self.by_key.values().filter(|entry| gives_way(entry)).collect();
+            let mut idle: Vec<_> = self.by_key.values().filter(|entry| is_idle(entry)).collect();
             idle.sort_by_cached_key(|entry| entry.idle(now));
             self.idle = idle.into_iter().map(Arc::downgrade).collect();
             self.next_search = now.boot.saturating_add(SEARCH_EVERY);
         }
     }
 
-    /// Takes `entry` out, unless another one took its place.
+    /// Removes `entry`, unless another entry has its key by now.
     pub(crate) fn remove(&mut self, entry: &Arc<Entry>) {
         let spec = &entry.spec;
         if !self.by_key.get(&spec.key).is_some_and(|found| Arc::ptr_eq(found, entry)) {
             return;
         }
         self.by_key.remove(&spec.key);
-        self.in_order.remove(&place(&entry.spec));
+        self.in_order.remove(&position(spec));
         let profile = spec.target.as_ref().map(|target| &target.profile);
         if let Some(name) = profile
             && let Some(entries) = self.by_profile.get_mut(name)
@@ -111,40 +114,63 @@ impl Entries {
         }
     }
 
-    /// Every entry of `provider`, or of all. Those that no caller waits for or watches are taken out of the map.
-    pub(crate) fn take_out(&mut self, provider: Option<&str>) -> Vec<Arc<Entry>> {
-        let entries = self.after(provider, None, usize::MAX);
-        // Interest grows under the lock that protects the map, so who is not busy now is not found by anyone later.
+    /// The selected entries. Those without interest are removed from the maps.
+    pub(crate) fn take_out(&mut self, selector: &Selector) -> Vec<Arc<Entry>> {
+        let entries = self.select(selector, None, usize::MAX);
+        // Interest grows only under the lock of the maps, so an entry without interest is not found by a request later.
         for entry in &entries {
             entry.leaves.store(entry.interest.load(Ordering::Relaxed) == 0, Ordering::Relaxed);
         }
         let stays = |entry: &Arc<Entry>| !entry.leaves.load(Ordering::Relaxed);
         if entries.len() == self.len() {
-            // Few of them stay, and to put those back is quicker than to take the others out.
+            // Few entries stay, and inserting those again is faster than removing the others.
             self.by_key.clear();
             self.in_order.clear();
             self.by_profile.clear();
             entries.iter().filter(|entry| stays(entry)).for_each(|entry| self.insert(entry));
-            return entries;
+        } else if entries.len() <= FEW {
+            entries.iter().filter(|entry| !stays(entry)).for_each(|entry| self.remove(entry));
+        } else {
+            self.by_key.retain(|_, entry| stays(entry));
+            self.in_order.retain(|_, entry| stays(entry));
+            self.by_profile.retain(|_, entries| {
+                entries.retain(stays);
+                !entries.is_empty()
+            });
         }
-        self.by_key.retain(|_, entry| stays(entry));
-        self.in_order.retain(|_, entry| stays(entry));
-        self.by_profile.retain(|_, entries| {
-            entries.retain(stays);
-            !entries.is_empty()
-        });
         entries
     }
 
-    /// At most `count` entries that follow `after` in the order, of one provider or of all.
+    /// At most `count` of the selected entries that follow `after`, in the order of [`Position`].
+    pub(crate) fn select(
+        &self,
+        selector: &Selector,
+        after: Option<&Position>,
+        count: usize,
+    ) -> Vec<Arc<Entry>> {
+        match selector {
+            Selector::All => self.after(None, after, count),
+            Selector::Provider(name) => self.after(Some(name), after, count),
+            Selector::ClusterProfile(name) => {
+                page(self.of_profile(name).iter().map(|entry| (position(&entry.spec), entry)), after, count)
+            }
+            Selector::Key(prefix) => {
+                let matching = self.by_key.iter().filter(|(key, _)| prefix.matches(key));
+                page(matching.map(|(_, entry)| (position(&entry.spec), entry)), after, count)
+            }
+        }
+    }
+
+    /// At most `count` entries that follow `after`, of one provider or of all.
     pub(crate) fn after(
         &self,
         provider: Option<&str>,
-        after: Option<&Place>,
+        after: Option<&Position>,
         count: usize,
     ) -> Vec<Arc<Entry>> {
         let first = |name: &str| (Arc::from(name), PluginKey([0; 32]));
         let start = match (after, provider) {
+            (Some(after), Some(provider)) if *after.0 < *provider => Bound::Included(first(provider)),
             (Some(after), _) => Bound::Excluded(after.clone()),
             (None, Some(provider)) => Bound::Included(first(provider)),
             (None, None) => Bound::Unbounded,
@@ -165,7 +191,19 @@ impl Entries {
     }
 }
 
-/// Where the entry of `spec` is in the order.
-pub(crate) fn place(spec: &PluginSpec) -> Place {
+/// The position of the entry of `spec`.
+pub(crate) fn position(spec: &PluginSpec) -> Position {
     (Arc::clone(&spec.provider.name), spec.key)
+}
+
+/// At most `count` of a few `entries` that follow `after`, in order.
+fn page<'a>(
+    entries: impl Iterator<Item = (Position, &'a Arc<Entry>)>,
+    after: Option<&Position>,
+    count: usize,
+) -> Vec<Arc<Entry>> {
+    let mut page: Vec<_> =
+        entries.filter(|(position, _)| after.is_none_or(|after| position > after)).collect();
+    page.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    page.into_iter().take(count).map(|(_, entry)| Arc::clone(entry)).collect()
 }

@@ -2,22 +2,20 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use super::waiting;
 use crate::{
     credential::LifetimeError,
     exec::{RunError, WaitsFor},
 };
 
-/// Callers that may wait for plugin runs at a time.
-pub(crate) const WAITING: usize = 4096;
-
-/// Why there is no credential. Cheap to clone: all who waited for a run share it.
+/// Why there is no credential. Cheap to clone: all callers that wait for a run share it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
     /// The broker is shutting down.
-    #[error("the broker is shutting down; ask again, its successor will answer")]
+    #[error("the broker is shutting down; try again, its successor will answer")]
     Draining,
-    /// No room for another key, and none is idle.
+    /// There is no room for another key, and none is idle.
     #[error("the broker holds {limit} credentials, all in use; raise `limits.entries`")]
     Full {
         /// `limits.entries`.
@@ -31,21 +29,24 @@ pub enum CacheError {
         /// What had expired, and when.
         source: LifetimeError,
     },
-    /// The caller's deadline came before the end of the run, which goes on.
-    #[error("{0}; ask again, the run goes on")]
+    /// The caller's deadline passed before the end of the run, which continues.
+    #[error("{0}; try again, the run continues")]
     Pending(Pending),
-    /// The run gave no credential.
+    /// The run brought no credential.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Too many callers wait for runs.
-    #[error("{WAITING} requests wait for plugin runs, which is the limit; ask again later")]
+    /// Too many callers wait for runs, or too many of one process.
+    #[error(
+        "too many requests wait for plugin runs (the limit is {}, and a lower one for each process); try again later",
+        waiting::LIMIT
+    )]
     TooManyWaiting,
 }
 
-/// What a caller waited for when its deadline came.
+/// What a caller waited for when its deadline passed.
 #[derive(Clone, Debug)]
 pub enum Pending {
-    /// The run waits for its turn; for what, if that is known.
+    /// The run is queued; for what reason, if that is known.
     Queued(Option<WaitsFor>),
     /// The plugin has been running for this time.
     Running(Duration),
@@ -54,7 +55,7 @@ pub enum Pending {
 impl fmt::Display for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Queued(Some(waits_for)) => write!(f, "the plugin run waits for its turn: {waits_for}"),
+            Self::Queued(Some(waits_for)) => write!(f, "the plugin run is queued: {waits_for}"),
             Self::Queued(None) => f.write_str("the plugin run is about to start"),
             Self::Running(time) => write!(f, "the plugin has been running for {} s", time.as_secs()),
         }
@@ -62,26 +63,35 @@ impl fmt::Display for Pending {
 }
 
 impl CacheError {
-    /// How long the issuer wants no runs, if that is why there was none.
+    /// How long the issuer is paused, if that is the cause.
     pub(crate) fn pause(&self) -> Option<Duration> {
         match self {
             Self::Run(RunError::Throttled { retry_after, .. }) => Some(*retry_after),
             _ => None,
         }
     }
+
+    /// The same error when `time` has passed: a pause is shorter by then.
+    pub(crate) fn after(&self, time: Duration) -> Self {
+        let mut error = self.clone();
+        if let Self::Run(RunError::Throttled { retry_after, .. }) = &mut error {
+            *retry_after = retry_after.saturating_sub(time);
+        }
+        error
+    }
 }
 
-/// A failure, and when it is worth asking again.
+/// A failure, and when to try again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Failed {
     /// What went wrong.
     pub error: CacheError,
-    /// How long the failure is held: an earlier request gets it again, without a run.
+    /// How long the failure is held: an earlier request gets it again without a run.
     pub retry_after: Duration,
 }
 
-/// One that is not held.
+/// A failure that is not held.
 impl From<CacheError> for Failed {
     fn from(error: CacheError) -> Self {
         Self { error, retry_after: Duration::ZERO }

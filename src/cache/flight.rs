@@ -1,4 +1,4 @@
-//! One run on its way: all who wait for it share its outcome, failures included.
+//! A run in flight: all callers that wait for it share its outcome, also a failure.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,32 +15,32 @@ use crate::{
     exec::{TicketHandle, Urgency},
 };
 
-/// What a run brought. `None`: it was given up, so callers that began to wait meanwhile decide again.
-pub(crate) type Outcome = Option<Result<Arc<Issued>, Failure>>;
+/// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
+pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;
 
-/// A run that is queued or in progress. Its outcome is kept as long as the cell leads to it; after an eviction only
-/// those who waited get it.
+/// A run that is queued or in progress. The entry keeps the outcome, unless it was evicted meanwhile: then only the
+/// callers that wait get it.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<Progress>,
-    /// Cancelled: the outcome is of no use to anyone.
-    pub(crate) given_up: CancellationToken,
+    /// Cancelled when the outcome is not needed.
+    pub(crate) abandoned: CancellationToken,
 }
 
 #[derive(Debug)]
 struct Progress {
-    /// The callers that wait now. The run is in the line of the one that came last: a caller that joins a run does not
-    /// wait behind what another one asked for.
+    /// The processes of the callers that wait now. The run is queued for the last of them: a caller that joins a run
+    /// does not wait behind the other requests of the caller that started it.
     peers: Vec<u64>,
-    /// How urgent it is when no caller waits.
+    /// The urgency while no caller waits.
     floor: Urgency,
     /// `None` before it is queued.
     ticket: Option<TicketHandle>,
-    /// Time since boot; `None`: it waits for its turn.
+    /// Time since boot; `None`: it is queued.
     started: Option<Duration>,
-    /// The cell leads to it no longer.
-    detached: bool,
+    /// The entry does not refer to it any more.
+    is_detached: bool,
 }
 
 impl Progress {
@@ -52,8 +52,7 @@ impl Progress {
         }
     }
 
-    /// The scheduler hears how urgent the run is now.
-    fn tell(&self) {
+    fn update_scheduler(&self) {
         if let Some(ticket) = &self.ticket {
             ticket.set_urgency(self.urgency());
         }
@@ -61,70 +60,70 @@ impl Progress {
 }
 
 impl Flight {
-    /// A run that is not queued yet. `floor` is how urgent it is when no caller waits.
+    /// A run that is not queued yet. `floor` is its urgency while no caller waits.
     pub(crate) fn new(floor: Urgency) -> Self {
-        let progress = Progress { peers: Vec::new(), floor, ticket: None, started: None, detached: false };
+        let progress = Progress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
         Self {
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
-            given_up: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
         }
     }
 
-    /// How urgent it is now.
+    /// The urgency now.
     pub(crate) fn urgency(&self) -> Urgency {
         self.lock().urgency()
     }
 
-    /// It is queued: from now on its urgency follows who waits for it.
+    /// Notes that the run is queued: from now on its urgency in the queue follows the callers that wait.
     pub(crate) fn queued(&self, ticket: TicketHandle) {
         let mut progress = self.lock();
         progress.ticket = Some(ticket);
-        progress.tell();
+        progress.update_scheduler();
     }
 
-    /// It runs since `now`.
+    /// Notes that the plugin starts at `now`.
     pub(crate) fn started(&self, now: Now) {
         self.lock().started = Some(now.boot);
     }
 
-    /// Whether it waits for its turn, and no caller for it.
+    /// Whether it is queued and no caller waits for it.
     pub(crate) fn is_background(&self) -> bool {
         let progress = self.lock();
         progress.started.is_none() && progress.peers.is_empty()
     }
 
-    /// How urgent it is when no caller waits.
+    /// Changes the urgency while no caller waits. A forced run stays forced.
     pub(crate) fn set_floor(&self, floor: Urgency) {
         let mut progress = self.lock();
         if progress.floor == floor || progress.floor == Urgency::Forced {
             return;
         }
         progress.floor = floor;
-        progress.tell();
+        progress.update_scheduler();
     }
 
-    /// The cell leads elsewhere. If no caller waits, the run ends.
+    /// Notes that the entry does not refer to it any more. If no caller waits, the run is ended.
     pub(crate) fn detach(&self) {
         let mut progress = self.lock();
-        progress.detached = true;
+        progress.is_detached = true;
         if progress.peers.is_empty() {
-            self.given_up.cancel();
+            self.abandoned.cancel();
         }
     }
 
-    /// Publishes the end of the run.
-    pub(crate) fn land(&self, outcome: Outcome) {
+    /// Publishes the outcome.
+    pub(crate) fn publish(&self, outcome: RunResult) {
         self.outcome.send_replace(Some(outcome));
     }
 
-    /// Its outcome, for those that are not callers: it stays background work.
-    pub(crate) async fn landed(&self) -> Outcome {
-        let landed = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
-        landed.ok().flatten().flatten()
+    /// Waits for the outcome without being a caller: the run stays background work.
+    pub(crate) async fn outcome(&self) -> RunResult {
+        let outcome = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        outcome.ok().flatten().flatten()
     }
 
-    /// What a caller that waits can read about it at `now`.
+    /// What a caller whose deadline passed at `now` waited for.
     pub(crate) fn pending(&self, now: Now) -> Pending {
         let progress = self.lock();
         match progress.started {
@@ -143,29 +142,28 @@ impl Flight {
 pub(crate) struct Waiter {
     flight: Arc<Flight>,
     peer: u64,
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: watch::Receiver<Option<RunResult>>,
 }
 
 impl Waiter {
-    /// `peer` waits for `flight` from now on.
+    /// Lets a caller of the process `peer` wait for `flight`.
     pub(crate) fn new(flight: Arc<Flight>, peer: u64) -> Self {
         let outcome = flight.outcome.subscribe();
         {
             let mut progress = flight.lock();
             progress.peers.push(peer);
-            progress.tell();
+            progress.update_scheduler();
         }
         Self { flight, peer, outcome }
     }
 
-    /// Its outcome.
-    pub(crate) async fn outcome(&mut self) -> Outcome {
-        let landed = self.outcome.wait_for(Option::is_some).await;
-        // The sender lives as long as `self.flight`.
-        landed.ok().and_then(|outcome| outcome.clone().flatten())
+    /// Waits for the outcome.
+    pub(crate) async fn outcome(&mut self) -> RunResult {
+        let outcome = self.outcome.wait_for(Option::is_some).await;
+        // `self.flight` keeps the sender alive.
+        outcome.ok().and_then(|outcome| outcome.clone().flatten())
     }
 
-    /// What it waits for.
     pub(crate) fn flight(&self) -> &Flight {
         &self.flight
     }
@@ -177,10 +175,10 @@ impl Drop for Waiter {
         if let Some(index) = progress.peers.iter().rposition(|peer| *peer == self.peer) {
             progress.peers.remove(index);
         }
-        if progress.peers.is_empty() && progress.detached {
-            self.flight.given_up.cancel();
+        if progress.peers.is_empty() && progress.is_detached {
+            self.flight.abandoned.cancel();
         } else {
-            progress.tell();
+            progress.update_scheduler();
         }
     }
 }

@@ -1,11 +1,13 @@
-//! What people, and the hub, can do about what is held.
+//! Refreshing and forgetting keys on demand.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use super::{
-    CredentialCache,
+    CredentialCache, Selector,
     entry::{Entry, Interest},
-    policy::Decision,
 };
 use crate::{
     exec::{PluginRunner, Urgency},
@@ -13,71 +15,58 @@ use crate::{
 };
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Runs the plugin now for everything that is held of `provider`, and waits for the outcomes. The old credentials
-    /// are served meanwhile, and stay if a run fails.
-    ///
-    /// The first run starts even while the issuer is paused; when there are many, the others are background work.
-    pub async fn refresh(&self, provider: &str) {
-        // Held until the end: a queued run without a caller is given up.
-        let held: Vec<_> = {
-            let entries = self.lock();
-            entries.after(Some(provider), None, usize::MAX).iter().map(Interest::new).collect()
-        };
-        let mut flights = Vec::with_capacity(held.len());
-        for (index, Interest(entry)) in held.iter().enumerate() {
-            let urgency = if index == 0 { Urgency::Forced } else { Urgency::Background };
-            let look = entry.look(urgency, |_| Decision::Wait);
-            self.start(entry, &look);
-            if let Some(flight) = look.flight {
+    pub(super) async fn run_now(&self, selector: &Selector) -> usize {
+        // The interest is held until the end: a queued run without a caller is abandoned.
+        let selected: Vec<_> =
+            { self.lock().select(selector, None, usize::MAX).iter().map(Interest::new).collect() };
+        let (mut issuers, mut flights) = (HashSet::new(), Vec::with_capacity(selected.len()));
+        for Interest(entry) in &selected {
+            let is_first = issuers.insert(&entry.spec.provider.issuer.name);
+            let urgency = if is_first { Urgency::Forced } else { Urgency::Background };
+            if let Some(flight) = self.force_claim(entry, urgency) {
                 flight.set_floor(urgency);
                 flights.push(flight);
             }
         }
         for flight in flights {
-            // Whatever it is, the overview shows it.
-            drop(flight.landed().await);
+            // The list shows the outcome.
+            drop(flight.outcome().await);
         }
+        selected.len()
     }
 
-    /// Forgets what is held of `provider`, or all, and returns how many that were. Secrets are wiped when the last
-    /// answer that holds them is sent. Watches get the next one.
-    ///
-    /// What a run brings that had started before goes to those who waited for it, and is not kept: it may have started
-    /// as another account.
-    pub fn evict(&self, provider: Option<&str>) -> usize {
-        let evicted = self.lock().take_out(provider);
+    pub(super) fn take_out(&self, selector: &Selector) -> usize {
+        let evicted = self.lock().take_out(selector);
         let count = evicted.len();
-        let (leave, stay): (Vec<_>, Vec<_>) =
-            evicted.into_iter().partition(|entry| entry.leaves.load(Ordering::Relaxed));
-        for entry in &stay {
+        let is_unused =
+            |entry: &Arc<Entry>| entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().flight.is_none();
+        let (unused, used): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_unused);
+        for entry in &used {
             entry.forget();
         }
-        // No request finds these any more. To wipe thousands of them here would hold up others.
+        // No request finds these entries any more. Wiping thousands of them here would delay other requests.
         self.inner.parts.tasks.spawn_blocking(move || {
-            for entry in leave {
+            for entry in unused {
                 entry.forget();
             }
         });
         count
     }
 
-    /// Forgets what is held for `profile`, but for what leads to `now`: the profile leads elsewhere, or is gone. Callers
-    /// that wait for a run in flight still get its outcome, for the place that they asked for; a run without callers
-    /// ends.
-    pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
+    pub(super) fn forget_profile(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
         let is_stale = |entry: &Arc<Entry>| {
             let target = entry.spec.target.as_ref();
             target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))
         };
-        let gone: Vec<_> = {
+        let stale: Vec<_> = {
             let mut entries = self.lock();
-            let gone = entries.of_profile(profile).iter().filter(|entry| is_stale(entry)).cloned().collect();
-            for entry in &gone {
+            let stale = entries.of_profile(profile).iter().filter(|entry| is_stale(entry)).cloned().collect();
+            for entry in &stale {
                 entries.remove(entry);
             }
-            gone
+            stale
         };
-        for entry in &gone {
+        for entry in &stale {
             entry.forget();
         }
     }

@@ -1,22 +1,29 @@
-//! The credentials in memory: one cell per key, one run at a time in each, refreshed ahead of expiry.
+//! The credentials in memory: one entry per key, at most one run at a time for each, refreshed ahead of expiry.
+//!
+//! Everything that the rest of the broker may call is in this file; the other files of the module implement it.
 
 mod caller;
+mod claim;
 mod entries;
 mod entry;
 mod error;
 mod flight;
+mod get;
+mod maintenance;
 mod manage;
+mod outcome;
 mod overview;
 mod policy;
 mod rejection;
-mod run;
+mod report;
+mod selector;
 #[cfg(test)]
 mod simulation;
 mod state;
 mod suspicion;
 #[cfg(test)]
 mod tests;
-mod upkeep;
+mod waiting;
 mod watching;
 
 use std::{
@@ -26,33 +33,30 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, Semaphore},
-    time::timeout,
-};
+use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::{Clock, Now},
     credential::{Cluster, Encode, Issued},
-    exec::{PluginRunner, Scheduler, Urgency},
-    plugin::{PluginKey, PluginSpec},
+    exec::{PluginRunner, Scheduler},
+    plugin::{PluginKey, PluginSpec, ProfileName, Target},
 };
 use entries::Entries;
-use entry::{Entry, Interest};
-use flight::Waiter;
-use policy::{Decision, decide};
+use entry::Interest;
+use get::FirstStep;
+use waiting::WaitingPlaces;
 
 pub use caller::Caller;
+pub use entries::Position;
 pub use error::{CacheError, Failed, Pending};
-pub use overview::{Held, Holding, RejectionState};
+pub use overview::{Holding, KeyStatus, RejectionStatus};
+pub use report::{ReportOutcome, Reported};
+pub use selector::{InvalidKey, KeyPrefix, Selector};
 pub use suspicion::Verify;
 pub use watching::Watch;
 
-/// How long a caller waits that has no deadline.
-const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
-
-/// Serves credentials from memory and runs plugins for what is missing or due. Clones share it.
+/// Serves credentials from memory and runs plugins for those that are missing or due. Clones share the memory.
 #[derive(Debug)]
 pub struct CredentialCache<R> {
     inner: Arc<Inner<R>>,
@@ -64,27 +68,27 @@ impl<R> Clone for CredentialCache<R> {
     }
 }
 
-/// What a cache is made of.
+/// The parts of a cache.
 pub struct CacheParts<R> {
     /// Runs plugins.
     pub runner: R,
     /// Decides when they run.
     pub scheduler: Scheduler,
-    /// Encodes credentials as they are sent.
+    /// Encodes a credential once, when it arrives.
     pub encode: Encode,
     /// Asks API servers about credentials that seem to be rejected.
     pub verify: Verify,
-    /// Tells the time.
+    /// Reads the time.
     pub clock: Arc<dyn Clock>,
     /// Uniform in [0, 1): spreads refreshes and retries.
     pub jitter: fn() -> f64,
-    /// Names this broker start in every generation.
+    /// Identifies this start of the broker in every generation.
     pub epoch: Arc<str>,
-    /// Keys at most.
+    /// The largest number of keys.
     pub entries: usize,
     /// Owns the runs.
     pub tasks: TaskTracker,
-    /// Cancelled: no run starts any more, and those in flight are ended.
+    /// When cancelled, no more runs start and the current ones are ended.
     pub draining: CancellationToken,
 }
 
@@ -92,117 +96,83 @@ pub struct CacheParts<R> {
 struct Inner<R> {
     parts: CacheParts<R>,
     entries: Mutex<Entries>,
-    /// Wakes the periodic look when there is something to look at.
+    /// Wakes the maintenance when the first entry is made.
     occupied: Notify,
     generations: AtomicU64,
-    /// Places for callers that wait.
-    waiting: Semaphore,
+    waiting: WaitingPlaces,
 }
 
-/// Who asks, and on what terms.
+/// Who asks for a credential, and under which conditions.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Who asks.
     pub caller: Caller,
-    /// How long the caller waits; `None`: it did not say.
+    /// How long the caller waits; `None`: it set no deadline.
     pub deadline: Option<Duration>,
-    /// The API server that may be asked whether it accepts the credential; `None`: none may.
+    /// The API server to ask whether it accepts the credential; `None`: the broker cannot ask one.
     pub verify_at: Option<Arc<Cluster>>,
 }
 
-/// What a caller that is not served from memory begins with.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum First {
-    /// What the state calls for.
-    Decide,
-    /// The outcome of the run in flight, if it has not landed yet.
-    Join {
-        /// A failure is the answer, even while something valid is held.
-        may_fail: bool,
-    },
-    /// The outcome of a run, for a credential that was rejected or seems to be.
-    Run {
-        /// A failure is the answer, even while something valid is held.
-        may_fail: bool,
-    },
-}
-
-/// What memory has for a caller.
+/// The result of a lookup in memory.
 #[derive(Debug)]
 pub enum Lookup {
     /// A valid credential.
     Served(Arc<Issued>),
-    /// There is none, or the caller has it already: [`CredentialCache::get`] decides.
+    /// There is none, or the caller already has it: call [`CredentialCache::get`].
     Undecided,
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
-        let (entries, occupied, generations) = (Mutex::default(), Notify::new(), AtomicU64::new(1));
-        let waiting = Semaphore::new(error::WAITING);
-        Self { inner: Arc::new(Inner { parts, entries, occupied, generations, waiting }) }
+        let inner = Inner {
+            parts,
+            entries: Mutex::default(),
+            occupied: Notify::new(),
+            generations: AtomicU64::new(1),
+            waiting: WaitingPlaces::new(waiting::LIMIT),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
-    /// The credential of `key` from memory, if it can be served without a doubt. Does not wait.
+    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits.
     pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Lookup {
         let now = self.now();
         let entry = self.lock().find(key).map(Arc::clone);
         entry.map_or(Lookup::Undecided, |entry| {
             entry.touch(now);
-            self.look_up(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
+            self.serve_from_memory(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
         })
     }
 
-    /// The valid credential of `entry`, unless `caller` comes back for it before it is due.
-    fn look_up(&self, entry: &Arc<Entry>, caller: &Caller, now: Now) -> Option<Arc<Issued>> {
-        let file = entry.spec.file_version();
-        let (issued, due, fresh) = {
-            let state = entry.cell.borrow();
-            let fresh = state.valid(now)?.is_fresh_at(now);
-            match decide(&state, false, file, now) {
-                Decision::Serve(issued) => (issued, false, fresh),
-                Decision::ServeAndRefresh(issued) => (issued, true, fresh),
-                Decision::Wait | Decision::Fail(_) => return None,
-            }
-        };
-        if entry.callers.repeats(caller.name, issued.generation.number(), now.boot) && fresh {
-            return None;
-        }
-        if due {
-            let look = entry.look(Urgency::Background, |state| decide(state, false, file, now));
-            self.start(entry, &look);
-        }
-        Some(issued)
-    }
-
-    /// The credential of `spec`: from memory while it is valid, else from one run that all who ask share.
+    /// Returns the credential of `spec`: from memory while it is valid, otherwise from one plugin run that all callers
+    /// share.
     ///
-    /// A caller that comes back for the generation that it has, before that is due, is suspected to have seen it
-    /// rejected; see [`Request::verify_at`].
+    /// A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
+    /// [`Request::verify_at`].
     ///
-    /// Dropping the future does not stop a run that it started: it belongs to the cache, and others may wait for it.
+    /// Dropping the future does not stop a run that it started: the run belongs to the cache, and others may wait for it.
     ///
     /// # Errors
     ///
-    /// [`Failed`] says what went wrong and for how long the failure is held.
+    /// [`Failed`] has the cause and how long the failure is held.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
         let interest = self.enter(spec)?;
         let (entry, caller) = (&interest.0, &request.caller);
         let now = self.now();
-        if let Some(issued) = self.look_up(entry, caller, now) {
+        if let Some(issued) = self.serve_from_memory(entry, caller, now) {
             return Ok(issued);
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let issued = match repeated {
-            Some(issued) => self.settle(entry, request, self.suspected(entry, issued, request)).await?,
-            None => self.settle(entry, request, ready(First::Decide)).await?,
+            Some(issued) => self.get_or_run(entry, request, self.suspect(entry, issued, request)).await?,
+            None => self.get_or_run(entry, request, ready(FirstStep::Decide)).await?,
         };
         entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
         Ok(issued)
     }
 
-    /// Follows the credential of `spec`, and keeps it refreshed.
+    /// Watches the credential of `spec`, and keeps it refreshed while the watch is open.
     ///
     /// # Errors
     ///
@@ -211,86 +181,82 @@ impl<R: PluginRunner> CredentialCache<R> {
         Ok(Watch::new(self.clone(), self.enter(spec)?, caller))
     }
 
-    /// Fetches the credential of `spec` before a caller asks, when there is nothing more urgent to run.
+    /// Fetches the credential of `spec` before a caller asks for it, as background work.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
-        let interest = self.enter(spec)?;
-        let (entry, now) = (&interest.0, self.now());
-        let look =
-            entry.look(Urgency::Background, |state| decide(state, false, entry.spec.file_version(), now));
-        self.start(entry, &look);
-        match (look.decision, look.flight) {
-            (Decision::Fail(failed), _) => Err(failed),
-            (Decision::Wait, Some(flight)) => match flight.landed().await {
-                Some(Err(failure)) => Err(failure.at(self.now(), false)),
-                Some(Ok(_)) | None => Ok(()),
-            },
-            _ => Ok(()),
-        }
+        self.run_ahead(&self.enter(spec)?.0).await
     }
 
-    /// Serves, waits or fails, as often as it takes, until the deadline of `request`. Never fails while something valid
-    /// is held, unless `first` says that it may.
-    async fn settle(
+    /// Returns what to use instead of `generation`, which an API server rejected: the current generation if it is
+    /// another one, otherwise the outcome of one run that all reports share. [`Reported::outcome`] says which.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get). The rejected credential stays in memory for callers that did not report it.
+    pub async fn report(
         &self,
-        entry: &Arc<Entry>,
+        spec: PluginSpec,
+        generation: &str,
         request: &Request,
-        first: impl Future<Output = First>,
-    ) -> Result<Arc<Issued>, Failed> {
-        let caller = &request.caller;
-        let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
-        let mut waiter = None;
-        let mut place = None;
-        let mut may_fail = false;
-        let settled = async {
-            let mut first = first.await;
-            may_fail = matches!(first, First::Join { may_fail: true } | First::Run { may_fail: true });
-            loop {
-                let (now, file) = (self.now(), entry.spec.file_version());
-                let first = std::mem::replace(&mut first, First::Decide);
-                let is_cold = first == First::Decide;
-                let look = entry.look(Urgency::Background, |state| match first {
-                    First::Run { .. } => Decision::Wait,
-                    First::Join { .. } if state.flight.is_some() => Decision::Wait,
-                    First::Join { .. } | First::Decide => decide(state, caller.at_terminal, file, now),
-                });
-                self.start(entry, &look);
-                match look.decision {
-                    Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
-                    Decision::Fail(failed) => return Err(failed),
-                    Decision::Wait => {}
-                }
-                let Some(flight) = look.flight else { continue };
-                // A watch has no deadline, and is limited where it is opened.
-                if place.is_none() && limit < Duration::MAX {
-                    place =
-                        Some(self.inner.waiting.try_acquire().map_err(|_full| CacheError::TooManyWaiting)?);
-                }
-                let outcome = tokio::select! {
-                    biased;
-                    outcome = waiter.insert(Waiter::new(flight, caller.peer)).outcome() => outcome,
-                    // After an eviction, a later run may have brought one before the run that this caller waits for.
-                    () = entry.holds(|| self.now()), if is_cold => continue,
-                };
-                match outcome {
-                    Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
-                    Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
-                    Some(Ok(_)) | None => {} // so late that it is over, or given up: decide again
-                }
-            }
-        };
-        let settled = timeout(limit, settled).await;
+    ) -> Result<Reported, Failed> {
+        self.answer_report(&self.enter(spec)?.0, generation, request).await
+    }
+
+    /// Runs the plugin of every selected key now, waits for the outcomes, and returns the number of keys. The old
+    /// credentials are served meanwhile, and stay if a run fails.
+    ///
+    /// The first run of each issuer starts even while the issuer is paused; the others are background work.
+    pub async fn refresh(&self, selector: &Selector) -> usize {
+        self.run_now(selector).await
+    }
+
+    /// Forgets the selected keys and returns their number. Secrets are wiped when the last response that holds them has
+    /// been sent. Open watches receive the next credential.
+    ///
+    /// The outcome of a run that started before goes only to the callers that wait for it: the run may have started as
+    /// another account.
+    pub fn evict(&self, selector: &Selector) -> usize {
+        self.take_out(selector)
+    }
+
+    /// Forgets the credentials of `profile`, except those for its current target `now`: the profile changed or was
+    /// deleted. Callers that wait for a run still get its outcome, for the target that they asked for; a run without
+    /// callers is ended.
+    pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
+        self.forget_profile(profile, now);
+    }
+
+    /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
+    /// starting after `after`.
+    pub fn list(&self, selector: &Selector, after: Option<&Position>, count: usize) -> Vec<KeyStatus> {
+        let entries = self.lock().select(selector, after, count);
         let now = self.now();
-        let outcome = settled.unwrap_or_else(|_| {
-            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
-            Err(CacheError::Pending(pending).into())
-        });
-        // Another run may have brought one, or a step of the clock have made it valid again.
-        let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
-        outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
+        entries.iter().map(|entry| self.status_of(entry, now)).collect()
+    }
+
+    /// Returns the state of each key of a ClusterProfile, and why it has no credential.
+    pub fn profile_states(&self) -> Vec<(ProfileName, Holding, Option<Failed>)> {
+        let entries: Vec<_> = self.lock().profiles().flatten().cloned().collect();
+        let now = self.now();
+        entries.iter().filter_map(|entry| self.profile_state(entry, now)).collect()
+    }
+
+    /// Refreshes credentials ahead of their expiry and forgets idle keys until the broker drains.
+    pub async fn keep_fresh(&self) {
+        self.maintain().await;
+    }
+
+    /// The number of keys in memory.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether no key is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.
@@ -302,21 +268,11 @@ impl<R: PluginRunner> CredentialCache<R> {
         interest.ok_or(full)
     }
 
-    /// Keys in memory.
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Whether nothing is in memory.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     fn now(&self) -> Now {
         self.inner.parts.clock.now()
     }
 
-    /// The maps agree at every moment, so a panic elsewhere does not make them useless.
+    /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,115 +1,131 @@
-//! What is held, for people.
+//! The state of the keys, for people and for the fleet.
 
 use std::{
     sync::{Arc, atomic::Ordering},
     time::SystemTime,
 };
 
-use super::{CredentialCache, Failed, entries::place, entry::Entry, state::State};
+use super::{
+    CacheError, CredentialCache, Failed, Position,
+    entries::position,
+    entry::Entry,
+    policy::next_run,
+    state::{Failure, State},
+};
 use crate::{
     credential::{Issued, Now},
-    exec::PluginRunner,
-    plugin::{PluginKey, PluginSpec, ProfileName},
+    exec::{PluginRunner, RunError},
+    plugin::{PluginSpec, ProfileName},
     verify::Verdict,
 };
 
-/// One key, without its credential.
+/// The state of one key, without its credential.
 #[derive(Debug)]
-pub struct Held {
+pub struct KeyStatus {
     /// The invocation.
     pub spec: Arc<PluginSpec>,
-    /// What it is good for.
+    /// Whether there is a credential.
     pub holding: Holding,
-    /// The credential that is held and valid, and when it is to be renewed.
-    pub valid: Option<(Arc<Issued>, SystemTime)>,
-    /// Why the last run brought no credential, and how many did in a row.
+    /// The valid credential, if there is one.
+    pub issued: Option<Arc<Issued>>,
+    /// When the broker next runs the plugin without being asked: for a refresh, or to retry one. `None`: a run is queued
+    /// or in progress, or only a request starts one.
+    pub next_refresh: Option<SystemTime>,
+    /// Why the last run brought no credential, and the number of failures in a row.
     pub failure: Option<(Failed, u32)>,
     /// Open watches.
     pub watchers: usize,
     /// Runs so far.
     pub runs: u64,
-    /// What is known of rejections, if there were any.
-    pub rejections: Option<RejectionState>,
+    /// What is known about rejections, if there were any.
+    pub rejections: Option<RejectionStatus>,
 }
 
-/// What is known of rejections of one key.
+/// What is known about rejections of one key.
 #[derive(Clone, Copy, Debug)]
-pub struct RejectionState {
+pub struct RejectionStatus {
     /// Reports and suspicions.
     pub count: u64,
-    /// Answers of an API server.
+    /// Verifications with an API server.
     pub verifications: u64,
-    /// The last of them.
+    /// The result of the last of them.
     pub verdict: Option<Verdict>,
-    /// Before this, by the wall clock, no rejection starts a run; `None`: the next one may.
+    /// From this time on a report starts a run, by the wall clock; `None`: from now on. A rejection that an API server
+    /// confirms, or that a second process reports, may start one earlier.
     pub next_run: Option<SystemTime>,
 }
 
-/// What a key is good for.
+/// Whether there is a credential for a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Holding {
-    /// A credential that is served.
+    /// There is a valid one.
     Valid,
-    /// One that is served, while the next one is awaited or could not be had.
+    /// There is a valid one; its successor is being fetched, or could not be fetched.
     Renewing,
-    /// None, and a run is on its way.
+    /// There is none; a run is queued or in progress.
     Waiting,
-    /// None, and the last run failed.
+    /// There is none, and the last run failed.
     Failed,
-    /// None; the next request starts a run.
+    /// There is none; the next request starts a run.
     Empty,
 }
 
+impl KeyStatus {
+    /// Its position in the list, for [`CredentialCache::list`].
+    pub fn position(&self) -> Position {
+        position(&self.spec)
+    }
+}
+
 impl<R: PluginRunner> CredentialCache<R> {
-    /// At most `count` of the keys that follow `after`, of `provider` or of all, sorted by provider and key.
-    pub fn list_after(
-        &self,
-        provider: Option<&str>,
-        after: Option<&(Arc<str>, PluginKey)>,
-        count: usize,
-    ) -> Vec<Held> {
-        let entries = self.lock().after(provider, after, count);
-        let now = self.now();
-        entries.iter().map(|entry| overview(entry, now)).collect()
-    }
-
-    /// What each key of a ClusterProfile is good for, and why it is good for nothing.
-    pub fn held_for_profiles(&self) -> Vec<(ProfileName, Holding, Option<Failed>)> {
-        let entries: Vec<_> = self.lock().profiles().flatten().cloned().collect();
-        let now = self.now();
-        let of_profiles = entries.iter().filter_map(|entry| Some((entry, entry.spec.target.as_ref()?)));
-        let held = of_profiles.map(|(entry, target)| {
-            let state = entry.cell.borrow();
-            let failed = state.failure.as_ref().map(|failure| failure.at(now, false));
-            (target.profile.clone(), holding(&state, now), failed)
+    pub(super) fn status_of(&self, entry: &Entry, now: Now) -> KeyStatus {
+        let usage = entry.usage(now);
+        let state = entry.cell.borrow();
+        let current = state.current.as_ref();
+        let rejections = state.rejections.as_ref().map(|known| RejectionStatus {
+            count: known.count,
+            verifications: known.verifications,
+            verdict: known.verdict,
+            next_run: known
+                .not_before(current.map(|current| &*current.issued), now)
+                .map(|until| now.wall + until.saturating_sub(now.boot)),
         });
-        held.collect()
+        let failure = state.failure.as_ref();
+        KeyStatus {
+            spec: Arc::clone(&entry.spec),
+            holding: holding(&state, now),
+            issued: state.valid(now).map(|current| Arc::clone(&current.issued)),
+            next_refresh: next_run(&state, usage, now).map(|wait| now.wall + wait),
+            failure: failure.map(|failure| (self.failed(entry, failure, now), failure.attempts)),
+            watchers: entry.watchers.load(Ordering::Relaxed),
+            runs: entry.runs.load(Ordering::Relaxed),
+            rejections,
+        }
     }
-}
 
-impl Held {
-    /// Where it is in the order, for [`CredentialCache::list_after`].
-    pub fn place(&self) -> (Arc<str>, PluginKey) {
-        place(&self.spec)
+    pub(super) fn profile_state(
+        &self,
+        entry: &Entry,
+        now: Now,
+    ) -> Option<(ProfileName, Holding, Option<Failed>)> {
+        let profile = entry.spec.target.as_ref()?.profile.clone();
+        let state = entry.cell.borrow();
+        let failed = state.failure.as_ref().map(|failure| self.failed(entry, failure, now));
+        Some((profile, holding(&state, now), failed))
     }
-}
 
-fn overview(entry: &Entry, now: Now) -> Held {
-    let state = entry.cell.borrow();
-    let rejections = state.rejections.as_ref().map(|known| RejectionState {
-        count: known.count,
-        verifications: known.verifications,
-        verdict: known.verdict,
-        next_run: known.not_before(now).map(|until| now.wall + until.saturating_sub(now.boot)),
-    });
-    Held {
-        spec: Arc::clone(&entry.spec),
-        holding: holding(&state, now),
-        valid: state.valid(now).map(|current| (Arc::clone(&current.issued), current.due_wall())),
-        failure: state.failure.as_ref().map(|failure| (failure.at(now, false), failure.attempts)),
-        watchers: entry.watchers.load(Ordering::Relaxed),
-        runs: entry.runs.load(Ordering::Relaxed),
-        rejections,
+    /// What a caller would get. A pause of the issuer may have become longer since the failure.
+    fn failed(&self, entry: &Entry, failure: &Failure, now: Now) -> Failed {
+        let throttled =
+            failure.error.pause().and_then(|_| self.inner.parts.scheduler.throttled(&entry.spec.provider));
+        throttled.map_or_else(
+            || failure.at(now, false),
+            |throttled| {
+                let retry_after = throttled.retry_after;
+                let error: RunError = throttled.into_error(entry.spec.command());
+                Failed { error: CacheError::Run(error), retry_after }
+            },
+        )
     }
 }
 

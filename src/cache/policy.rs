@@ -1,4 +1,4 @@
-//! What to do with an entry, and when. Pure functions of state and time.
+//! What to do for an entry, and when. Pure functions of state and time.
 
 #[cfg(test)]
 mod tests;
@@ -11,25 +11,25 @@ use super::{
 };
 use crate::credential::{Issued, Lifetime, Material, Now};
 
-/// An entry without a valid credential is forgotten when it was not asked for during this time.
+/// An entry without a valid credential is forgotten when there was no request for it in this time.
 pub(crate) const IDLE: Duration = Duration::from_secs(300);
-/// When the cache is full, only an entry that was not asked for during this time gives way.
+/// When the cache is full, an entry is replaced only if there was no request for it in this time.
 pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
-/// A run that waits for its turn is given up when its key was not asked for during this time.
+/// A queued run is abandoned when there was no request for its key in this time.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
-/// Below this lifetime a credential cannot give a client a margin of five minutes.
+/// A credential with a shorter lifetime cannot give a client a margin of five minutes.
 const SHORT: Duration = Duration::from_secs(12 * 60);
-/// A caller gets one of the first failures again, without a run, for so long at most.
+/// The longest time for which a caller gets one of the first failures again, without a run.
 const HELD: Duration = Duration::from_secs(3);
-/// How long a caller gets a failure again at most.
+/// The longest time for which a caller gets any failure again.
 const HELD_LONGEST: Duration = Duration::from_secs(30);
 
-/// Answer to one request.
+/// The answer to one request.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// The credential is valid.
     Serve(Arc<Issued>),
-    /// The credential is valid, and it is time for the next one.
+    /// The credential is valid, and a refresh is due.
     ServeAndRefresh(Arc<Issued>),
     /// There is none: wait for the run in flight, or start one.
     Wait,
@@ -37,7 +37,7 @@ pub(crate) enum Decision {
     Fail(Failed),
 }
 
-/// What a request at `now` gets. Never an expired credential.
+/// Decides what a request gets at `now`: never an expired credential.
 pub(crate) fn decide(state: &State, at_terminal: bool, file: u64, now: Now) -> Decision {
     let Some(current) = state.valid(now) else {
         let held = state.failure.as_ref().filter(|failure| failure.is_held(now, at_terminal));
@@ -55,73 +55,92 @@ fn may_refresh(state: &State, now: Now) -> bool {
     state.flight.is_none() && state.failure.as_ref().is_none_or(|failure| now.boot >= failure.refresh_at)
 }
 
-/// What is known about the use of an entry.
+/// How an entry is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Since the last request.
+    /// The time since the last request.
     pub(crate) idle: Duration,
     /// There are open watches.
     pub(crate) watched: bool,
     /// Callers wait for it, or watch it.
     pub(crate) awaited: bool,
-    /// Version of the plugin's file.
+    /// The version of the plugin's file.
     pub(crate) file: u64,
-    /// The longest that a run of the plugin may take.
+    /// The longest time that a run of the plugin may take.
     pub(crate) timeout: Duration,
 }
 
-/// What the periodic look at an entry finds to do.
+/// What the maintenance does for an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Care {
+pub(crate) enum NextAction {
     /// Nothing.
     Keep,
-    /// Start a refresh: it is due and the credential is used. `urgent`: it ends soon.
+    /// Starts a refresh: one is due and the credential is used.
     Refresh {
-        /// Goes before other background work.
+        /// The credential expires soon: the run goes before other background work.
         urgent: bool,
     },
-    /// The refresh that waits for its turn is urgent by now, or is not needed any more.
-    Queued {
-        /// Goes before other background work.
+    /// Adjusts a queued refresh.
+    Adjust {
+        /// The credential expires soon: the run goes before other background work.
         urgent: bool,
-        /// Give it up.
+        /// The refresh is no longer needed.
         abandon: bool,
     },
-    /// Forget it: there is nothing to serve and it is not used.
-    Drop,
+    /// Forgets the entry: it has no valid credential and is not used.
+    Forget,
 }
 
 /// What to do for an entry at `now`.
-pub(crate) fn care(state: &State, usage: Usage, now: Now) -> Care {
+pub(crate) fn next_action(state: &State, usage: Usage, now: Now) -> NextAction {
     let valid = state.valid(now);
-    let used = usage.watched || valid.is_some_and(|current| usage.idle <= current.issued.lifetime);
-    let urgent = used && valid.is_none_or(|current| ends_soon(&current.issued, usage.timeout, now));
+    let used = usage.is_used(state, now);
+    let urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
     if state.flight.is_some() {
         let due = valid.is_some_and(|current| current.is_due_at(now, usage.file));
         let abandon = !usage.awaited && if due { !used } else { usage.idle >= ABANDONED_AFTER };
-        return Care::Queued { urgent, abandon };
+        return NextAction::Adjust { urgent, abandon };
     }
     match valid {
         Some(current) if used && current.is_due_at(now, usage.file) && may_refresh(state, now) => {
-            Care::Refresh { urgent }
+            NextAction::Refresh { urgent }
         }
-        None if usage.watched && may_refresh(state, now) => Care::Refresh { urgent: true },
-        // With a failure its back-off would be forgotten.
-        None if !usage.awaited && usage.idle >= IDLE && may_refresh(state, now) => Care::Drop,
-        _ => Care::Keep,
+        None if usage.watched && may_refresh(state, now) => NextAction::Refresh { urgent: true },
+        // An entry with a failure stays until the end of its back-off.
+        None if !usage.awaited && usage.idle >= IDLE && may_refresh(state, now) => NextAction::Forget,
+        _ => NextAction::Keep,
     }
 }
 
-/// Whether a refresh of `issued` may not wait behind other background work.
-fn ends_soon(issued: &Issued, timeout: Duration, now: Now) -> bool {
+/// How long after `now` the maintenance starts a run, if nothing changes. `None`: a run is in flight, or only a request
+/// starts one.
+pub(crate) fn next_run(state: &State, usage: Usage, now: Now) -> Option<Duration> {
+    let due = match state.valid(now) {
+        _ if state.flight.is_some() => return None,
+        Some(current) => current.due_in(now, usage.file),
+        None => Duration::ZERO,
+    };
+    let backs_off = state.failure.as_ref().map(|failure| failure.refresh_at.saturating_sub(now.boot));
+    (due > Duration::ZERO || usage.is_used(state, now)).then(|| due.max(backs_off.unwrap_or_default()))
+}
+
+impl Usage {
+    /// Whether the credential is used: it is watched, or it was asked for within its lifetime.
+    fn is_used(&self, state: &State, now: Now) -> bool {
+        self.watched || state.valid(now).is_some_and(|current| self.idle <= current.issued.lifetime)
+    }
+}
+
+/// Whether a refresh of `issued` must not wait for other background work.
+fn expires_soon(issued: &Issued, timeout: Duration, now: Now) -> bool {
     issued.left(now) < (2 * timeout).max(issued.lifetime / 10)
 }
 
 /// How long before its expiry a credential that lives `lifetime` is renewed, for `u` uniform in [0, 1).
 ///
-/// A client with a five-minute margin of its own (Python's) never sees the last five minutes of an ordinary credential,
-/// and equal credentials are not renewed all at once. A short one cannot give that margin, and gets a share of its
-/// lifetime.
+/// A client that itself renews five minutes early (Python's) never sees the last five minutes of an ordinary credential,
+/// and credentials of the same age are not all renewed at once. A short-lived credential cannot give that margin, and is
+/// renewed after a share of its lifetime.
 pub(crate) fn lead(lifetime: Duration, u: f64) -> Duration {
     let share = lifetime.mul_f64(0.20 + 0.10 * u);
     if lifetime < SHORT {
@@ -131,22 +150,23 @@ pub(crate) fn lead(lifetime: Duration, u: f64) -> Duration {
     share.max(margin.min(lifetime.mul_f64(0.42 + 0.10 * u)))
 }
 
-/// How long after the `attempts`th failure in a row no refresh is started: full jitter up to 2 s, 4 s, 8 s … 60 s, and
-/// never under a second.
+/// How long after the `attempts`th failure in a row no refresh starts: full jitter up to 2 s, 4 s, 8 s … 60 s, and at
+/// least one second.
 pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
     let ceiling = 2_f64.powi(attempts.clamp(1, 6).cast_signed()).min(60.0);
     Duration::from_secs_f64((ceiling * u).max(1.0))
 }
 
-/// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again. Short, so that a login
-/// helps at once; longer from the sixth on, so that a wrong password does not lock the account.
+/// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again without a run. The time is
+/// short, so that a login takes effect at once; it is longer from the sixth failure on, so that a wrong password does not
+/// lock the account.
 pub(crate) fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
     let short = back_off.min(HELD);
     let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));
     (if attempts <= 5 { short } else { doubled.min(HELD_LONGEST) }, short)
 }
 
-/// When to ask a plugin again that returned what it had returned before: it has its own cache.
+/// When to run a plugin again that returned the same credential: it has a cache itself.
 pub(crate) fn unchanged_retry(left: Duration) -> Duration {
     (left / 3).clamp(Duration::from_secs(10), Duration::from_secs(300))
 }
@@ -154,23 +174,23 @@ pub(crate) fn unchanged_retry(left: Duration) -> Duration {
 /// What a new credential means for the one that is held.
 #[derive(Debug)]
 pub(crate) enum Replacement {
-    /// The same again: generation, lifetime and expiry stay; only the next try moves.
+    /// The same credential: generation, lifetime and expiry stay; only the next refresh moves.
     Unchanged(Current),
-    /// The same material lives longer (or shorter): the generation stays.
+    /// The same material with another expiry: the generation stays.
     Extended {
-        /// What is held now.
+        /// The credential that is held now.
         old: Arc<Issued>,
-        /// Until its refresh point.
+        /// The time until the next refresh.
         due_in: Duration,
     },
-    /// A rotation.
+    /// Another credential.
     Rotated {
-        /// Until its refresh point.
+        /// The time until the next refresh.
         due_in: Duration,
     },
 }
 
-/// Compares the credential that arrived at `now` with the one that is held. `file` is the version of the plugin that
+/// Compares the credential that arrived at `now` with the current one. `file` is the version of the plugin's file that
 /// ran.
 pub(crate) fn replace(
     old: Option<&Current>,
@@ -181,12 +201,12 @@ pub(crate) fn replace(
     file: u64,
 ) -> Replacement {
     let left = lifetime.left(now.wall);
-    // A credential lent within the skew tolerance is used up before the plugin runs again.
+    // A credential that is accepted within the skew tolerance is served to its end before the plugin runs again.
     let lead = if lifetime.within_skew { Duration::ZERO } else { lead(left, u) };
     let due_in = left.saturating_sub(lead);
     match old.filter(|old| old.issued.is_same_as(material)) {
         Some(old) if old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now) => {
-            // By whichever clock ends it first: a step back lengthens nothing.
+            // Either clock may end it: a step back of the wall clock extends nothing.
             Replacement::Unchanged(old.again(unchanged_retry(old.issued.left(now)), now, file))
         }
         Some(old) => Replacement::Extended { old: Arc::clone(&old.issued), due_in },

@@ -1,4 +1,4 @@
-//! Credentials that an API server refused, or seems to have refused: when that is worth a plugin run. Pure.
+//! When a credential that an API server rejected, or seems to have rejected, is worth a plugin run. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -11,38 +11,37 @@ use crate::{
     verify::Verdict,
 };
 
-/// Between two runs for rejections there is at least this time, and an unverified rejection of a younger generation
-/// starts none.
+/// The shortest time between two runs for rejections. An unverified rejection of a younger generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// An API server is asked about one credential at most once in this time.
+/// The shortest time between two verifications of one credential.
 pub(crate) const VERIFY_EVERY: Duration = Duration::from_secs(5);
-/// For how long callers that come back speak against a verdict that the server may have cached.
+/// For how long after a verdict repeated requests are evidence against it: the server may have cached it.
 const DOUBT: Duration = Duration::from_secs(30);
-/// Callers that speak against a verdict and are remembered.
+/// Callers whose repeated requests are counted as evidence against a verdict.
 const DOUBTERS: usize = 4;
 
-/// What is known of rejections of one key. A client that reports, or asks again, without end must not become a storm at
-/// the issuer.
+/// What is known about rejections of one key. It limits the runs that a client can cause by reporting, or asking again,
+/// over and over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rejections {
     /// Reports and suspicions.
     pub(crate) count: u64,
-    /// Answers of an API server.
+    /// Verifications with an API server.
     pub(crate) verifications: u64,
-    /// The last of them.
+    /// The result of the last of them.
     pub(crate) verdict: Option<Verdict>,
-    /// The last run that a rejection started, by time since boot.
+    /// When a rejection last started a run, since boot.
     last_run: Option<Duration>,
-    /// The generation that it was started for.
-    refused: u64,
-    /// What the next run for a rejection waits for after the last one.
+    /// The generation that this run was started for.
+    rejected: u64,
+    /// The time between that run and the next one for a rejection.
     pause: Duration,
-    /// The first evidence against the generation that is held.
+    /// The current generation, and when the first evidence against it came.
     first: Option<(u64, Duration)>,
-    /// The last suspicion, of which generation, by whom.
+    /// The last suspicion: the generation, the caller, and when.
     last: Option<(u64, Caller, Duration)>,
-    /// Who came back although the server accepts the generation, and how often.
+    /// The callers that asked again although the server accepts the generation.
     doubts: Option<Doubts>,
 }
 
@@ -50,22 +49,23 @@ pub(crate) struct Rejections {
 struct Doubts {
     generation: u64,
     since: Duration,
+    /// Their names, and how often each of them asked.
     callers: Vec<(u64, u8)>,
 }
 
-/// What speaks for a run.
+/// The evidence that a credential is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Evidence {
-    /// A caller says that an API server answered 401.
+    /// A caller reports that an API server answered 401.
     Reported,
-    /// The broker saw the 401.
+    /// An API server answered 401 to the broker.
     Verified,
-    /// A caller came back, and the broker cannot ask.
+    /// A caller asked again, and the broker cannot ask the API server.
     Repeated {
-        /// Other callers use the generation with success.
+        /// Other callers use the generation successfully.
         accepted: bool,
     },
-    /// The server accepts it, yet callers come back.
+    /// The API server accepts it, but callers ask again.
     Doubted,
 }
 
@@ -75,8 +75,8 @@ impl Rejections {
         self.count += 1;
     }
 
-    /// Notes what the server answered about `issued` after `caller` came back, at `since`. Returns what speaks for a run,
-    /// if anything does; `accepted`: other callers use this generation with success.
+    /// Notes the API server's verdict about `issued`, which `caller` asked for again at `since`. Returns the evidence for
+    /// a run, if there is any. `accepted`: other callers use this generation successfully.
     pub(crate) fn weigh(
         &mut self,
         issued: &Issued,
@@ -93,7 +93,7 @@ impl Rejections {
         }
     }
 
-    /// Servers cache verdicts: whether callers came back so often after one that it may be old.
+    /// API servers cache verdicts. Returns whether callers asked again so often after one that it may be outdated.
     fn doubt(&mut self, issued: &Issued, caller: &Caller, since: Now, now: Now) -> bool {
         let generation = issued.generation.number();
         let doubts = match &mut self.doubts {
@@ -103,7 +103,7 @@ impl Rejections {
                 doubts
             }
             stale => {
-                // A suspicion from before the verdict is not a doubt of it.
+                // A request from before the verdict is not evidence against it.
                 *stale = Some(Doubts { generation, since: now.boot, callers: Vec::new() });
                 return false;
             }
@@ -119,8 +119,12 @@ impl Rejections {
         doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)
     }
 
-    /// Whether `evidence` against `issued` starts a run at `now`. If so, it is noted. `failed`: the last run brought
-    /// nothing, which says nothing about whether runs help.
+    /// Notes `evidence` against `issued` at `now`, and a run if it starts one. `failed`: the last run brought no
+    /// credential, which does not show whether runs help.
+    ///
+    /// # Errors
+    ///
+    /// It is too early for a run: the time since boot from which on the same evidence starts one.
     pub(crate) fn admit(
         &mut self,
         issued: &Issued,
@@ -128,29 +132,31 @@ impl Rejections {
         evidence: Evidence,
         failed: bool,
         now: Now,
-    ) -> bool {
+    ) -> Result<(), Duration> {
         let generation = issued.generation.number();
         if self.first.is_none_or(|(number, _)| number != generation) {
             self.first = Some((generation, now.boot));
         }
-        let two = self.is_second(issued, caller, now);
+        let is_second = self.is_second(issued, caller, now);
         self.last = Some((generation, *caller, now.boot));
-        let age = now.boot.saturating_sub(issued.fetched.boot);
-        let useless = !failed && self.last_run_was_useless(issued, evidence);
-        let young = evidence != Evidence::Verified && age < PAUSE;
-        let pause = if two || !useless { PAUSE } else { self.pause };
-        let paused = self.last_run.is_some_and(|last| now.boot < last.saturating_add(pause));
-        if young || paused {
-            return false;
+        let in_vain = !failed && self.last_run_was_in_vain(issued, evidence);
+        let mature = if evidence == Evidence::Verified { Duration::ZERO } else { mature_at(issued) };
+        let after =
+            |pause: Duration| self.last_run.map_or(mature, |last| mature.max(last.saturating_add(pause)));
+        let alone = after(if in_vain { self.pause } else { PAUSE });
+        if now.boot < if is_second { after(PAUSE) } else { alone } {
+            // The next request of this caller will not be the second one.
+            return Err(alone);
         }
         let longest = (issued.lifetime / 2).clamp(PAUSE, LONGEST_PAUSE);
-        self.pause = if useless { (self.pause * 2).clamp(PAUSE, longest) } else { PAUSE };
-        (self.last_run, self.refused) = (Some(now.boot), generation);
+        self.pause = if in_vain { (self.pause * 2).clamp(PAUSE, longest) } else { PAUSE };
+        (self.last_run, self.rejected) = (Some(now.boot), generation);
         self.doubts = None;
-        true
+        Ok(())
     }
 
-    /// Whether another caller came back for the same generation a short time ago: that weighs more than repeats of one.
+    /// Whether another process asked for the same generation again a short time ago: that is stronger evidence than
+    /// repeated requests of one.
     fn is_second(&self, issued: &Issued, caller: &Caller, now: Now) -> bool {
         self.last.is_some_and(|(generation, other, at)| {
             generation == issued.generation.number()
@@ -160,9 +166,8 @@ impl Rejections {
         })
     }
 
-    /// Whether the last run for a rejection did not help: what it brought was refused at once, or it brought nothing
-    /// new.
-    fn last_run_was_useless(&self, issued: &Issued, evidence: Evidence) -> bool {
+    /// Whether the last run for a rejection was in vain: it brought the same credential, or one that was rejected at once.
+    fn last_run_was_in_vain(&self, issued: &Issued, evidence: Evidence) -> bool {
         let generation = issued.generation.number();
         if self.last_run.is_none() {
             return false;
@@ -171,15 +176,20 @@ impl Rejections {
             number == generation && at.saturating_sub(issued.fetched.boot) < PAUSE
         };
         match evidence {
-            _ if generation == self.refused => true,
+            _ if generation == self.rejected => true,
             Evidence::Repeated { accepted } => !accepted,
             Evidence::Reported | Evidence::Verified | Evidence::Doubted => self.first.is_some_and(at_once),
         }
     }
 
-    /// Time since boot before which no rejection starts a run; `None`: the next one may.
-    pub(crate) fn not_before(&self, now: Now) -> Option<Duration> {
-        let until = self.last_run?.saturating_add(self.pause);
-        (now.boot < until).then_some(until)
+    /// When a report of `issued` starts a run, at the latest, since boot; `None`: at `now`.
+    pub(crate) fn not_before(&self, issued: Option<&Issued>, now: Now) -> Option<Duration> {
+        let paused = self.last_run.map(|last| last.saturating_add(self.pause));
+        paused.into_iter().chain(issued.map(mature_at)).max().filter(|until| now.boot < *until)
     }
+}
+
+/// When an unverified rejection of `issued` may start a run, since boot.
+fn mature_at(issued: &Issued) -> Duration {
+    issued.fetched.boot.saturating_add(PAUSE)
 }

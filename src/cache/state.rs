@@ -1,4 +1,4 @@
-//! What a cell holds.
+//! The state of one key.
 
 use std::{
     sync::Arc,
@@ -6,19 +6,24 @@ use std::{
 };
 
 use super::{CacheError, Failed, flight::Flight, policy, rejection::Rejections};
-use crate::credential::{Issued, Now};
+use crate::credential::{Generation, Issued, Now};
 
-/// What the cell holds.
+/// Replaced generations that are remembered for each key.
+const REMEMBERED: usize = 4;
+
+/// The state of one key.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The last credential that passed every check, valid or not.
     pub(crate) current: Option<Current>,
-    /// The last run's failure; none after a success.
+    /// The failure of the last run; `None` after a success.
     pub(crate) failure: Option<Failure>,
     /// The run whose outcome is kept: queued or in progress.
     pub(crate) flight: Option<Arc<Flight>>,
-    /// What is known of rejections; none at first.
+    /// What is known about rejections; `None` before the first one.
     pub(crate) rejections: Option<Box<Rejections>>,
+    /// The numbers of the last generations that were replaced or evicted, the newest first; 0: none.
+    pub(crate) replaced: [u64; REMEMBERED],
 }
 
 impl State {
@@ -26,46 +31,79 @@ impl State {
     pub(crate) fn valid(&self, now: Now) -> Option<&Current> {
         self.current.as_ref().filter(|current| current.issued.is_valid_at(now))
     }
+
+    /// Replaces the credential and forgets the failure.
+    pub(crate) fn accept(&mut self, current: Current) {
+        let is_same = |old: &Current| old.issued.generation == current.issued.generation;
+        if !self.current.as_ref().is_some_and(is_same) {
+            self.forget_credential();
+        }
+        (self.current, self.failure) = (Some(current), None);
+    }
+
+    /// Forgets everything but the names of earlier generations. Returns the run in flight.
+    pub(crate) fn clear(&mut self) -> Option<Arc<Flight>> {
+        self.forget_credential();
+        (self.failure, self.rejections) = (None, None);
+        self.flight.take()
+    }
+
+    /// Whether `generation` is one of the last that this key had before the current one.
+    pub(crate) fn was_replaced(&self, epoch: &Arc<str>, generation: &str) -> bool {
+        let mut replaced = self.replaced.iter().filter(|number| **number > 0);
+        replaced.any(|number| Generation::new(Arc::clone(epoch), *number).to_string() == generation)
+    }
+
+    fn forget_credential(&mut self) {
+        if let Some(old) = self.current.take() {
+            self.replaced.rotate_right(1);
+            self.replaced[0] = old.issued.generation.number();
+        }
+    }
 }
 
-/// A credential and when to renew it: whichever clock gets there first.
+/// A credential, and when to renew it: as soon as either clock says so.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     pub(crate) issued: Arc<Issued>,
     due_wall: SystemTime,
     due_boot: Duration,
-    /// It was due before, and the plugin had nothing newer.
+    /// It was due before, and the plugin returned nothing newer.
     was_due: bool,
-    /// Of the plugin's file that ran last: another one makes the credential due.
+    /// The version of the plugin's file that ran last. The credential is due when the file has another one.
     file: u64,
 }
 
 impl Current {
-    /// To be renewed `due_in` after `now`, or when the plugin's file is no longer of version `file`.
+    /// A credential to renew `due_in` after `now`, or when the plugin's file is no longer of version `file`.
     pub(crate) fn new(issued: Arc<Issued>, due_in: Duration, now: Now, file: u64) -> Self {
         let (due_wall, due_boot) = (now.wall + due_in, now.boot.saturating_add(due_in));
         Self { issued, due_wall, due_boot, was_due: false, file }
     }
 
-    /// The same credential again, since the plugin had nothing newer: to be tried again `due_in` after `now`.
+    /// The same credential, for which the plugin returned nothing newer: to be tried again `due_in` after `now`.
     pub(crate) fn again(&self, due_in: Duration, now: Now, file: u64) -> Self {
         let was_due = self.was_due || self.has_passed(now);
         Self { was_due, ..Self::new(Arc::clone(&self.issued), due_in, now, file) }
     }
 
-    /// Whether its refresh point has not come yet: only a rejection is a reason to ask for another one.
+    /// Whether it was never due: then a caller that asks for another credential has seen this one rejected.
     pub(crate) fn is_fresh_at(&self, now: Now) -> bool {
         !self.was_due && !self.has_passed(now)
     }
 
-    /// When it is to be renewed, by the wall clock.
-    pub(crate) fn due_wall(&self) -> SystemTime {
-        self.due_wall
-    }
-
-    /// Whether it is time to renew it, where the plugin's file is of version `file` now.
+    /// Whether it is time to renew it, if the plugin's file has the version `file`.
     pub(crate) fn is_due_at(&self, now: Now, file: u64) -> bool {
         self.file != file || self.has_passed(now)
+    }
+
+    /// How long after `now` it is due.
+    pub(crate) fn due_in(&self, now: Now, file: u64) -> Duration {
+        if self.file != file {
+            return Duration::ZERO;
+        }
+        let wall = self.due_wall.duration_since(now.wall).unwrap_or_default();
+        wall.min(self.due_boot.saturating_sub(now.boot))
     }
 
     fn has_passed(&self, now: Now) -> bool {
@@ -74,15 +112,17 @@ impl Current {
 }
 
 /// Why the last run brought no credential, held so that it is not repeated at once. Times are since boot: a step of the
-/// wall clock must not lengthen them.
+/// wall clock must not extend them.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
+    /// The error when the run ended.
     pub(crate) error: CacheError,
+    pub(crate) failed_at: Duration,
     /// Failures in a row.
     pub(crate) attempts: u32,
-    /// Before this, no refresh is started.
+    /// No refresh starts before this time.
     pub(crate) refresh_at: Duration,
-    /// Before this, a caller gets the failure again.
+    /// A caller gets the failure again before this time.
     pub(crate) ask_at: Duration,
     /// The same for a caller at a terminal.
     pub(crate) terminal_at: Duration,
@@ -92,29 +132,32 @@ impl Failure {
     /// What a caller gets at `now`.
     pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
         let until = if at_terminal { self.terminal_at } else { self.ask_at };
-        let retry_after = self.error.pause().unwrap_or_else(|| until.saturating_sub(now.boot));
-        Failed { error: self.error.clone(), retry_after }
+        let error = self.error.after(now.boot.saturating_sub(self.failed_at));
+        let retry_after = error.pause().unwrap_or_else(|| until.saturating_sub(now.boot));
+        Failed { error, retry_after }
     }
 
-    /// Whether a caller that asks at `now` gets it without a run.
+    /// Whether a caller that asks at `now` gets the failure without a run.
     pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
         now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
     }
 
-    /// The failure that follows `last`. A pause of the issuer is not an attempt, and is not held here: the scheduler knows
-    /// when it ends.
+    /// The failure that follows `last`. A pause of the issuer is not an attempt, and is not held here: the scheduler
+    /// knows when it ends.
     pub(crate) fn after(last: Option<&Self>, error: CacheError, now: Now, u: f64) -> Self {
         let before = last.map_or(0, |last| last.attempts);
         let until = |held: Duration| now.boot.saturating_add(held);
+        let failed_at = now.boot;
         if error.pause().is_some() {
-            let (attempts, now) = (before, now.boot);
-            return Self { error, attempts, refresh_at: now, ask_at: now, terminal_at: now };
+            let (attempts, at) = (before, failed_at);
+            return Self { error, failed_at, attempts, refresh_at: at, ask_at: at, terminal_at: at };
         }
         let attempts = before.saturating_add(1);
         let back_off = policy::back_off(attempts, u);
         let (ask, terminal) = policy::hold(attempts, back_off);
         Self {
             error,
+            failed_at,
             attempts,
             refresh_at: until(back_off),
             ask_at: until(ask),

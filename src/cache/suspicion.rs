@@ -1,8 +1,7 @@
-//! A caller that comes back for what it has, long before it is due: an API server may have refused it.
+//! Suspicions: a caller that asks again for the credential that it has, long before it is due, may have seen it rejected.
 
 use std::{
     fmt,
-    future::ready,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -13,25 +12,20 @@ use futures_util::{
 };
 use tracing::info;
 
-use super::{
-    CredentialCache, Failed, First, Request,
-    entry::Entry,
-    rejection::{Evidence, VERIFY_EVERY},
-};
+use super::{CredentialCache, Request, entry::Entry, get::FirstStep, rejection::VERIFY_EVERY};
 use crate::{
     credential::{Cluster, Issued},
     exec::PluginRunner,
-    plugin::PluginSpec,
     verify::Verdict,
 };
 
 /// Asks an API server whether it accepts a credential.
 pub type Verify = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
-/// A question to an API server; all who suspect the credential share the answer.
+/// A verification with an API server. All callers that suspect the credential share its result.
 pub(crate) struct Verification {
-    /// Time since boot.
-    asked: Duration,
+    /// When it started, since boot.
+    started: Duration,
     generation: u64,
     server: String,
     verdict: Shared<BoxFuture<'static, Verdict>>,
@@ -39,19 +33,18 @@ pub(crate) struct Verification {
 
 impl fmt::Debug for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verification").field("asked", &self.asked).finish_non_exhaustive()
+        f.debug_struct("Verification").field("started", &self.started).finish_non_exhaustive()
     }
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Whether a run is worth it for a caller that came back for `issued`. A guess never turns a valid credential into
-    /// an error.
-    pub(super) async fn suspected(
+    /// How to answer a caller that asks again for `issued`. A suspicion never turns a valid credential into an error.
+    pub(super) async fn suspect(
         &self,
         entry: &Arc<Entry>,
         issued: Arc<Issued>,
         request: &Request,
-    ) -> First {
+    ) -> FirstStep {
         let since = self.now();
         let verdict = match &request.verify_at {
             Some(cluster) => self.verdict(entry, &issued, cluster).await,
@@ -60,7 +53,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let now = self.now();
         let accepted = entry.callers.accepted(issued.generation.number(), now.boot);
         let at_terminal = request.caller.at_terminal;
-        let (mut first, mut next_run) = (First::Decide, None::<Duration>);
+        let (mut first, mut next_run) = (FirstStep::Decide, None::<Duration>);
         entry.cell.send_if_modified(|state| {
             let same =
                 state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
@@ -69,50 +62,50 @@ impl<R: PluginRunner> CredentialCache<R> {
             rejections.note();
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, (since, now));
             let failed = state.failure.as_ref();
-            // Held for the sake of an account that a wrong password would lock.
+            // A held failure protects an account that a wrong password would lock.
             let is_held = failed.is_some_and(|failure| failure.is_held(now, at_terminal));
-            let mut admit =
-                |evidence| rejections.admit(&current, &request.caller, evidence, failed.is_some(), now);
-            first = match evidence {
-                Some(_) if state.flight.is_some() => First::Join { may_fail: false },
-                Some(evidence) if !is_held && admit(evidence) => First::Run { may_fail: false },
-                _ => First::Decide,
+            let mut admit = |evidence| {
+                rejections.admit(&current, &request.caller, evidence, failed.is_some(), now).is_ok()
             };
-            next_run = rejections.not_before(now).map(|until| until.saturating_sub(now.boot));
+            first = match evidence {
+                Some(_) if state.flight.is_some() => FirstStep::Join { may_fail: false },
+                Some(evidence) if !is_held && admit(evidence) => FirstStep::Run { may_fail: false },
+                _ => FirstStep::Decide,
+            };
+            next_run = rejections.not_before(Some(&current), now).map(|until| until.saturating_sub(now.boot));
             false
         });
         let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
         match first {
-            First::Run { .. } => {
-                info!(%provider, %key, ?verdict, ?next_run, "running the plugin: its credential seems to be rejected");
+            FirstStep::Run { .. } => {
+                info!(%provider, %key, ?verdict, ?next_run, "the credential seems to be rejected: running the plugin");
             }
-            First::Decide if verdict == Verdict::Rejected => {
-                info!(%provider, %key, ?next_run, "the credential is rejected, and it is too early for a run");
+            FirstStep::Decide if verdict == Verdict::Rejected => {
+                info!(%provider, %key, ?next_run, "the credential is rejected, but it is too early for another run");
             }
             _ => {}
         }
         first
     }
 
-    /// What the API server of `cluster` says of `issued`. A credential is asked about once in a while, for all who
-    /// suspect it.
+    /// The verdict of the API server of `cluster` about `issued`. Callers share a verification for a few seconds.
     async fn verdict(&self, entry: &Entry, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
         let now = self.now();
         let (verdict, is_new) = {
             let mut last = entry.verification.lock().unwrap_or_else(PoisonError::into_inner);
             let recent = last.as_ref().filter(|last| {
                 last.generation == issued.generation.number()
-                    && now.boot.saturating_sub(last.asked) < VERIFY_EVERY
+                    && now.boot.saturating_sub(last.started) < VERIFY_EVERY
             });
             match recent {
                 Some(recent) if recent.server == cluster.server => (recent.verdict.clone(), false),
-                // What one server says is not what another one would.
+                // The verdict of one API server says nothing about another one.
                 Some(_) => return Verdict::Unverifiable,
                 None => {
-                    let question = (self.inner.parts.verify)(Arc::clone(issued), Arc::clone(cluster));
-                    let (verdict, generation) = (question.shared(), issued.generation.number());
-                    let (asked, server) = (now.boot, cluster.server.clone());
-                    *last = Some(Verification { asked, generation, server, verdict: verdict.clone() });
+                    let verification = (self.inner.parts.verify)(Arc::clone(issued), Arc::clone(cluster));
+                    let (verdict, generation) = (verification.shared(), issued.generation.number());
+                    let (started, server) = (now.boot, cluster.server.clone());
+                    *last = Some(Verification { started, generation, server, verdict: verdict.clone() });
                     (verdict, true)
                 }
             }
@@ -120,7 +113,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let verdict = verdict.await;
         if is_new {
             let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
-            info!(%provider, %key, ?verdict, "asked the API server about a credential that seems to be rejected");
+            info!(%provider, %key, ?verdict, "verified a credential that seems to be rejected");
             entry.cell.send_if_modified(|state| {
                 let rejections = state.rejections.get_or_insert_default();
                 rejections.verifications += 1;
@@ -129,56 +122,5 @@ impl<R: PluginRunner> CredentialCache<R> {
             });
         }
         verdict
-    }
-
-    /// What to use instead of `generation`, which an API server refused: a newer one if there is one, else the outcome
-    /// of one run, shared by all who report. Where a run is not worth it (the generation is seconds old, or the last
-    /// such run was a short time ago) the same one is returned.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get). The old credential stays for those who did not report it.
-    pub async fn report(
-        &self,
-        spec: PluginSpec,
-        generation: &str,
-        request: &Request,
-    ) -> Result<Arc<Issued>, Failed> {
-        let interest = self.enter(spec)?;
-        let entry = &interest.0;
-        let now = self.now();
-        let (mut answer, mut first) = (None, First::Decide);
-        entry.cell.send_if_modified(|state| {
-            let reported = state.valid(now).map(|current| Arc::clone(&current.issued));
-            let Some(issued) = reported.filter(|issued| issued.generation.to_string() == generation) else {
-                return false;
-            };
-            let rejections = state.rejections.get_or_insert_default();
-            rejections.note();
-            let failed = state.failure.as_ref();
-            let held = failed.filter(|failure| failure.is_held(now, request.caller.at_terminal));
-            answer = match held {
-                _ if state.flight.is_some() => None,
-                Some(failure) => Some(Err(failure.at(now, request.caller.at_terminal))),
-                None => Some(Ok(Arc::clone(&issued))),
-            };
-            let (caller, failed) = (&request.caller, failed.is_some());
-            if state.flight.is_some() {
-                first = First::Join { may_fail: true };
-            } else if matches!(answer, Some(Ok(_)))
-                && rejections.admit(&issued, caller, Evidence::Reported, failed, now)
-            {
-                (first, answer) = (First::Run { may_fail: true }, None);
-            }
-            false
-        });
-        if answer.is_some() || first != First::Decide {
-            let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, answer.is_none());
-            info!(%provider, %key, generation, run, "a client reports the credential as rejected");
-        }
-        match answer {
-            Some(answer) => answer,
-            None => self.settle(entry, request, ready(first)).await,
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Following one credential.
+//! Watches of one credential.
 
 use std::{
     future::ready,
@@ -9,8 +9,9 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    Caller, CredentialCache, Failed, First, Request,
+    Caller, CredentialCache, Failed, Request,
     entry::{Entry, Interest},
+    get::FirstStep,
     state::State,
 };
 use crate::{
@@ -18,14 +19,14 @@ use crate::{
     exec::PluginRunner,
 };
 
-/// An open watch. While there is one, its key is refreshed and not forgotten.
+/// An open watch. Its key is refreshed, and not forgotten, while it is open.
 #[derive(Debug)]
 pub struct Watch<R> {
     cache: CredentialCache<R>,
     interest: Interest,
     cell: watch::Receiver<State>,
     request: Request,
-    /// What was returned last.
+    /// The generation and expiry that were returned last.
     seen: Option<(Generation, SystemTime)>,
 }
 
@@ -39,7 +40,7 @@ impl<R> Watch<R> {
     pub(super) fn new(cache: CredentialCache<R>, interest: Interest, caller: Caller) -> Self {
         interest.0.watchers.fetch_add(1, Ordering::Relaxed);
         let cell = interest.0.cell.subscribe();
-        // A stream has no deadline, and its number is limited where it is opened.
+        // A watch has no deadline, and the server limits the number of watches.
         let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
         Self { cache, interest, cell, request, seen: None }
     }
@@ -48,34 +49,34 @@ impl<R> Watch<R> {
         &self.interest.0
     }
 
-    /// What was returned last counts as returned by `other` too, whose key took the place of this one's.
+    /// Continues where `other` ended: the credential that it returned last is not returned again.
     pub fn succeeds(&mut self, other: &Self) {
         self.seen.clone_from(&other.seen);
     }
 }
 
 impl<R: PluginRunner> Watch<R> {
-    /// The credential, once it is another than the one that was returned last, or its end moved: the newest only,
-    /// however late it is asked for.
+    /// Waits for a credential whose generation or expiry differs from the one that was returned last. Generations that
+    /// came and went meanwhile are skipped.
     ///
     /// # Errors
     ///
-    /// The credential expired and there is no other: [`Failed`] says why.
+    /// The credential expired and could not be replaced: [`Failed`] has the cause.
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
         loop {
             let now = self.cache.now();
             let held = self.cell.borrow_and_update().valid(now).map(|current| Arc::clone(&current.issued));
             let issued = match held {
                 Some(issued) => issued,
-                None => self.cache.settle(self.entry(), &self.request, ready(First::Decide)).await?,
+                None => self.cache.get_or_run(self.entry(), &self.request, ready(FirstStep::Decide)).await?,
             };
             let found = (issued.generation.clone(), issued.expires_at);
             if self.seen.as_ref() != Some(&found) {
                 self.seen = Some(found);
                 return Ok(issued);
             }
-            // The periodic look wakes watches of what has expired: thousands of them need no timers. The sender lives as
-            // long as the entry.
+            // The maintenance wakes the watches of an expired credential, so that they need no timers. The entry keeps the
+            // sender alive.
             drop(self.cell.changed().await);
         }
     }

@@ -1,4 +1,4 @@
-//! Asking a running broker: where it is, one connection for one command, and its no as a line and an exit code.
+//! Requests to a running broker: where it listens, one connection per command, and failures as a line and an exit code.
 
 use std::{
     ffi::OsString,
@@ -8,73 +8,86 @@ use std::{
 
 use anyhow::Context as _;
 use credbroker_client::{Client, Error};
-use credbroker_exec::{Failure, socket};
-use tokio::time::timeout;
+use credbroker_exec::{Failure, duration, socket};
 
 use crate::plugin::Environment;
 
-/// Where the broker is.
-#[derive(Debug, Default, clap::Args)]
-pub(super) struct Place {
-    /// The broker's socket [env: CREDBROKER_SOCKET] [default: the user's broker if its socket exists, else
-    /// /run/credbroker/credbroker.sock]
-    #[arg(long, value_name = "PATH")]
-    pub(super) socket: Option<OsString>,
+/// Where the broker listens.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct SocketArg {
+    /// Socket of the broker, a path or unix:///absolute/path [env: CREDBROKER_SOCKET] [default:
+    /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists, else /run/credbroker/credbroker.sock]
+    #[arg(long = "socket", value_name = "PATH")]
+    pub(super) path: Option<OsString>,
 }
 
-/// How long to wait for it.
+/// How long a request may take.
 #[derive(Debug, clap::Args)]
-pub(super) struct Patience {
-    /// Give up when the broker does not answer a request within so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
+pub(super) struct TimeoutArg {
+    /// Longest time to wait for each answer of the broker, such as 500ms, 10s, 2m, or a number of seconds
+    #[arg(long = "timeout", value_name = "TIME", default_value = "5s", value_parser = timeout)]
+    pub(super) limit: Duration,
 }
 
-impl Patience {
-    pub(super) fn limit(&self) -> Duration {
-        Duration::from_secs(self.timeout)
-    }
-}
-
-/// As the command line has it.
-impl Default for Patience {
+/// The default of the command line.
+impl Default for TimeoutArg {
     fn default() -> Self {
-        Self { timeout: 5 }
+        Self { limit: Duration::from_secs(5) }
     }
 }
 
-/// How to print what it says.
+/// The output of a command that lists something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(super) enum Output {
-    /// For people
+pub(super) enum OutputFormat {
+    /// A table for people
     Table,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 
-/// One connection, and what is asked over it, each request within `limit`. The inner error is the broker's answer or
-/// its absence, the outer one a fault of ours.
+/// Parses the value of `--timeout`, in the syntax of `credbroker-exec`.
+pub(super) fn timeout(text: &str) -> Result<Duration, &'static str> {
+    duration(text).ok_or("expected a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
+}
+
+/// Connects once and runs `request`; each answer may take `limit`. The inner error is the broker's answer or its
+/// absence, the outer one a defect of this process.
 pub(super) fn ask<T>(
-    place: &Place,
+    socket_arg: &SocketArg,
     limit: Duration,
     environment: &Environment,
-    question: impl AsyncFnOnce(Client) -> Result<T, Error>,
+    request: impl AsyncFnOnce(Client) -> Result<T, Error>,
 ) -> anyhow::Result<Result<T, Failure>> {
     let is_root = || rustix::process::geteuid().is_root();
-    let socket = match socket(place.socket.as_deref(), &environment.0, is_root) {
+    let socket = match socket(socket_arg.path.as_deref(), &environment.0, is_root) {
         Ok(socket) => socket,
         Err(error) => return Ok(Err(error.into())),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let answer = runtime.block_on(async {
-        let connecting = timeout(limit, Client::connect(&socket)).await;
-        question(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit)).await
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let answer = runtime.context("cannot start the async runtime")?.block_on(async {
+        let connecting = tokio::time::timeout(limit, Client::connect(&socket)).await;
+        request(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit)).await
     });
     Ok(answer.map_err(Failure::from))
 }
 
-/// Says why there is no answer, with its remedy; the exit code is the shim's.
-pub(super) fn refused(failure: &Failure, err: &mut dyn Write) -> io::Result<u8> {
+/// Prints an answer on `out` with `print`, or a failure on stderr; returns the exit code.
+pub(super) fn finish<T>(
+    answer: Result<T, Failure>,
+    out: &mut dyn Write,
+    print: impl FnOnce(T, &mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<u8> {
+    match answer {
+        Ok(answer) => {
+            print(answer, out)?;
+            Ok(0)
+        }
+        Err(failure) => Ok(fail(&failure, &mut io::stderr())?),
+    }
+}
+
+/// Prints why there is no answer and what to do; returns the exit code, which is that of `credbroker-exec`.
+pub(super) fn fail(failure: &Failure, err: &mut dyn Write) -> io::Result<u8> {
     writeln!(err, "credbroker: {}", failure.line(None))?;
     Ok(failure.exit_code())
 }

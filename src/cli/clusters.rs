@@ -1,4 +1,4 @@
-//! `credbroker clusters`: the fleet, and which of it can be reached.
+//! `credbroker clusters`: the clusters of the fleet, and whether the broker has credentials for them.
 
 use std::io::{self, Write};
 
@@ -7,70 +7,76 @@ use credbroker_proto::v1::{Cluster, ClusterState, HubState, cluster_state::Readi
 use serde_json::{Value, json};
 
 use super::{
-    broker::{Output, refused},
-    fleet::{Fleet, Name, Question, one_line},
+    broker::{OutputFormat, fail},
+    fleet::{ClusterList, ClusterName, ClusterQuery, one_line},
     table,
 };
 use crate::plugin::Environment;
 
-/// List the clusters of the fleet: the ClusterProfiles that a running broker reads
+/// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
 ///
-/// Shows which of the broker's providers issues each one's credential, where the cluster is, and
-/// whether there is a credential for it:
+/// The table shows the provider that issues the credential of each cluster, the server, and the state
+/// of the credential:
 ///
-///   ready      a valid one is held
-///   idle       nobody asked for it yet; the first who does runs the plugin
+///   ready      the broker holds a valid credential
+///   idle       there was no request yet; the first one runs the plugin
 ///   fetching   the plugin is running
-///   failed     the plugin's last run gave none
-///   unusable   no provider of the broker's config is in the profile, the profile is wrong, or the
-///              plugin is not installed
+///   failed     the last plugin run failed
+///   unusable   the profile lists no provider of the broker's configuration, the profile is not
+///              valid, or the plugin is not installed
 ///
-/// Why a cluster is failed or unusable stands below the table. Long values are shortened in the
-/// table and whole with `-o json`. There are no secrets in either.
+/// The lines below the table say why a cluster is failed or unusable. The table shortens long values;
+/// -o json does not. Neither shows secrets.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(super) struct Args {
-    /// How to print them
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+pub(super) struct ClustersArgs {
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
     #[command(flatten)]
-    question: Question,
+    query: ClusterQuery,
 }
 
-/// Prints the fleet on `out`, and on `err` what may be missing from it.
+const EXAMPLES: &str = "\
+Examples:
+  credbroker clusters
+  credbroker clusters --namespace fleet
+  credbroker clusters -o json | jq -r '.clusters[] | select(.readiness != \"ready\") | .message'";
+
+/// Prints the clusters on `out`, and on `err` what may be missing from the list.
 pub(super) fn run(
-    args: &Args,
+    args: &ClustersArgs,
     environment: &Environment,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let fleet = match args.question.ask(environment)? {
-        Ok(fleet) => fleet,
-        Err(failure) => return Ok(refused(&failure, err)?),
+    let list = match args.query.ask(environment)? {
+        Ok(list) => list,
+        Err(failure) => return Ok(fail(&failure, err)?),
     };
-    print(&fleet, args.output, out)?;
-    fleet.warn(err)?;
+    print(&list, args.output, out)?;
+    list.warn(err)?;
     Ok(0)
 }
 
-fn print(fleet: &Fleet, output: Output, out: &mut dyn Write) -> io::Result<()> {
-    match output {
-        Output::Table => write!(out, "{}", as_table(fleet))?,
-        Output::Json => writeln!(out, "{:#}", as_json(fleet))?,
+fn print(list: &ClusterList, format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        OutputFormat::Table => write!(out, "{}", as_table(list))?,
+        OutputFormat::Json => writeln!(out, "{:#}", as_json(list))?,
     }
     out.flush()
 }
 
-/// Columns, for the widest of servers and managers: beyond it their middle is left out.
+/// The most characters of a cell; the middle of a longer value is replaced.
 const WIDE: usize = 44;
 const NARROW: usize = 20;
 
-fn as_table(fleet: &Fleet) -> String {
+fn as_table(list: &ClusterList) -> String {
     let head = ["CLUSTER", "PROVIDER", "SERVER", "STATE", "VERSION", "MANAGER"];
-    let rows = fleet.clusters.iter().map(|(name, cluster)| {
+    let rows = list.clusters.iter().map(|(name, cluster)| {
         let server = cluster.cluster.as_ref().map(|cluster| cluster.server.as_str());
         [
-            one_line(&name.to_string()), // whole: it is what the other commands take
+            one_line(&name.to_string()), // not shortened: other commands take it as an argument
             cell(&cluster.provider, NARROW),
             cell(server.unwrap_or_default(), WIDE),
             state(cluster),
@@ -79,8 +85,8 @@ fn as_table(fleet: &Fleet) -> String {
         ]
     });
     let mut text = table::text(head, &rows.collect::<Vec<_>>());
-    let troubled = fleet.clusters.iter().filter(|(_, cluster)| is_in_trouble(cluster));
-    let below = troubled
+    let failed = list.clusters.iter().filter(|(_, cluster)| has_failed(cluster));
+    let below = failed
         .map(|(name, cluster)| format!("{}: {}\n", one_line(&name.to_string()), one_line(&cluster.message)))
         .collect::<Vec<_>>();
     if !below.is_empty() {
@@ -90,7 +96,7 @@ fn as_table(fleet: &Fleet) -> String {
     text
 }
 
-fn is_in_trouble(cluster: &ClusterState) -> bool {
+fn has_failed(cluster: &ClusterState) -> bool {
     let bad = matches!(cluster.readiness(), Readiness::Failed | Readiness::Unusable);
     bad && !cluster.message.is_empty()
 }
@@ -104,23 +110,23 @@ fn state(cluster: &ClusterState) -> String {
     }
 }
 
-/// `-` for nothing, so that every line has as many words as the head.
+/// `-` for an empty text, so that every line has as many words as the head.
 fn cell(text: &str, most: usize) -> String {
     let text = one_line(text);
     if text.is_empty() { "-".to_owned() } else { table::shortened(&text, most) }
 }
 
-fn as_json(fleet: &Fleet) -> Value {
+fn as_json(list: &ClusterList) -> Value {
     json!({
-        "clusters": fleet.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
-        "hub": fleet.hub.as_ref().map(|HubState { synced, problem }| json!({
+        "clusters": list.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
+        "hub": list.hub.as_ref().map(|HubState { synced, problem }| json!({
             "synced": synced,
             "problem": problem,
         })),
     })
 }
 
-fn one(at: &Name, cluster: &ClusterState) -> Value {
+fn one(at: &ClusterName, cluster: &ClusterState) -> Value {
     let profile = at.profile();
     json!({
         "clusterProfile": {"namespace": profile.namespace, "name": profile.name},
@@ -143,7 +149,7 @@ fn one(at: &Name, cluster: &ClusterState) -> Value {
     })
 }
 
-/// With the names that `spec.cluster` of an ExecCredential has.
+/// With the field names of `spec.cluster` of an ExecCredential.
 fn endpoint(cluster: &Cluster) -> Value {
     json!({
         "server": cluster.server,

@@ -1,75 +1,74 @@
-//! The clusters of the fleet, as a running broker knows them.
+//! The list of clusters of a running broker, for the commands that need it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, Write},
 };
 
-use credbroker_client::{Client, Code, Error};
+use credbroker_client::Client;
 use credbroker_exec::Failure;
 use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
-use super::broker::{Patience, Place, ask};
+use super::broker::{SocketArg, TimeoutArg, ask};
 use crate::{plugin::Environment, text::sanitize};
 
-/// Which clusters, and whom to ask.
+/// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]
-pub(super) struct Question {
-    /// Only ClusterProfiles of this namespace; may be given more than once [default: all that the broker reads]
-    #[arg(short, long = "namespace", value_name = "NS")]
+pub(super) struct ClusterQuery {
+    /// Only clusters of this namespace; can be repeated [default: all namespaces that the broker reads]
+    #[arg(short, long = "namespace", value_name = "NAMESPACE")]
     pub(super) namespaces: Vec<String>,
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) socket: SocketArg,
     #[command(flatten)]
-    pub(super) patience: Patience,
+    pub(super) timeout: TimeoutArg,
 }
 
-/// Every cluster that was asked for, sorted, and how well the broker knows them.
+/// The requested clusters, sorted, and the state of the hub.
 #[derive(Debug, Default)]
-pub(super) struct Fleet {
-    pub(super) clusters: BTreeMap<Name, ClusterState>,
+pub(super) struct ClusterList {
+    pub(super) clusters: BTreeMap<ClusterName, ClusterState>,
     /// `None`: the broker reads no ClusterProfiles.
     pub(super) hub: Option<HubState>,
 }
 
-/// The namespace and name of a ClusterProfile, in the order in which they sort.
+/// Namespace and name of a ClusterProfile, in their sort order.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct Name {
+pub(super) struct ClusterName {
     namespace: String,
     name: String,
 }
 
-impl Question {
-    /// Asks for all pages. The fleet may change between two of them: of a cluster that comes twice the later state
-    /// counts.
-    pub(super) fn ask(&self, environment: &Environment) -> anyhow::Result<Result<Fleet, Failure>> {
+impl ClusterQuery {
+    /// Requests all pages. The fleet may change between two pages; if a cluster is in both, its later state counts.
+    pub(super) fn ask(&self, environment: &Environment) -> anyhow::Result<Result<ClusterList, Failure>> {
         let all = String::new();
         let mut namespaces: BTreeSet<&String> = self.namespaces.iter().collect();
         if namespaces.is_empty() {
             namespaces.insert(&all);
         }
-        ask(&self.place, self.patience.limit(), environment, async |mut client: Client| {
-            let mut fleet = Fleet::default();
+        ask(&self.socket, self.timeout.limit, environment, async |mut client: Client| {
+            let mut list = ClusterList::default();
             for namespace in namespaces {
-                let answer = client.clusters(namespace).await.map_err(of_an_older_broker)?;
-                fleet.add(answer.clusters);
-                fleet.hub = answer.hub;
+                let answer = client.clusters(namespace).await?;
+                list.add(answer.clusters);
+                list.hub = answer.hub;
             }
-            Ok(fleet)
+            Ok(list)
         })
     }
 }
 
-impl Fleet {
+impl ClusterList {
     pub(super) fn add(&mut self, clusters: Vec<ClusterState>) {
         for mut cluster in clusters {
             let profile = cluster.cluster_profile.take().unwrap_or_default();
-            let name = Name { namespace: profile.namespace, name: profile.name };
+            let name = ClusterName { namespace: profile.namespace, name: profile.name };
             self.clusters.insert(name, cluster);
         }
     }
 
-    /// Tells a person on `err` what may be wrong with the list as a whole: one line, or none.
+    /// Writes one line to `err` if the list may be incomplete or out of date.
     pub(super) fn warn(&self, err: &mut dyn Write) -> io::Result<()> {
         match self.caveat() {
             Some(caveat) => writeln!(err, "credbroker: {caveat}"),
@@ -86,70 +85,55 @@ impl Fleet {
             (true, "", false) => None,
             (true, "", true) => Some(NONE_SELECTED.to_owned()),
             (true, problem, false) => {
-                Some(format!("the hub of the ClusterProfiles cannot be read, so this may be old: {problem}"))
+                Some(format!("this list may be out of date, because the hub cannot be read: {problem}"))
             }
-            (false, "", true) => Some(
-                "the broker has not yet read the hub of the ClusterProfiles; try again in a moment"
-                    .to_owned(),
+            (false, "", true) => {
+                Some("the broker has not read the ClusterProfiles yet; try again in a few seconds".to_owned())
+            }
+            (false, "", false) => Some(
+                "clusters may be missing, because the broker has not read all ClusterProfiles yet".to_owned(),
             ),
-            (false, "", false) => {
-                Some("the broker has not yet read all ClusterProfiles: some may be missing".to_owned())
+            (false, problem, false) => {
+                Some(format!("clusters may be missing, because the hub cannot be read: {problem}"))
             }
-            (false, problem, false) => Some(format!(
-                "the hub of the ClusterProfiles cannot be read, and some may be missing: {problem}"
-            )),
             (_, problem, true) => {
-                Some(format!("no ClusterProfile is known, because the hub cannot be read: {problem}"))
+                Some(format!("the broker has no ClusterProfiles, because the hub cannot be read: {problem}"))
             }
         }
     }
 }
 
-impl Name {
-    /// As the proto has it.
+impl ClusterName {
+    /// The name as a message of the contract.
     pub(super) fn profile(&self) -> ClusterProfileRef {
         ClusterProfileRef { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
 
-/// `NAMESPACE/NAME`, as the shim takes it.
-impl std::fmt::Display for Name {
+/// `NAMESPACE/NAME`, the value of `--cluster-profile`.
+impl std::fmt::Display for ClusterName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
-const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles: name their hub in its config, `clusterProfiles: \
-                              {kubeconfig: FILE or in-cluster, namespaces: [NS]}`";
+const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub in its configuration: \
+                              `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`";
 
-const NONE_SELECTED: &str = "the broker's hub is read and has no ClusterProfile among those that were asked for: look \
-                             at --namespace, and at namespaces and labelSelector of clusterProfiles in its config";
+const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
+                             `labelSelector` of `clusterProfiles` in the broker's configuration";
 
 /// A text from the hub or a plugin, safe to show in one line of a terminal.
 pub(super) fn one_line(text: &str) -> String {
     sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Why there is no way to a cluster, or no credential for it; empty: nothing is known to be wrong.
-pub(super) fn trouble(cluster: &ClusterState) -> String {
+/// Why a cluster cannot be used; empty if it can.
+pub(super) fn problem(cluster: &ClusterState) -> String {
     match (one_line(&cluster.message), one_line(&cluster.reason)) {
         (message, reason) if reason.is_empty() => message,
         (message, reason) if message.is_empty() => reason,
         (message, reason) => format!("{message} ({reason})"),
-    }
-}
-
-fn of_an_older_broker(error: Error) -> Error {
-    match error {
-        Error::Failed { code: Code::Unimplemented, reason, limit, retry_after, .. } => Error::Failed {
-            code: Code::Unimplemented,
-            reason,
-            limit,
-            message: "this broker is of a release that knows no ClusterProfiles; update and restart it"
-                .to_owned(),
-            retry_after,
-        },
-        error => error,
     }
 }
 

@@ -1,7 +1,6 @@
-//! `credbroker get`: asks a running broker, as the shim does, and says the answer to a person or a script.
+//! `credbroker get`: one credential, requested like the shim does, for a person or a script.
 
 use std::{
-    ffi::OsString,
     io::{self, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -11,59 +10,67 @@ use credbroker_proto::v1::{ClusterProfileRef, Credential, credential_ref::Source
 use prost_types::Timestamp;
 use rustix::process::geteuid;
 
-use super::table;
+use super::{
+    broker::{SocketArg, timeout},
+    table,
+};
 use crate::{
     clock::{Clock, SystemClock},
     plugin::Environment,
 };
 
-/// Ask a running broker for a credential
+/// Get a credential from a running broker
 ///
-/// The broker answers from its cache, or runs the provider's plugin if it holds no valid credential. The default output
-/// says what the broker holds, without the secret. As with credbroker-exec, variables that choose an identity
-/// (AWS_PROFILE and the like) are sent along, and the broker uses what the provider's callerEnv names.
+/// The broker returns the credential that it holds, or runs the provider's plugin if it holds no valid one. The default
+/// output describes the credential and leaves out the secret. Like credbroker-exec, this command sends the variables
+/// that choose an identity, such as AWS_PROFILE; the broker uses those that the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "clap prints it on terminals, which show no Markdown")]
-pub(super) struct Args {
-    /// The provider: a name in the broker's config, or a user of its kubeconfig [env: CREDBROKER_PROVIDER]
+pub(super) struct GetArgs {
+    /// Provider of the credential: a name in the broker's configuration, or a user of its kubeconfig [env:
+    /// CREDBROKER_PROVIDER]
     #[arg(long, value_name = "NAME", conflicts_with = "cluster_profile")]
     provider: Option<String>,
-    /// A cluster of the fleet that the broker knows; see `credbroker clusters`
+    /// Cluster that the credential is for, as `credbroker clusters` lists it
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = cluster_profile)]
     cluster_profile: Option<ClusterProfileRef>,
-    /// How to print the credential
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-    /// The broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET] [default: the user's broker if
-    /// its socket exists, else /run/credbroker/credbroker.sock]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<OsString>,
-    /// Give up after so many seconds [default: 45]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: Option<u64>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = CredentialFormat::Table)]
+    output: CredentialFormat,
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: 45s]
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
 }
 
-/// What `credbroker get` prints.
+const EXAMPLES: &str = "\
+Examples:
+  credbroker get --provider gke
+  credbroker get --provider gke -o token
+  credbroker get --cluster-profile fleet/paris";
+
+/// The output of `credbroker get`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(super) enum Output {
-    /// What the broker holds, without the secret
+pub(super) enum CredentialFormat {
+    /// A table for people, without the secret
     Table,
     /// The ExecCredential, as credbroker-exec prints it
     Json,
-    /// The bearer token alone, for a script
+    /// Only the bearer token
     Token,
 }
 
-/// The certificate of a provider that issues no token cannot be printed as one.
-const NO_TOKEN: &str = "it issues a certificate and no token; use -o json";
+const NO_TOKEN: &str = "the credential has a certificate instead of a token; use -o json";
 
-/// Prints the credential on `out`, or why there is none on stderr; the exit code is the shim's.
-pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+/// Prints the credential on `out`, or the error on stderr. The exit codes are those of the shim.
+pub(super) fn run(args: &GetArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     answer(args, environment, &SystemClock, out, &mut io::stderr())
 }
 
 fn answer(
-    args: &Args,
+    args: &GetArgs,
     environment: &Environment,
     clock: &dyn Clock,
     out: &mut dyn Write,
@@ -72,7 +79,7 @@ fn answer(
     let Some(source) = source(args, environment) else {
         writeln!(
             err,
-            "credbroker get: --provider NAME or --cluster-profile NAMESPACE/NAME is missing, and CREDBROKER_PROVIDER is not set"
+            "credbroker get: no credential is named; use --provider NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER"
         )?;
         return Ok(2);
     };
@@ -92,7 +99,7 @@ fn answer(
     }
 }
 
-fn source(args: &Args, environment: &Environment) -> Option<Source> {
+fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
     if let Some(profile) = &args.cluster_profile {
         return Some(Source::ClusterProfile(profile.clone()));
     }
@@ -108,32 +115,34 @@ fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
     Ok(ClusterProfileRef { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
-/// Whoever types this waits for it: with a person's patience.
-fn ask(args: &Args, source: Source, environment: &Environment) -> Result<Credential, Failure> {
-    let socket = socket(args.socket.as_deref(), &environment.0, || geteuid().is_root())?;
+/// Requests the credential with the retries and error texts for a person at a terminal.
+fn ask(args: &GetArgs, source: Source, environment: &Environment) -> Result<Credential, Failure> {
+    let socket = socket(args.socket.path.as_deref(), &environment.0, || geteuid().is_root())?;
     let request = request(source, None, &environment.0, String::new(), true)?;
-    ask_patiently(&socket, &request, args.timeout.map(Duration::from_secs), true, None)
+    ask_patiently(&socket, &request, args.timeout, true, None)
 }
 
 fn rendered(
-    output: Output,
+    output: CredentialFormat,
     source: &Source,
     credential: &Credential,
     now: SystemTime,
 ) -> Result<String, (String, u8)> {
-    // Also checks that there is something in it that authenticates.
+    // Fails as well if the credential has neither a token nor a certificate.
     let json = document(ApiVersion::V1, credential, now).map_err(Failure::from);
     let json = json.map_err(|failure| (failure.line(Some(source)), failure.exit_code()))?;
     let [kind, name] = named(source);
     match output {
-        Output::Json => Ok(json),
-        Output::Table => Ok(summary(source, credential, now)),
-        Output::Token if credential.token.is_empty() => Err((format!("{kind} {name}: {NO_TOKEN}"), 1)),
-        Output::Token => Ok(format!("{}\n", credential.token)),
+        CredentialFormat::Json => Ok(json),
+        CredentialFormat::Table => Ok(summary(source, credential, now)),
+        CredentialFormat::Token if credential.token.is_empty() => {
+            Err((format!("{kind} {name}: {NO_TOKEN}"), 1))
+        }
+        CredentialFormat::Token => Ok(format!("{}\n", credential.token)),
     }
 }
 
-/// What kind of thing it is, and its name.
+/// The kind of the source and its name.
 fn named(source: &Source) -> [String; 2] {
     match source {
         Source::Provider(name) => ["provider".to_owned(), name.clone()],

@@ -1,16 +1,19 @@
-//! The command line: one file per subcommand.
+//! The command line, with one file per subcommand.
 
-#![expect(clippy::doc_markdown, reason = "doc comments on arguments are help texts, read on a terminal")]
+#![expect(clippy::doc_markdown, reason = "doc comments on arguments are help texts for a terminal")]
 
 mod broker;
 mod clusters;
+mod credentials;
 mod demo;
+mod evict;
 mod fleet;
 mod get;
-mod held;
 mod kubeconfig;
 mod progress;
+mod refresh;
 mod serve;
+mod status;
 mod table;
 mod validate;
 
@@ -29,8 +32,8 @@ const EX_CONFIG: u8 = 78;
 
 /// A local credential broker for Kubernetes
 ///
-/// One daemon runs every exec credential plugin once, keeps the credential fresh, and hands it to every process that
-/// may have it: over gRPC on a Unix socket, or by way of credbroker-exec, which is an exec plugin itself.
+/// One daemon runs each exec credential plugin once, renews the credential before it expires, and serves it to the other
+/// processes of its user: over gRPC on a Unix socket, or through credbroker-exec, which is an exec plugin itself.
 #[derive(Debug, Parser)]
 #[command(name = "credbroker", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub struct Cli {
@@ -39,42 +42,42 @@ pub struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Use it with your kubeconfig:
+With your kubeconfig:
   credbroker serve &
   credbroker kubeconfig wrap -o ~/.kube/broker
   KUBECONFIG=~/.kube/broker kubectl get pods
 
-Or with a fleet of ClusterProfiles:
+With a fleet of ClusterProfiles:
   credbroker clusters
   credbroker kubeconfig fleet -o ~/.kube/fleet
   kubectl --kubeconfig ~/.kube/fleet --context NAMESPACE/NAME get pods
 
-Exit codes: 0 ok, 1 the broker answered with a failure, 2 usage, 69 no broker, 75 deadline passed,
-77 denied, 78 bad configuration.";
+Exit codes: 0 success, 1 failure, 2 wrong usage, 69 no broker, 75 timeout, 77 permission denied,
+78 invalid configuration.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Args),
-    Validate(validate::Args),
-    Get(get::Args),
-    Status(held::StatusArgs),
-    Refresh(held::RefreshArgs),
-    Evict(held::EvictArgs),
-    Clusters(clusters::Args),
+    Serve(serve::ServeArgs),
+    Validate(validate::ValidateArgs),
+    Get(get::GetArgs),
+    Status(status::StatusArgs),
+    Refresh(refresh::RefreshArgs),
+    Evict(evict::EvictArgs),
+    Clusters(clusters::ClustersArgs),
     Kubeconfig(kubeconfig::Args),
-    Demo(demo::Args),
-    /// Be credbroker-exec
+    Demo(demo::DemoArgs),
+    /// Run as credbroker-exec
     #[command(hide = true, disable_help_flag = true)]
     Shim {
-        /// As credbroker-exec takes them
+        /// Arguments of credbroker-exec
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     #[command(hide = true)]
-    SamplePlugin(demo::SampleArgs),
+    SamplePlugin(demo::SamplePluginArgs),
 }
 
-/// Runs the command line `cli`; what it prints for programs and people goes to `out`.
+/// Runs the command `cli`, which prints its output to `out`; returns the exit code.
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(&args, environment),
@@ -86,9 +89,9 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
             kubeconfig::run(&args, environment, &shim, out)
         }
         Command::Get(args) => get::run(&args, environment, out),
-        Command::Status(args) => held::status(&args, environment, out),
-        Command::Refresh(args) => held::refresh(&args, environment, out),
-        Command::Evict(args) => held::evict(&args, environment, out),
+        Command::Status(args) => status::run(&args, environment, out),
+        Command::Refresh(args) => refresh::run(&args, environment, out),
+        Command::Evict(args) => evict::run(&args, environment, out),
         Command::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
         Command::Demo(args) => demo::run(&args, environment, out),
         Command::Shim { arguments } => {
@@ -99,11 +102,11 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
     };
     match result {
         Ok(code) => code.into(),
-        // Whoever read it has seen enough, such as `head`.
+        // The reader of the output, such as `head`, has closed the pipe.
         Err(error) if is_closed_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
-            // One line with every cause; where stderr is gone there is nobody to tell.
-            let _unheard = writeln!(io::stderr(), "credbroker: {error:#}");
+            // If stderr is closed, there is no other place for the error.
+            let _ignored = writeln!(io::stderr(), "credbroker: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -112,3 +115,6 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+#[cfg(test)]
+mod tests;

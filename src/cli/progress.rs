@@ -1,4 +1,4 @@
-//! One line on a terminal that says what takes so long.
+//! A line on a terminal that says what a command is waiting for.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -8,10 +8,10 @@ use std::{
 
 use tokio::time::timeout;
 
-/// What takes no longer than this needs no explanation.
-const SILENCE: Duration = Duration::from_secs(1);
+/// Work that takes no longer than this shows no line.
+const DELAY: Duration = Duration::from_secs(1);
 
-/// A line on stderr that is written over and erased at the end; nothing where stderr is no terminal.
+/// A line on stderr that is overwritten by the next one and erased at the end; not shown if stderr is not a terminal.
 #[derive(Debug)]
 pub(super) struct Progress {
     shown: bool,
@@ -22,27 +22,27 @@ impl Progress {
         Self { shown: io::stderr().is_terminal() }
     }
 
-    /// Says `what` instead of what was said before.
-    pub(super) fn say(&self, what: &str) {
+    /// Replaces the line by `what`.
+    pub(super) fn show(&self, what: &str) {
         if self.shown {
-            let _unseen = write!(io::stderr(), "\r\x1b[K{what}");
+            let _ignored = write!(io::stderr(), "\r\x1b[K{what}");
         }
     }
 }
 
-/// The outcome of `work`. On a terminal, what takes more than a second is explained by `what`.
+/// Returns the outcome of `work`. After a second, a terminal shows `what`.
 pub(super) async fn explained<T>(what: &str, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
-    if let Ok(outcome) = timeout(SILENCE, &mut work).await {
+    if let Ok(outcome) = timeout(DELAY, &mut work).await {
         return outcome;
     }
     let progress = Progress::new();
-    progress.say(what);
+    progress.show(what);
     work.await
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.say("");
+        self.show("");
     }
 }

@@ -18,31 +18,39 @@ use crate::{
     plugin::Environment,
 };
 
-/// How long the log may take to be written when the process ends.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+/// How long the process waits for its log to be written when it ends.
+const LOG_FLUSH: Duration = Duration::from_millis(250);
 
-/// Run the broker in the foreground; logs go to stderr
+/// Run the broker in the foreground and log to stderr
 ///
-/// Without a configuration every exec user of KUBECONFIG or ~/.kube/config is a provider. SIGTERM and Ctrl-C end it
-/// within ten seconds, a second one at once.
+/// Without a configuration, every exec user of KUBECONFIG or ~/.kube/config becomes a provider with the name of that
+/// user. SIGTERM and Ctrl-C stop the broker within ten seconds; a second signal stops it at once. The variable
+/// CREDBROKER_LOG sets the log level: error, warn, info, debug or trace.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Configuration file [default: $CREDBROKER_CONFIG, ~/.config/credbroker/config.yaml,
-    /// /etc/credbroker/config.yaml, the first that exists]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ServeArgs {
+    /// Configuration file [env: CREDBROKER_CONFIG] [default: the first that exists of
+    /// ~/.config/credbroker/config.yaml and /etc/credbroker/config.yaml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Socket to listen on [default: $CREDBROKER_SOCKET, `listen.socket` of the configuration,
-    /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock, /run/credbroker/credbroker.sock]
+    /// Socket to listen on [env: CREDBROKER_SOCKET] [default: `listen.socket` of the configuration, else
+    /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock, else /run/credbroker/credbroker.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// How log lines look
+    /// Format of the log lines
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
 }
 
-pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> {
-    // First of all: it reads and clears variables, which is sound only while there is one thread.
-    let inherited = app::inherited_listener().context("the socket from systemd cannot be used")?;
+const EXAMPLES: &str = "\
+Examples:
+  credbroker serve
+  credbroker serve --config ~/.config/credbroker/config.yaml --log-format json
+  CREDBROKER_LOG=debug credbroker serve";
+
+pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
+    // Must be first: it clears environment variables, which is sound only while the process has one thread.
+    let inherited = app::inherited_listener().context("cannot use the socket from systemd")?;
     let (logs, problem) = app::start_telemetry(args.log_format, environment);
     if let Some(problem) = problem {
         warn!("{problem}");
@@ -51,15 +59,15 @@ pub(super) fn run(args: &Args, environment: &Environment) -> anyhow::Result<u8> 
         logs.line(&format!("credbroker: {error:#}"));
         1
     });
-    logs.flush(LAST_WORDS);
+    logs.flush(LOG_FLUSH);
     Ok(code)
 }
 
-/// To the end of the broker. What stops it before it serves goes through `logs` too: a pipe that is full must not keep
-/// the process.
+/// Runs the broker until it ends. Errors before it serves go through `logs` too, because writing to a full pipe would
+/// block the process.
 fn start(
     inherited: Option<UnixListener>,
-    args: &Args,
+    args: &ServeArgs,
     environment: &Environment,
     logs: &LogQueue,
 ) -> anyhow::Result<u8> {
@@ -77,7 +85,10 @@ fn start(
     for warning in &loaded.warnings {
         warn!("{warning}");
     }
-    info!(providers = loaded.config.providers.names().join(","), "configuration read from {}", loaded.source);
+    info!(
+        providers = loaded.config.providers.names().join(","),
+        "read the configuration from {}", loaded.source
+    );
     let listening = match listening(inherited, args, &loaded, environment) {
         Ok(listening) => listening,
         Err((line, code)) => {
@@ -85,24 +96,29 @@ fn start(
             return Ok(code);
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     let code = runtime.block_on(serve(loaded.config, listening, Edges::system(environment)));
-    // What a second signal left behind is not waited for.
+    // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();
     code
 }
 
-/// Where to listen, or a line that says why not and the exit code.
+/// Decides where to listen. The error is a line and an exit code.
 fn listening(
     inherited: Option<UnixListener>,
-    args: &Args,
+    args: &ServeArgs,
     loaded: &Loaded,
     environment: &Environment,
 ) -> Result<Listening, (String, u8)> {
     let listen = &loaded.config.listen;
     if let Some(listener) = inherited {
         if args.socket.is_some() || *listen != Listen::default() {
-            warn!("`--socket` and `listen` have no effect: the socket is systemd's; see its .socket unit");
+            warn!(
+                "`--socket` and `listen` have no effect, because systemd provides the socket; change its .socket unit instead"
+            );
         }
         return Ok(Listening::Inherited(listener));
     }
@@ -114,21 +130,21 @@ fn listening(
 }
 
 async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Result<u8> {
-    let mut signals = Signals::catch().context("signals cannot be caught")?;
-    let place = match &listening {
+    let mut signals = Signals::catch().context("cannot handle signals")?;
+    let address = match &listening {
         Listening::At(options) => options.path.display().to_string(),
-        Listening::Inherited(_) => "the socket that systemd passed".to_owned(),
+        Listening::Inherited(_) => "the socket from systemd".to_owned(),
     };
     let mut bound = app::build(config, listening, edges)?;
-    info!("listening on {place}");
+    info!("listening on {address}");
     Readiness::Ready.tell();
     let code = tokio::select! {
         task = bound.serve() => {
-            error!("the {task} has ended, which the broker cannot do without: draining, then exiting with code 1");
+            error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
             1
         }
         signal = signals.next() => {
-            info!("{signal} received: draining; once more ends at once");
+            info!("{signal} received: draining; a second signal stops the broker at once");
             0
         }
     };
@@ -136,18 +152,18 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
     tokio::select! {
         drained = bound.drain() => match drained {
             Drained::Whole => info!("drained"),
-            Drained::CutOff { left } => warn!(left, "the grace period is over; what was left is cut off"),
+            Drained::CutOff { left } => warn!(left, "the grace period is over; closing the remaining connections"),
         },
         signal = signals.next() => {
-            warn!("{signal} received again: ending at once");
+            warn!("{signal} received again: stopping at once");
             return Ok(1);
         }
     }
     Ok(code)
 }
 
-/// Flag, then variable, then configuration, then the default place.
-fn socket(args: &Args, config: &Config, environment: &Environment) -> Result<PathBuf, SocketError> {
+/// The socket of the flag, else of the variable, else of the configuration, else the default one.
+fn socket(args: &ServeArgs, config: &Config, environment: &Environment) -> Result<PathBuf, SocketError> {
     let variable = environment.get("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
     if let (None, None, Some(configured)) = (&args.socket, variable, &config.listen.socket) {
         return Ok(configured.clone());
@@ -169,7 +185,7 @@ mod tests {
 
     static BROKEN: AtomicBool = AtomicBool::new(true);
 
-    /// Panics at its first use, which is the hub reader's.
+    /// Panics when it is first called, which the hub reader does.
     fn broken_jitter() -> f64 {
         assert!(!BROKEN.swap(false, Ordering::SeqCst), "broken on purpose");
         0.5

@@ -16,7 +16,7 @@ pub(super) fn text<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Str
     text
 }
 
-/// Blanks are written before a cell, so that none trail.
+/// Writes the padding before each cell, so that no line ends with blanks.
 fn line<const N: usize>(text: &mut String, cells: [&str; N], widths: &[usize; N]) {
     let mut blanks = 0;
     for (cell, width) in cells.into_iter().zip(widths) {
@@ -30,7 +30,7 @@ fn line<const N: usize>(text: &mut String, cells: [&str; N], widths: &[usize; N]
     text.push('\n');
 }
 
-/// `text` in at most `most` characters, with `…` for its middle: the ends tell servers and paths apart.
+/// Shortens `text` to at most `most` characters. `…` replaces the middle, because servers and paths differ at their ends.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_is_looked_at_twice_however_many_rows_there_are() {
+    fn widths_are_computed_once_for_all_rows() {
         let rows: Vec<_> =
             (1..=100_000).map(|row| [row.to_string(), "x".repeat(row % 7), "y".to_owned()]).collect();
         let text = text(["ROW", "X", ""], &rows);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_loses_its_middle_and_nothing_else() {
+    fn a_long_text_loses_only_its_middle() {
         for (text, most, expected) in [
             ("", 3, ""),
             ("äbc", 3, "äbc"),

@@ -5,20 +5,26 @@ use std::{io::Write, path::PathBuf};
 use super::EX_CONFIG;
 use crate::{config, plugin::Environment};
 
-/// Check a configuration: every problem at once, each with its file, line and column
+/// Check a configuration and print every problem with its file, line and column
 ///
-/// Reads what `credbroker serve` would read, and runs nothing. Exits 78 if there is any problem; warnings are printed
-/// but do not count.
+/// Reads the files that `credbroker serve` would read, and runs no plugin. Exits with 78 if there is a problem; a warning
+/// does not change the exit code.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Configuration file [default: the one that `credbroker serve` would use; without one, the exec users of
-    /// KUBECONFIG or ~/.kube/config]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ValidateArgs {
+    /// Configuration file [default: the file that `credbroker serve` uses; without one, the exec users of KUBECONFIG or
+    /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// Prints what there is to say about the configuration.
-pub(super) fn run(args: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+const EXAMPLES: &str = "\
+Examples:
+  credbroker validate
+  credbroker validate --config config.yaml";
+
+/// Prints the problems of the configuration, or a summary if there are none.
+pub(super) fn run(args: &ValidateArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => {
             warn(&loaded.warnings, out)?;
@@ -51,7 +57,7 @@ mod tests {
         fs::write(&path, config).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let mut out = Vec::new();
-        let code = run(&Args { config: Some(path) }, &Environment::default(), &mut out).unwrap();
+        let code = run(&ValidateArgs { config: Some(path) }, &Environment::default(), &mut out).unwrap();
         let shown = String::from_utf8(out).unwrap().replace(dir.path().to_str().unwrap(), "/etc/credbroker");
         assert!(Path::new(dir.path()).exists());
         (code, shown)

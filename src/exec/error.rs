@@ -122,8 +122,8 @@ pub enum RunError {
     },
     /// It was not started: its issuer asked for fewer runs.
     #[error(
-        "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs and is paused for another {}; `credbroker refresh {provider}` runs it now",
-        seconds(*.retry_after)
+        "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs {}; `credbroker refresh {provider}` runs it now",
+        pause(*.retry_after)
     )]
     Throttled {
         /// The plugin's executable.
@@ -165,6 +165,14 @@ pub enum RunError {
 
 fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
+}
+
+/// How long a pause still lasts.
+pub(super) fn pause(left: Duration) -> String {
+    match left {
+        Duration::ZERO => "and the pause is over".to_owned(),
+        left => format!("and is paused for another {}", seconds(left)),
+    }
 }
 
 /// Whole seconds, never fewer than there are.

@@ -26,7 +26,7 @@ use crate::{
     credential::Issued,
     exec::PluginRunner,
     plugin::{PluginSpec, ProviderRef, Providers},
-    resolver::{Ask, Resolver, Source},
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 /// How long a hub may take.
@@ -139,7 +139,10 @@ impl<R: PluginRunner> Access<R> {
 
     async fn identity(&self, resolver: &Resolver, name: &str) -> Result<Identity<R>, HubError> {
         let resolve = || {
-            let ask = Ask { source: Source::Provider(ProviderRef::named(name)), ..Ask::default() };
+            let ask = CredentialRequest {
+                source: Source::Provider(ProviderRef::named(name)),
+                ..CredentialRequest::default()
+            };
             resolver.resolve(ask).map_err(HubError::Plugin)
         };
         let mut watch = self.cache.watch(resolve()?, Caller::default()).map_err(HubError::Credential)?;

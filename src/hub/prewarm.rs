@@ -21,7 +21,7 @@ use crate::{
     config::Prewarm,
     exec::PluginRunner,
     plugin::{ProfileName, Target},
-    resolver::{Ask, Resolver, Source},
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 /// A plugin that failed so often is left to whoever asks.
@@ -127,7 +127,10 @@ impl<R: PluginRunner> Fetcher<R> {
     /// One fetch; what comes back is to be tried once more.
     async fn fetch(&self, wanted: Wanted) -> Option<Later> {
         let Wanted { profile, provider, attempts } = wanted;
-        let ask = Ask { source: Source::ClusterProfile(profile.clone()), ..Ask::default() };
+        let ask = CredentialRequest {
+            source: Source::ClusterProfile(profile.clone()),
+            ..CredentialRequest::default()
+        };
         // A profile that has changed meanwhile was offered again.
         let spec = self.resolver.resolve(ask).ok()?;
         let failed = self.cache.fetch_ahead(spec).await.err()?;

@@ -17,8 +17,12 @@ fn plugin(dir: &Path) -> Command {
     Command::Path(path)
 }
 
-fn ask(name: &str) -> Ask {
-    Ask { source: Source::Provider(name.into()), origin: Origin::Beside, ..Ask::default() }
+fn ask(name: &str) -> CredentialRequest {
+    CredentialRequest {
+        source: Source::Provider(name.into()),
+        origin: Origin::Beside,
+        ..CredentialRequest::default()
+    }
 }
 
 fn cluster(server: &str, config: &'static str) -> Cluster {
@@ -29,7 +33,7 @@ fn resolver(providers: impl IntoIterator<Item = Provider>) -> Resolver {
     Resolver::new(Arc::new(Providers::new(providers)), None)
 }
 
-fn refused(providers: &Resolver, ask: Ask) -> String {
+fn refused(providers: &Resolver, ask: CredentialRequest) -> String {
     providers.resolve(ask).unwrap_err().to_string()
 }
 
@@ -37,7 +41,7 @@ fn refused(providers: &Resolver, ask: Ask) -> String {
 fn contexts_that_share_a_user_but_differ_in_the_extension_each_get_their_own() {
     let dir = tempfile::tempdir().unwrap();
     let providers = resolver([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
-    let with = |config| Ask { cluster: Some(cluster("https://one", config)), ..ask("p") };
+    let with = |config| CredentialRequest { cluster: Some(cluster("https://one", config)), ..ask("p") };
     let one = providers.resolve(with(r#"{"audience":"a"}"#)).unwrap();
     let two = providers.resolve(with(r#"{"audience":"b"}"#)).unwrap();
     assert_ne!(one.key, two.key);
@@ -51,8 +55,11 @@ fn a_plugin_that_wants_no_cluster_is_one_run_for_all_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let provider = provider("p", plugin(dir.path()));
     let providers = resolver([provider.clone()]);
-    let one = providers.resolve(Ask { cluster: Some(cluster("https://one", "")), ..ask("p") }).unwrap();
-    let two = providers.resolve(Ask { cluster: Some(cluster("", "no json")), ..ask("p") }).unwrap();
+    let one = providers
+        .resolve(CredentialRequest { cluster: Some(cluster("https://one", "")), ..ask("p") })
+        .unwrap();
+    let two =
+        providers.resolve(CredentialRequest { cluster: Some(cluster("", "no json")), ..ask("p") }).unwrap();
     assert_eq!((one.key, one.cluster), (two.key, two.cluster));
     let known = Provider { clusters: vec![cluster("https://one", "")], ..provider };
     let three = resolver([known]).resolve(ask("p")).unwrap();
@@ -79,7 +86,7 @@ fn a_caller_that_sends_no_cluster_gets_the_only_one_there_is() {
 fn a_cluster_that_the_plugin_could_not_read_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let providers = resolver([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
-    let with = |server, config| Ask { cluster: Some(cluster(server, config)), ..ask("p") };
+    let with = |server, config| CredentialRequest { cluster: Some(cluster(server, config)), ..ask("p") };
     insta::assert_snapshot!(refused(&providers, with("", "")), @"the caller sent a cluster whose `server` is empty");
     insta::assert_snapshot!(refused(&providers, with("https://one", "{\n\"canary\"")), @"the exec extension of the cluster that the caller sent is not valid JSON (line 2, column 8)");
 }
@@ -94,7 +101,7 @@ fn the_caller_changes_the_run_only_by_what_the_provider_names() {
     }]);
     let with = |env: &[(&str, &str)]| {
         let env = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        providers.resolve(Ask { env, ..ask("p") }).unwrap()
+        providers.resolve(CredentialRequest { env, ..ask("p") }).unwrap()
     };
     let nothing = with(&[]);
     assert_eq!(with(&[("HOME", "/x"), ("AWS_REGION", "us")]).key, nothing.key);
@@ -110,7 +117,8 @@ fn a_variable_that_no_process_can_have_is_refused() {
     let providers =
         resolver([Provider { caller_env: Globs::new(["*"]), ..provider("p", plugin(dir.path())) }]);
     for (name, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "canary\0")] {
-        let error = refused(&providers, Ask { env: [(name.into(), value.into())].into(), ..ask("p") });
+        let error =
+            refused(&providers, CredentialRequest { env: [(name.into(), value.into())].into(), ..ask("p") });
         assert!(error.contains("cannot be passed on") && !error.contains("canary"), "{error}");
     }
 }
@@ -140,7 +148,7 @@ fn a_plugin_that_is_replaced_or_removed_is_the_same_run() {
 fn a_key_is_found_without_the_run_that_it_names() {
     let with = |cluster, env: &[(&str, &str)]| {
         let env = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        Ask { cluster, env, ..ask("p") }
+        CredentialRequest { cluster, env, ..ask("p") }
     };
     let asks = || {
         [None, Some(cluster("https://one", "")), Some(cluster("https://two", "{}"))].into_iter().flat_map(
@@ -186,15 +194,15 @@ fn defined(file: &str, name: &str, command: &str) -> Provider {
     Provider { definition, ..provider(name, Command::Name(command.into())) }
 }
 
-fn ask_for(file: &str, name: &str) -> Ask {
+fn ask_for(file: &str, name: &str) -> CredentialRequest {
     let definition = Some(Definition::new(file.into(), name).digest().to_owned());
-    Ask { source: Source::Provider(ProviderRef { name: name.into(), definition }), ..ask(name) }
+    CredentialRequest { source: Source::Provider(ProviderRef { name: name.into(), definition }), ..ask(name) }
 }
 
 #[test]
 fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
     let resolver = resolver([defined("/a", "rel", "one"), defined("/b", "rel", "two"), defined("/b", "x", "two")]);
-    let command = |ask: Ask| {
+    let command = |ask: CredentialRequest| {
         let key = resolver.key(&ask).unwrap();
         let spec = resolver.resolve(ask).unwrap();
         assert_eq!(spec.key, key);
@@ -212,7 +220,7 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
         Source::Provider(provider) => provider,
         Source::ClusterProfile(_) => unreachable!(),
     } };
-    assert!(resolver.key(&Ask { source: Source::Provider(mixed), ..ask("x") }).is_err());
+    assert!(resolver.key(&CredentialRequest { source: Source::Provider(mixed), ..ask("x") }).is_err());
 }
 
 #[test]
@@ -248,7 +256,7 @@ fn what_a_caller_may_not_contribute_finds_nothing_that_is_held() {
         resolver([Provider { caller_env: Globs::new(patterns), ..provider("p", Command::Name("x".into())) }])
     };
     let with = |name: &str, origin| {
-        Ask { env: [(name.to_owned(), "x".to_owned())].into(), origin, ..ask("p") }
+        CredentialRequest { env: [(name.to_owned(), "x".to_owned())].into(), origin, ..ask("p") }
     };
     let file = of(&["AWS_*"]);
     assert!(file.key(&with("AWS_CONFIG_FILE", Origin::Beside)).is_ok());
@@ -279,7 +287,7 @@ fn a_plugin_that_reads_a_terminal_is_refused_in_client_gos_words() {
 
 #[test]
 fn debug_of_a_request_shows_no_values() {
-    let ask = Ask {
+    let ask = CredentialRequest {
         cluster: Some(cluster("https://one", "canary")),
         env: [("A".into(), "canary".into())].into(),
         ..ask("p")
@@ -290,7 +298,7 @@ fn debug_of_a_request_shows_no_values() {
     let caller_env = Globs::new(["A"]);
     let provider =
         Provider { env, caller_env, provide_cluster_info: true, ..provider("p", plugin(dir.path())) };
-    let ask = Ask { cluster: Some(cluster("https://one", "\"canary\"")), ..ask };
+    let ask = CredentialRequest { cluster: Some(cluster("https://one", "\"canary\"")), ..ask };
     let spec = resolver([provider]).resolve(ask).unwrap();
     assert_eq!(spec.caller_env["A"], "canary");
     assert!(!format!("{spec:?}").contains("canary"));

@@ -10,11 +10,14 @@ use super::status;
 use crate::{
     credential::Cluster,
     plugin::{Origin, ProfileName, ProviderRef},
-    resolver::{Ask, Source},
+    resolver::{CredentialRequest, Source},
 };
 
 /// What a caller asks for.
-pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Result<Ask, Status> {
+pub(super) fn ask(
+    reference: Option<pb::CredentialRef>,
+    origin: Origin,
+) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("the request names no credential: set `credential.provider`"));
     };
@@ -30,7 +33,7 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Resul
             Source::ClusterProfile(ProfileName::new(profile.namespace, profile.name))
         }
     };
-    Ok(Ask { source, cluster: cluster.map(self::cluster), env, origin })
+    Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env, origin })
 }
 
 /// The name of a profile.

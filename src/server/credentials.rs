@@ -40,7 +40,7 @@ use crate::{
     credential::Issued,
     exec::PluginRunner,
     plugin::{PluginSpec, verifiable_at},
-    resolver::Ask,
+    resolver::CredentialRequest,
 };
 
 /// The path of `GetCredential`.
@@ -189,8 +189,8 @@ impl<R: PluginRunner> BrokerService<R> {
         let report = async {
             let (spec, request) = self.resolve(convert::ask(credential, peer.origin)?, named(&peer, ""), deadline).await?;
             let provider = Arc::clone(&spec.provider.name);
-            let issued = self.cache.report(spec, &generation, &request).await;
-            issued.map(|issued| answer(&issued)).map_err(|failed| refused(&provider, &failed))
+            let reported = self.cache.report(spec, &generation, &request).await;
+            reported.map(|reported| answer(&reported.issued)).map_err(|failed| refused(&provider, &failed))
         };
         report
             .instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid))
@@ -199,7 +199,7 @@ impl<R: PluginRunner> BrokerService<R> {
 
     async fn resolve(
         &self,
-        ask: Ask,
+        ask: CredentialRequest,
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {

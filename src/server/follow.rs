@@ -12,12 +12,15 @@ use crate::{
     cache::{Caller, CredentialCache, Failed, Watch},
     exec::PluginRunner,
     plugin::PluginSpec,
-    resolver::{Ask, Resolver},
+    resolver::{CredentialRequest, Resolver},
 };
 
 /// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
 /// delays nobody.
 pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+
+/// Open watches from which a connection gathers their messages before it writes.
+const MANY: usize = 8;
 
 /// The watches of one connection. Fewer than its streams, so that a get on the same connection always passes.
 #[derive(Clone, Debug)]
@@ -37,6 +40,11 @@ impl WatchSlots {
         slots.acquire()
     }
 
+    /// Whether so many watches are open that a rotation wakes them faster than one message can be written.
+    pub(super) fn are_many(&self) -> bool {
+        self.limit - self.slots.available_permits() >= MANY
+    }
+
     pub(super) fn acquire(&self) -> Result<OwnedSemaphorePermit, Status> {
         let slot = Arc::clone(&self.slots).try_acquire_owned();
         slot.map_err(|_full| status::too_many_watches(self.limit))
@@ -47,7 +55,7 @@ impl WatchSlots {
 pub(super) struct Following<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
-    ask: Ask,
+    ask: CredentialRequest,
     caller: Caller,
     provider: Arc<str>,
     watch: Watch<R>,
@@ -66,7 +74,7 @@ impl<R: PluginRunner> Following<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
-        ask: Ask,
+        ask: CredentialRequest,
         caller: Caller,
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {

@@ -1,14 +1,12 @@
 //! What the broker holds, on the wire.
 
-use std::sync::Arc;
-
 use credbroker_proto::v1::{CredentialState, credential_state};
 use prost::Message as _;
 use tonic::Status;
 
 use super::{convert, status};
 use crate::{
-    cache::{CredentialCache, Held, Holding},
+    cache::{CredentialCache, Holding, KeyStatus, Position, Selector},
     exec::PluginRunner,
     plugin::PluginKey,
     text::chain,
@@ -20,13 +18,10 @@ const PAGE: usize = 1 << 20;
 /// How many are taken from the cache at a time.
 const BATCH: usize = 512;
 
-/// Where a page ends, in the order of the list: provider and key.
-type Place = (Arc<str>, PluginKey);
-
-/// The page of what is held of `provider`, or of all, that follows the one with this `next_page_token`, and its own.
+/// The page of the selected keys that follows the one with this `next_page_token`, and its own.
 pub(super) fn page<R: PluginRunner>(
     cache: &CredentialCache<R>,
-    provider: Option<&str>,
+    selector: &Selector,
     token: &str,
 ) -> Result<(Vec<CredentialState>, String), Status> {
     let mut after = match token {
@@ -36,16 +31,16 @@ pub(super) fn page<R: PluginRunner>(
         })?),
     };
     let batches = std::iter::from_fn(|| {
-        let batch = cache.list_after(provider, after.as_ref(), BATCH);
-        after = Some(batch.last()?.place());
+        let batch = cache.list(selector, after.as_ref(), BATCH);
+        after = Some(batch.last()?.position());
         Some(batch)
     });
-    Ok(fill(batches.flatten().map(|held| (state(&held), held.place()))))
+    Ok(fill(batches.flatten().map(|held| (state(&held), held.position()))))
 }
 
 /// As many rows as fit, and the position of the last one if there are more. A row that is larger than a page is one.
-fn fill(rows: impl Iterator<Item = (CredentialState, Place)>) -> (Vec<CredentialState>, String) {
-    let (mut page, mut size, mut last) = (Vec::new(), 0, None::<Place>);
+fn fill(rows: impl Iterator<Item = (CredentialState, Position)>) -> (Vec<CredentialState>, String) {
+    let (mut page, mut size, mut last) = (Vec::new(), 0, None::<Position>);
     for (state, at) in rows {
         size += state.encoded_len();
         if size > PAGE
@@ -60,13 +55,13 @@ fn fill(rows: impl Iterator<Item = (CredentialState, Place)>) -> (Vec<Credential
 }
 
 /// The page token. It has the whole key, which is shown by its first bytes elsewhere.
-fn token_of((provider, key): &Place) -> String {
+fn token_of((provider, key): &Position) -> String {
     let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}/{provider}", key.concat())
 }
 
 /// The place that a page token has, if it is one.
-fn read(token: &str) -> Option<Place> {
+fn read(token: &str) -> Option<Position> {
     let (key, provider) = token.split_once('/')?;
     let mut bytes = [0; 32];
     if !key.is_ascii() || key.len() != 2 * bytes.len() {
@@ -79,9 +74,9 @@ fn read(token: &str) -> Option<Place> {
 }
 
 /// One key, without its credential.
-pub(super) fn state(held: &Held) -> CredentialState {
+pub(super) fn state(held: &KeyStatus) -> CredentialState {
     let spec = &held.spec;
-    let (issued, next_refresh) = held.valid.as_ref().map(|(issued, due)| (issued, *due)).unzip();
+    let issued = held.issued.as_ref();
     CredentialState {
         provider: spec.provider.name.to_string(),
         key: spec.key.to_string(),
@@ -97,7 +92,7 @@ pub(super) fn state(held: &Held) -> CredentialState {
         .into(),
         generation: issued.map(|issued| issued.generation.to_string()).unwrap_or_default(),
         expiration_timestamp: issued.and_then(|issued| convert::timestamp(issued.expires_at)),
-        next_refresh: next_refresh.and_then(convert::timestamp),
+        next_refresh: held.next_refresh.and_then(convert::timestamp),
         watchers: u32::try_from(held.watchers).unwrap_or(u32::MAX),
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, attempts)| credential_state::Failure {
@@ -128,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    type Rows = BTreeMap<Place, CredentialState>;
+    type Rows = BTreeMap<Position, CredentialState>;
 
     /// 3,000 keys of three providers, each with a message of 2 KiB.
     fn failing() -> Rows {
@@ -182,7 +177,7 @@ mod tests {
     #[test]
     fn a_token_is_read_as_it_is_written_and_others_are_refused() {
         for provider in ["gke", "a/b", ""] {
-            let place: Place = (provider.into(), PluginKey([0xa7; 32]));
+            let place: Position = (provider.into(), PluginKey([0xa7; 32]));
             assert_eq!(read(&token_of(&place)), Some(place));
         }
         let zeros = "0".repeat(64);

@@ -27,7 +27,7 @@ impl Readiness {
     /// their own: the best of a profile's keys counts.
     pub(super) fn of<R: PluginRunner>(cache: &CredentialCache<R>, resolver: &Resolver) -> Self {
         let mut all = Self::default();
-        for (profile, holding, failed) in cache.held_for_profiles() {
+        for (profile, holding, failed) in cache.profile_states() {
             let state = match holding {
                 Holding::Valid | Holding::Renewing => State::Ready,
                 Holding::Waiting => State::Fetching,

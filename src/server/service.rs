@@ -16,7 +16,11 @@ use super::{
     health::Health,
     overview, status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
+use crate::{
+    cache::{CredentialCache, Selector},
+    exec::PluginRunner,
+    resolver::Resolver,
+};
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -76,7 +80,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         span(&request, "list_credentials")?;
         let pb::ListCredentialsRequest { provider, page_token } = request.into_inner();
         let (credentials, next_page_token) =
-            overview::page(&self.cache, self.named(&provider)?, &page_token)?;
+            overview::page(&self.cache, &self.selected(&provider)?, &page_token)?;
         Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
     }
 
@@ -86,11 +90,12 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::RefreshCredentialResponse>, Status> {
         let span = span(&request, "refresh_credential")?;
         let provider = request.into_inner().provider;
-        let Some(name) = self.named(&provider)? else {
+        if provider.is_empty() {
             return Err(status::invalid("`provider` is empty: say whose credentials to refresh"));
-        };
-        self.cache.refresh(name).instrument(span).await;
-        let (credentials, next_page_token) = overview::page(&self.cache, Some(name), "")?;
+        }
+        let selector = self.selected(&provider)?;
+        self.cache.refresh(&selector).instrument(span).await;
+        let (credentials, next_page_token) = overview::page(&self.cache, &selector, "")?;
         Ok(Response::new(pb::RefreshCredentialResponse { credentials, next_page_token }))
     }
 
@@ -100,7 +105,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::EvictCredentialResponse>, Status> {
         span(&request, "evict_credential")?;
         let provider = request.into_inner().provider;
-        let evicted = self.cache.evict(self.named(&provider)?);
+        let evicted = self.cache.evict(&self.selected(&provider)?);
         let evicted = u32::try_from(evicted).unwrap_or(u32::MAX);
         Ok(Response::new(pb::EvictCredentialResponse { evicted }))
     }
@@ -129,13 +134,13 @@ impl<R: PluginRunner> BrokerService<R> {
         self.clusters.as_ref().ok_or_else(status::no_fleet)
     }
 
-    /// The provider that is meant, which must be one of ours; empty is `None`.
-    fn named<'a>(&self, provider: &'a str) -> Result<Option<&'a str>, Status> {
+    /// The keys of a provider that is configured; empty: all keys.
+    fn selected(&self, provider: &str) -> Result<Selector, Status> {
         if provider.is_empty() {
-            return Ok(None);
+            return Ok(Selector::All);
         }
         self.resolver.providers().find(provider).map_err(|error| status::unresolved(&error))?;
-        Ok(Some(provider))
+        Ok(Selector::Provider(provider.into()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use credbroker_proto::v1::{ClusterProfileRef, credential_ref::Source};
 
-use crate::ApiVersion;
+use crate::{ApiVersion, duration};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -33,7 +33,7 @@ Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [optio
   --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
                                     [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
                                     else /run/credbroker/credbroker.sock]
-  --timeout SECONDS                 give up after so long [default: 45]
+  --timeout TIME                    longest time to wait, such as 500ms, 10s, or a number of seconds [default: 45s]
   --api-version v1|v1beta1          what to print when the client does not say (KUBERNETES_EXEC_INFO) [default: v1]
   --help, --version
 
@@ -148,7 +148,7 @@ impl Given {
             PROVIDER => once(flag, &mut self.provider, provider_name(flag, &value)?),
             CLUSTER_PROFILE => once(flag, &mut self.cluster_profile, cluster_profile(&value)?),
             SERVER => once(flag, &mut self.server, server(&value)?),
-            TIMEOUT => once(flag, &mut self.timeout, seconds(&value)?),
+            TIMEOUT => once(flag, &mut self.timeout, timeout(&value)?),
             API_VERSION => once(flag, &mut self.api_version, api_version(&value)?),
             _ => once(flag, &mut self.socket, value),
         }
@@ -203,12 +203,11 @@ fn server(value: &OsStr) -> Result<String, UsageError> {
     url.map(str::to_owned).ok_or_else(|| refused(SERVER, value, "the URL of the cluster's API server"))
 }
 
-fn seconds(value: &OsStr) -> Result<Duration, UsageError> {
-    let seconds = value.to_str().and_then(|text| text.parse().ok());
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .filter(|timeout| !timeout.is_zero() && *timeout <= Duration::from_secs(86_400))
-        .ok_or_else(|| refused(TIMEOUT, value, "seconds, more than 0 and at most 86400"))
+fn timeout(value: &OsStr) -> Result<Duration, UsageError> {
+    let timeout = value.to_str().and_then(duration);
+    timeout.ok_or_else(|| {
+        refused(TIMEOUT, value, "a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
+    })
 }
 
 fn api_version(value: &OsStr) -> Result<ApiVersion, UsageError> {

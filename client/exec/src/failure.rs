@@ -76,7 +76,7 @@ impl Failure {
                 "; restart the broker, or name another socket with --socket or CREDBROKER_SOCKET".into()
             }
             Self::Broker(Unreachable { .. }) => "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET".into(),
-            Self::Broker(Timeout { .. }) => "; ask again later, or allow more with --timeout SECONDS".into(),
+            Self::Broker(Timeout { .. }) => "; ask again later, or wait longer with --timeout".into(),
             Self::Broker(Failed { code: Code::OutOfRange, reason: None, .. }) => {
                 "; the cluster's data and the variables that choose an identity are too large together".into()
             }

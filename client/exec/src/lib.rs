@@ -10,6 +10,7 @@
 mod arguments;
 mod caller;
 mod document;
+mod duration;
 mod edges;
 mod exec_info;
 mod expiry;
@@ -21,6 +22,7 @@ mod run;
 pub use arguments::UsageError;
 pub use caller::Parent;
 pub use document::{AnswerError, ApiVersion, document};
+pub use duration::duration;
 pub use edges::{Edges, Environment};
 pub use exec_info::ExecInfoError;
 pub use failure::Failure;

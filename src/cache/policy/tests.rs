@@ -75,10 +75,17 @@ fn current() -> Current {
 fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> State {
     let failure = retry_at.map(|at| {
         let at = BOOT + secs(at);
-        Failure { error: CacheError::Draining, attempts: 1, refresh_at: at, ask_at: at, terminal_at: at }
+        Failure {
+            error: CacheError::Draining,
+            failed_at: at,
+            attempts: 1,
+            refresh_at: at,
+            ask_at: at,
+            terminal_at: at,
+        }
     });
     let flight = running.then(|| Arc::new(Flight::new(Urgency::Background)));
-    State { current, failure, flight, rejections: None }
+    State { current, failure, flight, ..State::default() }
 }
 
 fn usage(idle: u64, watched: bool) -> Usage {
@@ -96,35 +103,35 @@ fn name(decision: &Decision) -> &'static str {
 
 #[test]
 fn a_request_gets_what_the_table_says() {
-    let refresh = |urgent| Care::Refresh { urgent };
-    let queued = |urgent, abandon| Care::Queued { urgent, abandon };
-    // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, care when watched, care when idle
+    let refresh = |urgent| NextAction::Refresh { urgent };
+    let queued = |urgent, abandon| NextAction::Adjust { urgent, abandon };
+    // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, action when watched, action when idle
     let table = [
-        (false, None, false, 0, "wait", refresh(true), Care::Drop),
+        (false, None, false, 0, "wait", refresh(true), NextAction::Forget),
         (false, None, true, 0, "wait", queued(true, false), queued(false, true)),
-        (false, Some(5), false, 4, "fail", Care::Keep, Care::Keep),
-        (false, Some(5), false, 5, "wait", refresh(true), Care::Drop),
-        (true, None, false, 0, "serve", Care::Keep, Care::Keep),
-        (true, None, false, 74, "serve", Care::Keep, Care::Keep),
-        (true, None, false, 75, "serve and refresh", refresh(false), Care::Keep),
+        (false, Some(5), false, 4, "fail", NextAction::Keep, NextAction::Keep),
+        (false, Some(5), false, 5, "wait", refresh(true), NextAction::Forget),
+        (true, None, false, 0, "serve", NextAction::Keep, NextAction::Keep),
+        (true, None, false, 74, "serve", NextAction::Keep, NextAction::Keep),
+        (true, None, false, 75, "serve and refresh", refresh(false), NextAction::Keep),
         (true, None, true, 80, "serve", queued(false, false), queued(false, true)),
-        (true, Some(80), false, 79, "serve", Care::Keep, Care::Keep),
-        (true, Some(80), false, 80, "serve and refresh", refresh(false), Care::Keep),
-        (true, None, false, 90, "serve and refresh", refresh(false), Care::Keep),
-        (true, None, false, 91, "serve and refresh", refresh(true), Care::Keep),
+        (true, Some(80), false, 79, "serve", NextAction::Keep, NextAction::Keep),
+        (true, Some(80), false, 80, "serve and refresh", refresh(false), NextAction::Keep),
+        (true, None, false, 90, "serve and refresh", refresh(false), NextAction::Keep),
+        (true, None, false, 91, "serve and refresh", refresh(true), NextAction::Keep),
         (true, None, true, 91, "serve", queued(true, false), queued(false, true)),
-        (true, None, false, 100, "wait", refresh(true), Care::Drop),
-        (true, Some(110), false, 100, "fail", Care::Keep, Care::Keep),
+        (true, None, false, 100, "wait", refresh(true), NextAction::Forget),
+        (true, Some(110), false, 100, "fail", NextAction::Keep, NextAction::Keep),
     ];
     for (held, retry_at, running, at, decision, watched, idle) in table {
         let state = state(held.then(current), retry_at, running);
         let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
         assert_eq!(name(&decide(&state, false, FILE, after(at))), decision, "{row}");
-        assert_eq!(care(&state, usage(1, true), after(at)), watched, "watched; {row}");
-        assert_eq!(care(&state, usage(300, true), after(at)), watched, "watched for long; {row}");
-        assert_eq!(care(&state, usage(300, false), after(at)), idle, "idle; {row}");
+        assert_eq!(next_action(&state, usage(1, true), after(at)), watched, "watched; {row}");
+        assert_eq!(next_action(&state, usage(300, true), after(at)), watched, "watched for long; {row}");
+        assert_eq!(next_action(&state, usage(300, false), after(at)), idle, "idle; {row}");
         if held && at < 100 {
-            assert_eq!(care(&state, usage(1, false), after(at)), watched, "used; {row}");
+            assert_eq!(next_action(&state, usage(1, false), after(at)), watched, "used; {row}");
         }
     }
 }
@@ -134,7 +141,7 @@ fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
     let state = state(Some(current()), None, false);
     assert_eq!(name(&decide(&state, false, FILE + 1, after(10))), "serve and refresh");
     let usage = Usage { file: FILE + 1, ..usage(1, false) };
-    assert_eq!(care(&state, usage, after(10)), Care::Refresh { urgent: false });
+    assert_eq!(next_action(&state, usage, after(10)), NextAction::Refresh { urgent: false });
     let again = replace(state.current.as_ref(), &material("old"), lifetime(100), after(10), 0.5, FILE + 1);
     let Replacement::Unchanged(again) = again else { panic!("{again:?}") };
     assert!(!again.is_due_at(after(11), FILE + 1));
@@ -144,11 +151,35 @@ fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
 fn a_refresh_is_urgent_when_little_is_left_for_two_runs() {
     let state = state(Some(current()), None, false);
     let urgent = |timeout: u64, at: u64| {
-        care(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at))
-            == Care::Refresh { urgent: true }
+        next_action(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at))
+            == NextAction::Refresh { urgent: true }
     };
     assert!(!urgent(12, 76) && urgent(12, 77), "less than 24 s");
     assert!(!urgent(1, 90) && urgent(1, 91), "less than a tenth of the lifetime");
+}
+
+#[test]
+fn the_next_run_is_when_the_maintenance_starts_it() {
+    // (credential held?, failure held until, a run in flight?, seconds since the fetch) → when watched, when idle
+    let table = [
+        (true, None, false, 70, Some(5), Some(5)),
+        (true, None, false, 80, Some(0), None),
+        (true, None, true, 80, None, None),
+        (true, Some(90), false, 80, Some(10), None),
+        (true, Some(90), true, 80, None, None),
+        (false, None, false, 0, Some(0), None),
+        (false, Some(5), false, 2, Some(3), None),
+        (false, None, true, 0, None, None),
+    ];
+    for (held, retry_at, running, at, watched, idle) in table {
+        let state = state(held.then(current), retry_at, running);
+        let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
+        assert_eq!(next_run(&state, usage(300, true), after(at)), watched.map(secs), "watched; {row}");
+        assert_eq!(next_run(&state, usage(300, false), after(at)), idle.map(secs), "idle; {row}");
+    }
+    let state = state(Some(current()), None, false);
+    let replaced = Usage { file: FILE + 1, ..usage(1, false) };
+    assert_eq!(next_run(&state, replaced, after(10)), Some(Duration::ZERO), "of another file");
 }
 
 #[test]
@@ -238,6 +269,8 @@ fn a_pause_of_the_issuer_is_not_an_attempt_and_is_the_schedulers_to_hold() {
     let second = Failure::after(Some(&first), throttled, after(0), 0.5);
     assert_eq!((second.attempts, second.at(after(0), false).retry_after), (1, secs(60)));
     assert!(!second.is_held(after(0), false), "the issuer may be free again before");
+    assert_eq!(second.at(after(20), false).retry_after, secs(40), "it becomes shorter");
+    assert!(second.at(after(20), false).to_string().contains("paused for another 40 s"));
 }
 
 proptest! {

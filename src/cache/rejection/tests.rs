@@ -31,7 +31,7 @@ const UNACCEPTED: Evidence = Evidence::Repeated { accepted: false };
 
 /// A rejection of `issued` at `now`, with `evidence`.
 fn reject(rejections: &mut Rejections, issued: &Issued, who: u64, evidence: Evidence, now: u64) -> bool {
-    rejections.admit(issued, &caller(who), evidence, false, at(now))
+    rejections.admit(issued, &caller(who), evidence, false, at(now)).is_ok()
 }
 
 /// When runs start if a caller rejects each second, and each run brings another generation.
@@ -93,7 +93,7 @@ fn the_same_generation_again_shows_that_runs_do_not_help() {
 fn runs_that_fail_say_nothing_about_whether_runs_help() {
     let (mut rejections, held) = (Rejections::default(), issued(1, 0, 3_600));
     let verified = |rejections: &mut Rejections, now: u64| {
-        rejections.admit(&held, &caller(7), Evidence::Verified, true, at(now))
+        rejections.admit(&held, &caller(7), Evidence::Verified, true, at(now)).is_ok()
     };
     let admitted: Vec<_> = (0..60).filter(|now| verified(&mut rejections, *now)).collect();
     assert_eq!(admitted, [0, 10, 20, 30, 40, 50]);
@@ -118,7 +118,7 @@ fn two_callers_within_ten_seconds_weigh_more_than_thirty_repeats_of_one() {
     let mut same_process = rejections.clone();
     let other_name = Caller { name: 8, peer: 7, ..Caller::default() };
     assert!(
-        !same_process.admit(&held, &other_name, UNACCEPTED, false, at(131)),
+        same_process.admit(&held, &other_name, UNACCEPTED, false, at(131)).is_err(),
         "one process under two names"
     );
     assert!(reject(&mut rejections, &held, 8, UNACCEPTED, 131));

@@ -7,13 +7,15 @@ use super::{
     model::{Asked, Model, token_of},
 };
 use crate::{
-    cache::{CacheError, Failed},
+    cache::{CacheError, Failed, ReportOutcome, Reported},
     credential::Issued,
     exec::RunError,
 };
 
 /// Timers round up.
 const TICK: Duration = Duration::from_millis(2);
+/// The longest pause between two runs for rejections.
+const LONGEST_PAUSE: Duration = Duration::from_secs(301);
 /// A failure is held so long at most.
 const HELD: Duration = Duration::from_secs(31);
 
@@ -36,6 +38,30 @@ impl Model {
         };
         self.leaves(asked);
         token
+    }
+
+    /// The answer to the report of `generation` has come, which led to `asked`.
+    pub(super) fn judge_report(&mut self, asked: Asked, generation: &str, answer: &Result<Reported, Failed>) {
+        if let Ok(Reported { issued, outcome }) = answer {
+            let is_same = issued.generation.to_string() == generation;
+            let is_true = match outcome {
+                ReportOutcome::Replaced | ReportOutcome::AlreadyReplaced => !is_same,
+                ReportOutcome::TooEarly { retry_after } => {
+                    is_same && (TICK..LONGEST_PAUSE).contains(retry_after)
+                }
+                ReportOutcome::NothingNewer => is_same,
+                ReportOutcome::UnknownGeneration => true,
+            };
+            if !is_true {
+                self.broken(|| {
+                    format!("the report of {generation} led to {outcome:?} and {}", issued.generation)
+                });
+            }
+        }
+        self.judge(
+            asked,
+            &answer.as_ref().map(|reported| Arc::clone(&reported.issued)).map_err(Clone::clone),
+        );
     }
 
     fn judge_credential(&mut self, asked: Asked, issued: &Issued, now: Reading) -> Option<usize> {

@@ -10,12 +10,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     fleet::Catalog,
-    keys::Kind,
+    keys::{Key, Kind},
     model::{Model, Shared, Story},
     plugins::{Mode, Plugins, secs},
 };
 use crate::{
-    cache::{CacheParts, Caller, CredentialCache, Lookup, Request, Verify},
+    cache::{CacheParts, Caller, CredentialCache, Lookup, Request, Selector, Verify},
     clock::Clock,
     credential::Cluster,
     exec::Scheduler,
@@ -110,8 +110,9 @@ impl World {
             660..740 => self.open_watch(self.some_key()),
             740..790 => self.close_watch(),
             790..820 => self.prewarm(self.some_key()),
-            820..823 => self.evict(None),
-            823..840 => self.evict(Some(fastrand::usize(..self.catalog.plugins.len()))),
+            820..823 => self.evict_all(),
+            823..830 => self.evict_provider(fastrand::usize(..self.catalog.plugins.len())),
+            830..840 => self.evict_key(self.some_key()),
             840..850 => self.forget(self.some_key()),
             850..862 => self.refresh(fastrand::usize(..self.catalog.plugins.len())),
             862..874 => self.upgrade(fastrand::usize(..self.catalog.plugins.len())),
@@ -164,7 +165,7 @@ impl World {
                 world.model.lock().unwrap().asks(key, Kind::Report, request.caller.name, Some(limit), false);
             let answer = world.cache.report(world.catalog.spec(key), &generation, &request).await;
             if !world.draining.is_cancelled() {
-                world.model.lock().unwrap().judge(asked, &answer);
+                world.model.lock().unwrap().judge_report(asked, &generation, &answer);
             }
         });
     }
@@ -237,12 +238,29 @@ impl World {
         });
     }
 
-    fn evict(&self, plugin: Option<usize>) {
+    fn evict_all(&self) {
+        self.evict(&Selector::All, |_, _| true);
+    }
+
+    fn evict_provider(&self, plugin: usize) {
+        self.evict(&self.catalog.selector(plugin), |key, _| key.plugin == plugin);
+    }
+
+    /// By the key's text, or by its profile.
+    fn evict_key(&self, key: usize) {
+        let selector = match self.catalog.profile_of(key) {
+            Some(profile) => Selector::ClusterProfile(profile),
+            None => Selector::Key(self.catalog.spec(key).key.to_string().parse().unwrap()),
+        };
+        self.evict(&selector, |_, index| index == key);
+    }
+
+    fn evict(&self, selector: &Selector, is_selected: impl Fn(&Key, usize) -> bool) {
         let mut model = self.model.lock().unwrap();
-        model.event(|| format!("evict {plugin:?}"));
-        model.evicted(|key, _| plugin.is_none_or(|plugin| key.plugin == plugin));
+        model.event(|| format!("evict {selector:?}"));
+        model.evicted(is_selected);
         drop(model);
-        self.cache.evict(plugin.map(|plugin| &*self.catalog.plugins[plugin].provider.name));
+        self.cache.evict(selector);
     }
 
     fn forget(&self, key: usize) {
@@ -261,7 +279,7 @@ impl World {
         model.refresh_asked(plugin);
         drop(model);
         self.tasks.spawn(async move {
-            world.cache.refresh(&world.catalog.plugins[plugin].provider.name).await;
+            world.cache.refresh(&world.catalog.selector(plugin)).await;
         });
     }
 

@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
-
+use super::super::tests::target;
 use crate::{
-    fleet::{ClusterProfile, EndpointRules, Fleet},
+    cache::Selector,
     plugin::{
-        Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
-        test_provider,
+        Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Target, test_provider,
     },
 };
 
@@ -46,12 +44,19 @@ impl Catalog {
             let file = Arc::new(PluginFile::new(command, None));
             Plugin { provider: Arc::new(provider), file, issuer, lifetime }
         });
-        let targets = (0..keys).map(|key| (key % PROFILES == PROFILES - 1).then(|| target(key)));
+        let targets = (0..keys).map(|key| {
+            (key % PROFILES == PROFILES - 1).then(|| target(&format!("profile-{key}"), &key.to_string()))
+        });
         Self { plugins: plugins.collect(), targets: targets.collect(), issuers, keys }
     }
 
     pub(super) fn plugin_of(&self, key: usize) -> usize {
         key % self.plugins.len()
+    }
+
+    /// Selects the keys of a plugin's provider.
+    pub(super) fn selector(&self, plugin: usize) -> Selector {
+        Selector::Provider(Arc::clone(&self.plugins[plugin].provider.name))
     }
 
     /// The name of the profile that `key` is for.
@@ -62,7 +67,8 @@ impl Catalog {
     pub(super) fn spec(&self, key: usize) -> PluginSpec {
         let plugin = &self.plugins[self.plugin_of(key)];
         let mut name = [0; 32];
-        name[..8].copy_from_slice(&key.to_be_bytes());
+        // Within the bytes that a key shows.
+        name[..8].copy_from_slice(&(key << 16).to_be_bytes());
         PluginSpec {
             key: PluginKey(name),
             provider: Arc::clone(&plugin.provider),
@@ -76,7 +82,7 @@ impl Catalog {
 
 /// The number of the key that `spec` is for.
 pub(super) fn index(spec: &PluginSpec) -> usize {
-    usize::from_be_bytes(spec.key.0[..8].try_into().unwrap())
+    usize::from_be_bytes(spec.key.0[..8].try_into().unwrap()) >> 16
 }
 
 fn issuer(name: &str, large: bool) -> Arc<Issuer> {
@@ -84,14 +90,4 @@ fn issuer(name: &str, large: bool) -> Arc<Issuer> {
         if large { (200, 100) } else { (fastrand::usize(8..20), fastrand::usize(3..8)) };
     let count = |count| NonZeroUsize::new(count).unwrap();
     Arc::new(Issuer { name: name.into(), runs_per_second: count(rate), concurrency: count(concurrency) })
-}
-
-fn target(key: usize) -> Arc<Target> {
-    let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
-    let name = ProfileName::new("fleet", format!("profile-{key}"));
-    let cluster = json!({"server": format!("https://{key}")});
-    let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
-    fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
-    Arc::clone(fleet.get(&name).unwrap().outcome.as_ref().unwrap())
 }

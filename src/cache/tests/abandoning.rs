@@ -1,26 +1,16 @@
 //! Runs for places that a ClusterProfile has left.
 
-use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::{Script::*, *};
-use crate::{
-    fleet::{ClusterProfile, EndpointRules, Fleet},
-    plugin::{ProfileName, Providers},
-};
 
 fn paris() -> ProfileName {
-    ProfileName::new("fleet", "paris")
+    profile_name("paris")
 }
 
 /// For the profile, which leads there.
 fn spec_for_paris() -> PluginSpec {
-    let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
-    let access = json!([{"name": "fake", "cluster": {"server": "https://paris"}}]);
-    fleet.apply(ClusterProfile::read(paris(), &Value::Null, &json!({"accessProviders": access})));
-    let target = fleet.get(&paris()).unwrap().outcome.clone().unwrap();
-    PluginSpec { target: Some(target), ..spec("paris") }
+    PluginSpec { target: Some(target("paris", "paris")), ..spec("paris") }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,28 +1,9 @@
 //! A ClusterProfile leads elsewhere or is gone: nothing that was held for the old place is handed out again.
 
-use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Script::*, *};
-use crate::{
-    cache::{CacheError, Holding},
-    fleet::{ClusterProfile, EndpointRules, Fleet},
-    plugin::{ProfileName, Providers, Target},
-};
-
-fn name(profile: &str) -> ProfileName {
-    ProfileName::new("fleet", profile)
-}
-
-/// What `fleet/PROFILE` leads to when it is at that server.
-fn target(profile: &str, server: &str) -> Arc<Target> {
-    let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
-    let cluster = json!({"server": format!("https://{server}")});
-    let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
-    fleet.apply(ClusterProfile::read(name(profile), &Value::Null, &status));
-    Arc::clone(fleet.get(&name(profile)).unwrap().outcome.as_ref().unwrap())
-}
+use super::{Script::*, profile_name as name, *};
+use crate::cache::{CacheError, Holding};
 
 /// The run for `fleet/PROFILE` at that server.
 fn spec_at(profile: &str, server: &str) -> PluginSpec {
@@ -51,7 +32,7 @@ async fn what_leads_to_the_place_of_now_and_what_is_anybody_elses_stays() {
     assert_eq!(ask(&setup, "tokyo", "old").await.unwrap(), others);
     assert_eq!((setup.ask().await.unwrap(), setup.runs()), (by_provider, 4));
     setup.cache.forget(&name("paris"), None);
-    let held = setup.cache.held_for_profiles();
+    let held = setup.cache.profile_states();
     let held: Vec<_> = held.into_iter().map(|(profile, holding, _)| (profile, holding)).collect();
     assert_eq!(held, [(name("tokyo"), Holding::Valid)]);
 }
@@ -125,5 +106,5 @@ async fn a_watch_of_what_comes_back_is_of_what_everybody_else_is_served() {
     let third = watch.next().await.unwrap();
     assert!(second.is_valid_at(setup.clock.now()), "renewed ahead of its end");
     assert_eq!((third.generation.to_string().as_str(), setup.runs()), ("test-3", 3));
-    assert_eq!(setup.cache.list_after(None, None, usize::MAX)[0].watchers, 1);
+    assert_eq!(setup.cache.list(&Selector::All, None, usize::MAX)[0].watchers, 1);
 }

@@ -9,6 +9,8 @@ mod forgetting;
 mod promises;
 mod rejection;
 mod schedule;
+mod selecting;
+mod status;
 mod suspicion;
 mod time;
 mod watching;
@@ -23,15 +25,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CacheParts, Caller, CredentialCache, Failed, Request};
+use super::{CacheParts, Caller, CredentialCache, Failed, Request, Selector};
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},
     exec::{PluginRunner, RunError, RunOutput, Scheduler},
-    plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
+    fleet::{ClusterProfile, EndpointRules, Fleet},
+    plugin::{
+        Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
+        test_provider,
+    },
     verify::Verdict,
 };
 
@@ -51,6 +58,8 @@ enum Script {
     Late(Duration),
     /// Exit code 1.
     Fail,
+    /// Exit code 1: the issuer asks for a pause.
+    Throttle(Duration),
     /// A bug.
     Panic,
 }
@@ -161,13 +170,18 @@ impl PluginRunner for Arc<FakeRunner> {
             Script::Token(lifetime) => token(&format!("token-{number}"), now + lifetime),
             Script::Same(until) => token("the same", base() + until),
             Script::Expired(ago) => token(&format!("token-{number}"), now - ago),
-            Script::Fail => {
-                return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() });
+            Script::Fail => return Err(failure("no")),
+            Script::Throttle(pause) => {
+                return Err(failure(&format!("Retry-After: {}", pause.as_secs())));
             }
             Script::Panic => panic!("a bug in the runner"),
         };
         Ok(RunOutput { decoded, file_version })
     }
+}
+
+fn failure(stderr: &str) -> RunError {
+    RunError::Exit { command: "fake".into(), code: 1, stderr: stderr.into() }
 }
 
 pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {
@@ -220,6 +234,25 @@ fn spec(text: &str) -> PluginSpec {
         caller_env: BTreeMap::new(),
         target: None,
     }
+}
+
+/// The target of `fleet/PROFILE` at that server.
+pub(super) fn target(profile: &str, server: &str) -> Arc<Target> {
+    let provider = test_provider("fake", Command::Path("/fake".into()));
+    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
+    let cluster = json!({"server": format!("https://{server}")});
+    let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
+    fleet.apply(ClusterProfile::read(profile_name(profile), &Value::Null, &status));
+    fleet.get(&profile_name(profile)).unwrap().outcome.clone().unwrap()
+}
+
+fn profile_name(profile: &str) -> ProfileName {
+    ProfileName::new("fleet", profile)
+}
+
+/// Selects the keys of the provider of that name.
+fn of(provider: &str) -> Selector {
+    Selector::Provider(provider.into())
 }
 
 fn base() -> SystemTime {

@@ -3,7 +3,7 @@
 use tokio::time::{sleep, timeout};
 
 use super::{Script::*, *};
-use crate::cache::{CacheError, Holding, Pending};
+use crate::cache::{CacheError, Holding, KeyStatus, Pending};
 
 /// A key of a provider whose issuer allows `runs` at a time, and as many starts in a second as it takes.
 fn spec_of(setup: &Setup, provider: &str, key: &str, runs: usize) -> PluginSpec {
@@ -14,6 +14,11 @@ fn spec_of(setup: &Setup, provider: &str, key: &str, runs: usize) -> PluginSpec 
     let (provider, file) =
         (Arc::new(Provider { issuer: Arc::new(issuer), ..named }), Arc::clone(&setup.file));
     PluginSpec { provider, file, ..spec }
+}
+
+/// A caller in that process.
+fn peer(peer: u64) -> Request {
+    Request { caller: Caller { peer, ..Caller::default() }, ..Request::default() }
 }
 
 async fn hold(setup: &Setup, provider: &str, keys: usize, runs: usize) {
@@ -42,8 +47,8 @@ async fn two_thousand_due_keys_delay_no_caller_and_lose_nothing() {
     for key in 0..2000 {
         setup.cache.get(spec_of(&setup, "busy", &key.to_string(), 4), &Request::default()).await.unwrap();
     }
-    let held = setup.cache.list_after(Some("busy"), None, usize::MAX);
-    assert!(held.iter().all(|held| held.valid.is_some() && held.failure.is_none()));
+    let held = setup.cache.list(&of("busy"), None, usize::MAX);
+    assert!(held.iter().all(|held| held.issued.is_some() && held.failure.is_none()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +96,7 @@ async fn a_caller_hears_what_it_waits_for_before_its_deadline() {
     let failed = setup.cache.get(spec("a"), &within(secs(1))).await.unwrap_err();
     let CacheError::Pending(Pending::Running(time)) = failed.error else { panic!("{failed:?}") };
     assert_eq!(time, secs(1));
-    assert_eq!(failed.to_string(), "the plugin has been running for 1 s; ask again, the run goes on");
+    assert_eq!(failed.to_string(), "the plugin has been running for 1 s; try again, the run continues");
     setup.cache.get(spec("a"), &within(secs(2))).await.unwrap();
     assert_eq!(setup.runs(), 1, "the run went on");
 }
@@ -113,23 +118,43 @@ async fn a_caller_without_a_deadline_waits_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_a_limit_to_those_who_wait_and_none_for_what_is_held() {
+async fn the_number_of_callers_that_wait_is_limited_and_a_hit_needs_no_place() {
     let setup = setup_with(10_000, &[Token(mins(60))]);
     setup.ask().await.unwrap();
     let callers: Vec<_> = (0..4096)
         .map(|key| {
             let (cache, spec) = (setup.cache.clone(), spec(&format!("cold {key}")));
-            setup.tasks.spawn(async move { cache.get(spec, &Request::default()).await.is_ok() })
+            setup.tasks.spawn(async move { cache.get(spec, &peer(key)).await.is_ok() })
         })
         .collect();
     sleep(secs(1)).await;
-    let failed = setup.cache.get(spec("one more"), &Request::default()).await.unwrap_err();
+    let failed = setup.cache.get(spec("one more"), &peer(5000)).await.unwrap_err();
     assert!(matches!(failed.error, CacheError::TooManyWaiting), "{failed:?}");
     setup.ask().await.unwrap();
     for caller in callers {
         assert!(caller.await.unwrap());
     }
     setup.cache.get(spec("one more"), &Request::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_process_leaves_places_for_others_to_wait() {
+    let setup = setup_with(10_000, &[Token(mins(60))]);
+    let callers: Vec<_> = (0..3000)
+        .map(|key| {
+            let (cache, spec) = (setup.cache.clone(), spec(&format!("cold {key}")));
+            setup.tasks.spawn(async move { cache.get(spec, &peer(1)).await.is_ok() })
+        })
+        .collect();
+    sleep(secs(1)).await;
+    let failed = setup.cache.get(spec("one more"), &peer(1)).await.unwrap_err();
+    assert!(matches!(failed.error, CacheError::TooManyWaiting), "{failed:?}");
+    setup.cache.get(spec("of another process"), &peer(2)).await.unwrap();
+    let mut served = 0;
+    for caller in callers {
+        served += usize::from(caller.await.unwrap());
+    }
+    assert_eq!(served, 2048);
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,13 +203,13 @@ async fn pages_list_every_key_once_in_order() {
     hold(&setup, "a", 20, 100).await;
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = setup.cache.list_after(None, after.as_ref(), 7);
+        let page = setup.cache.list(&Selector::All, after.as_ref(), 7);
         let Some(last) = page.last() else { break };
-        after = Some(last.place());
+        after = Some(last.position());
         assert!(page.iter().all(|held| held.holding == Holding::Valid));
-        seen.extend(page.iter().map(crate::cache::Held::place));
+        seen.extend(page.iter().map(KeyStatus::position));
     }
     assert_eq!(seen.len(), 50);
     assert!(seen.is_sorted());
-    assert_eq!(setup.cache.list_after(Some("a"), None, usize::MAX).len(), 20);
+    assert_eq!(setup.cache.list(&of("a"), None, usize::MAX).len(), 20);
 }

@@ -3,13 +3,16 @@
 use tokio::time::sleep;
 
 use super::{Script::*, *};
+use crate::cache::ReportOutcome::{self, *};
 
 impl Setup {
     async fn report(&self, generation: &str) -> Result<String, Failed> {
-        self.cache
-            .report(spec("a"), generation, &Request::default())
-            .await
-            .map(|issued| issued.generation.to_string())
+        self.report_outcome(generation).await.map(|(generation, _)| generation)
+    }
+
+    async fn report_outcome(&self, generation: &str) -> Result<(String, ReportOutcome), Failed> {
+        let reported = self.cache.report(spec("a"), generation, &Request::default()).await?;
+        Ok((reported.issued.generation.to_string(), reported.outcome))
     }
 
     async fn ask_as(&self, name: &str) -> Result<String, Failed> {
@@ -26,14 +29,89 @@ async fn twenty_concurrent_reports_of_a_generation_are_one_run() {
         .map(|_| {
             let cache = setup.cache.clone();
             setup.tasks.spawn(async move {
-                cache.report(spec("a"), "test-1", &Request::default()).await.unwrap().generation.to_string()
+                let reported = cache.report(spec("a"), "test-1", &Request::default()).await.unwrap();
+                (reported.issued.generation.to_string(), reported.outcome)
             })
         })
         .collect();
     for report in reports {
-        assert_eq!(report.await.unwrap(), "test-2");
+        assert_eq!(report.await.unwrap(), ("test-2".into(), Replaced));
     }
     assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_report_says_what_was_done() {
+    let setup = setup(&[Token(mins(60)), Token(mins(60)), Same(mins(600))]);
+    let outcome = async |generation: &str| setup.report_outcome(generation).await.unwrap();
+    setup.ask().await.unwrap();
+    sleep(secs(4)).await;
+    assert_eq!(outcome("test-1").await, ("test-1".into(), TooEarly { retry_after: secs(6) }));
+    sleep(secs(6)).await;
+    assert_eq!(outcome("test-1").await, ("test-2".into(), Replaced));
+    assert_eq!(outcome("test-1").await, ("test-2".into(), AlreadyReplaced));
+    sleep(secs(60)).await;
+    assert_eq!(outcome("test-2").await, ("test-3".into(), Replaced));
+    sleep(secs(60)).await;
+    assert_eq!(outcome("test-3").await, ("test-3".into(), NothingNewer));
+    for unknown in ["", "test", "test-0", "test-4", "test-01", "another-1", "test-18446744073709551616"] {
+        assert_eq!(outcome(unknown).await, ("test-3".into(), UnknownGeneration), "{unknown}");
+    }
+    assert_eq!(setup.runs(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_of_another_key_is_unknown() {
+    let setup = setup(&[Token(mins(60))]);
+    for key in ["b", "a", "c"] {
+        setup.cache.get(spec(key), &Request::default()).await.unwrap();
+    }
+    assert_eq!(setup.report_outcome("test-1").await.unwrap(), ("test-2".into(), UnknownGeneration));
+    assert_eq!(setup.report_outcome("test-3").await.unwrap(), ("test-2".into(), UnknownGeneration));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_of_an_expired_generation_is_answered_with_the_next() {
+    let setup = setup(&[Token(mins(10))]);
+    setup.ask().await.unwrap();
+    setup.clock.suspend(mins(11));
+    assert_eq!(setup.report_outcome("test-1").await.unwrap(), ("test-2".into(), Replaced));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_generation_is_known_while_a_watch_is_open() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    watch.next().await.unwrap();
+    setup.cache.evict(&Selector::All);
+    assert_eq!(setup.report_outcome("test-1").await.unwrap(), ("test-2".into(), Replaced));
+    assert_eq!(setup.report_outcome("test-1").await.unwrap(), ("test-2".into(), AlreadyReplaced));
+}
+
+/// A second process starts a run sooner than the first one alone would, but only once.
+#[tokio::test(start_paused = true)]
+async fn a_report_after_the_time_that_the_last_answer_named_starts_a_run() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut generation = setup.ask().await.unwrap();
+    let report = async |generation: &str, name: &str| {
+        setup.cache.report(spec("a"), generation, &caller(name)).await.unwrap()
+    };
+    for _ in 0..4 {
+        sleep(secs(80)).await;
+        generation = report(&generation, "a").await.issued.generation.to_string();
+    }
+    for name in ["a", "b", "a", "b"] {
+        sleep(secs(3)).await;
+        let early = report(&generation, name).await;
+        let TooEarly { retry_after } = early.outcome else { panic!("{early:?}") };
+        let status = setup.cache.list(&Selector::All, None, 1);
+        let next_run = status[0].rejections.unwrap().next_run.unwrap();
+        assert!(next_run >= setup.clock.now().wall + retry_after);
+        sleep(retry_after).await;
+        let replaced = report(&generation, name).await;
+        assert_eq!(replaced.outcome, Replaced, "{name}, after {retry_after:?}");
+        generation = replaced.issued.generation.to_string();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ async fn a_rejected_credential_is_replaced_at_once() {
     assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), "test-1");
     assert_eq!(ask(&setup, &verifiable("kubectl")).await.unwrap(), "test-2", "it is two seconds old");
     assert_eq!((setup.runs(), asked.load(Ordering::SeqCst)), (2, 1));
-    let held = setup.cache.list_after(None, None, 1);
+    let held = setup.cache.list(&Selector::All, None, 1);
     let rejections = held[0].rejections.unwrap();
     assert_eq!((rejections.count, rejections.verifications), (1, 1));
     assert_eq!(rejections.verdict, Some(Verdict::Rejected));

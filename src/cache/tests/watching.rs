@@ -73,7 +73,7 @@ async fn a_key_is_forgotten_only_when_its_last_watch_is_gone() {
     let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     next(&mut watch).await.unwrap();
     sleep(mins(60)).await;
-    assert_eq!(setup.cache.list_after(None, None, usize::MAX)[0].watchers, 1);
+    assert_eq!(setup.cache.list(&Selector::All, None, usize::MAX)[0].watchers, 1);
     assert!(setup.runs() > 5);
     drop(watch);
     sleep(mins(60)).await;
@@ -87,8 +87,8 @@ async fn an_evicted_credential_is_wiped_and_a_watch_gets_the_next() {
     let first = watch.next().await.unwrap();
     let material = Arc::downgrade(&first);
     drop(first);
-    assert_eq!(setup.cache.evict(Some("another")), 0);
-    assert_eq!(setup.cache.evict(None), 1);
+    assert_eq!(setup.cache.evict(&of("another")), 0);
+    assert_eq!(setup.cache.evict(&Selector::All), 1);
     assert!(material.upgrade().is_none(), "no copy is left");
     assert_eq!(next(&mut watch).await.unwrap(), "test-2");
 }
@@ -98,7 +98,7 @@ async fn what_a_run_brings_that_began_before_an_eviction_is_for_those_who_waited
     let setup = setup(&[Token(mins(60))]);
     let (waited, asked) = tokio::join!(setup.ask(), async {
         sleep(secs(1)).await; // the run is in flight, perhaps for the account that was left
-        assert_eq!(setup.cache.evict(None), 1);
+        assert_eq!(setup.cache.evict(&Selector::All), 1);
         setup.ask().await
     });
     assert_eq!((waited.unwrap().as_str(), asked.unwrap().as_str()), ("test-1", "test-2"));
@@ -113,14 +113,15 @@ async fn what_a_run_brings_that_began_before_an_eviction_is_for_those_who_waited
 async fn a_refresh_that_began_before_an_eviction_ends_and_brings_nothing() {
     let setup = setup(&[Token(mins(60))]);
     setup.ask().await.unwrap();
-    let refresh = setup.cache.refresh("fake");
+    let fake = of("fake");
+    let refresh = setup.cache.refresh(&fake);
     let evict = async {
         sleep(secs(1)).await;
-        setup.cache.evict(Some("fake"));
+        setup.cache.evict(&fake);
     };
     tokio::join!(refresh, evict);
     sleep(RUN).await;
-    assert!(setup.cache.list_after(None, None, 1).iter().all(|held| held.valid.is_none()));
+    assert!(setup.cache.list(&Selector::All, None, 1).iter().all(|held| held.issued.is_none()));
     assert_eq!(setup.ask().await.unwrap(), "test-2");
 }
 
@@ -128,11 +129,11 @@ async fn a_refresh_that_began_before_an_eviction_ends_and_brings_nothing() {
 async fn a_refresh_runs_now_and_a_failing_one_leaves_what_is_there() {
     let setup = setup(&[Token(mins(60)), Token(mins(60)), Fail]);
     setup.ask().await.unwrap();
-    setup.cache.refresh("fake").await;
+    setup.cache.refresh(&of("fake")).await;
     assert_eq!(setup.ask().await.unwrap(), "test-2");
-    setup.cache.refresh("fake").await;
+    setup.cache.refresh(&of("fake")).await;
     assert_eq!((setup.ask().await.unwrap().as_str(), setup.runs()), ("test-2", 3));
-    let held = setup.cache.list_after(Some("fake"), None, usize::MAX);
+    let held = setup.cache.list(&of("fake"), None, usize::MAX);
     assert_eq!((held[0].holding, held[0].runs), (crate::cache::Holding::Renewing, 3));
 }
 
@@ -142,7 +143,7 @@ async fn who_waits_for_a_run_of_before_an_eviction_gets_what_a_later_run_brings_
     let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     let later = async {
         sleep(secs(1)).await;
-        setup.cache.evict(None);
+        setup.cache.evict(&Selector::All);
         setup.ask().await.unwrap()
     };
     let asked = Instant::now();

@@ -7,18 +7,18 @@ use crate::cli::fleet::tests::{FakeBroker, fleet, hub, ready, unusable};
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    args: Args,
+    args: ClustersArgs,
 }
 
 fn ran(broker: &FakeBroker, line: &[&str]) -> (u8, String, String) {
     let mut args = Line::try_parse_from([&["clusters"], line].concat()).unwrap().args;
-    args.question.place.socket = Some(broker.socket().into());
+    args.query.socket.path = Some(broker.socket().into());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = run(&args, &Environment::default(), &mut out, &mut err).unwrap();
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-fn everything() -> Fleet {
+fn everything() -> ClusterList {
     let paris = ClusterState {
         cluster_manager: "fleet-manager".into(),
         kubernetes_version: "v1.34.1-gke.1200".into(),
@@ -46,7 +46,7 @@ fn everything() -> Fleet {
 }
 
 #[test]
-fn the_table_is_for_people_with_the_troubles_below() {
+fn the_table_has_the_failures_below() {
     insta::assert_snapshot!(as_table(&everything()), @r"
     CLUSTER     PROVIDER  SERVER                                        STATE                            VERSION           MANAGER
     dev/bern    gke       https://x                                     idle                             -                 -
@@ -61,7 +61,7 @@ fn the_table_is_for_people_with_the_troubles_below() {
 }
 
 #[test]
-fn a_fleet_without_troubles_or_clusters_has_nothing_below() {
+fn a_list_without_failures_has_only_the_table() {
     insta::assert_snapshot!(as_table(&fleet([("a/b", ready("https://x"))])), @r"
     CLUSTER  PROVIDER  SERVER     STATE  VERSION  MANAGER
     a/b      gke       https://x  ready  -        -
@@ -70,7 +70,7 @@ fn a_fleet_without_troubles_or_clusters_has_nothing_below() {
 }
 
 #[test]
-fn what_a_hub_says_cannot_move_the_cursor_or_break_a_line() {
+fn texts_of_the_hub_cannot_move_the_cursor_or_break_a_line() {
     let odd = |message: &str| ClusterState {
         kubernetes_version: "\u{1b}]0;title\u{7}".into(),
         cluster_manager: "a\nb\u{202e}c".into(),
@@ -177,8 +177,8 @@ fn json_has_every_field_with_the_names_of_the_api() {
 }
 
 #[test]
-fn a_broker_that_reads_no_profiles_has_an_empty_list_in_json() {
-    assert_eq!(as_json(&Fleet::default()), json!({"clusters": [], "hub": null}));
+fn without_a_hub_the_list_in_json_is_empty() {
+    assert_eq!(as_json(&ClusterList::default()), json!({"clusters": [], "hub": null}));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn two_thousand_clusters_are_two_thousand_lines() {
 }
 
 #[test]
-fn a_running_broker_is_asked_and_what_may_be_missing_goes_to_stderr() {
+fn clusters_go_to_stdout_and_the_hubs_problem_to_stderr() {
     let mut known = everything();
     known.hub = Some(hub(true, "connection refused"));
     let expected = as_table(&known);
@@ -200,7 +200,7 @@ fn a_running_broker_is_asked_and_what_may_be_missing_goes_to_stderr() {
     assert_eq!((code, out), (0, expected));
     assert_eq!(
         err,
-        "credbroker: the hub of the ClusterProfiles cannot be read, so this may be old: connection refused\n"
+        "credbroker: this list may be out of date, because the hub cannot be read: connection refused\n"
     );
 
     let (code, out, _) = ran(&broker, &["-o", "json", "-n", "prod"]);
@@ -211,7 +211,7 @@ fn a_running_broker_is_asked_and_what_may_be_missing_goes_to_stderr() {
 }
 
 #[test]
-fn a_refusal_prints_nothing_on_stdout() {
+fn a_failure_prints_nothing_on_stdout() {
     let broker = FakeBroker::failing(tonic::Status::permission_denied("not you"));
     assert_eq!(ran(&broker, &[]), (77, String::new(), "credbroker: not you\n".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! `credbroker demo`: a broker, a plugin and its callers, all from this one binary.
+//! `credbroker demo`: a broker, a sample plugin and its callers, all in this binary.
 
 mod sample;
 mod shims;
@@ -25,38 +25,41 @@ use crate::{
 };
 use shims::Shims;
 
-pub(super) use sample::{Args as SampleArgs, run as run_sample};
+pub(super) use sample::{SamplePluginArgs, run as run_sample};
 
-/// See what the broker does, in a quarter of a minute and with nothing but this binary
+/// Show what the broker does, in 15 seconds and without a cluster
 ///
-/// Starts a broker on a private socket with a sample plugin whose token lives twenty seconds, calls it as kubectl
-/// would (a cold call, a warm one, fifty at once), waits for one refresh ahead of expiry, and prints what happened.
+/// Starts a broker on a private socket with a sample plugin whose token expires after 20 seconds. Calls it like kubectl
+/// does (one cold call, one warm call, 50 calls at once), waits for one refresh ahead of expiry, and prints the times.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct DemoArgs {}
 
 const PROVIDER: &str = "sample";
 const AT_ONCE: usize = 50;
-/// How often the demo looks whether the credential was renewed.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which the demo checks whether the credential was renewed.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// One line of the table.
+/// A line of the table.
 struct Step {
     what: &'static str,
     calls: usize,
     took: Duration,
-    /// Plugin runs that it cost.
+    /// Plugin runs during this step.
     runs: usize,
     remark: String,
 }
 
-pub(super) fn run(_: &Args, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    // Whatever the umask: a broker refuses a socket or a config that others could replace.
+pub(super) fn run(_: &DemoArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    // Independent of the umask, because the broker refuses a socket or a configuration that others could replace.
     let private = fs::Permissions::from_mode(0o700);
     let directory = tempfile::Builder::new().prefix("credbroker-demo-").permissions(private).tempdir();
-    let directory = directory.context("no private directory")?;
+    let directory = directory.context("cannot make a private directory")?;
     let demo = Demo { shims: Shims::new(directory.path())?, directory: directory.path().to_owned() };
     let config = demo.config(environment)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
     let steps = runtime.block_on(demo.with_broker(config, environment))?;
     print(&steps, out)?;
     Ok(0)
@@ -68,7 +71,7 @@ struct Demo {
 }
 
 impl Demo {
-    /// One provider: ourselves as the sample plugin.
+    /// A configuration with one provider: this binary as the sample plugin.
     fn config(&self, environment: &Environment) -> anyhow::Result<Config> {
         let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
         let text = format!(
@@ -89,35 +92,35 @@ impl Demo {
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let mut bound = app::build(config, Listening::At(options), Edges::system(environment))?;
         let steps = tokio::select! {
-            task = bound.serve() => bail!("the {task} has ended"),
+            task = bound.serve() => bail!("the {task} ended unexpectedly"),
             steps = self.steps() => steps?,
         };
-        ensure!(bound.drain().await == Drained::Whole, "the broker did not end in time");
+        ensure!(bound.drain().await == Drained::Whole, "the broker did not stop in time");
         Ok(steps)
     }
 
     async fn steps(&self) -> anyhow::Result<Vec<Step>> {
         let progress = Progress::new();
-        progress.say("a cold call: the plugin runs …");
+        progress.show("cold call: the plugin runs ...");
         let cold = self.calls("cold call", 1, "the plugin ran").await?;
-        progress.say("a warm call …");
+        progress.show("warm call ...");
         let warm = self.calls("warm call", 1, "from memory").await?;
-        progress.say("fifty at once …");
+        progress.show("50 calls at once ...");
         let many = self.calls("50 shims at once", AT_ONCE, "from memory, all the same token").await?;
         let refresh = self.refresh(&progress).await?;
-        progress.say("a call after the refresh …");
+        progress.show("call after the refresh ...");
         let after = self.calls("warm call", 1, "the new token, from memory").await?;
         Ok(vec![cold, warm, many, refresh, after])
     }
 
-    /// So many shims at once; all must print the same token.
+    /// Starts `calls` shims at once, which must print the same token.
     async fn calls(&self, what: &'static str, calls: usize, remark: &str) -> anyhow::Result<Step> {
         let before = self.runs();
         let took = self.shims.call(PROVIDER, calls).await?;
         Ok(Step { what, calls, took, runs: self.runs() - before, remark: remark.to_owned() })
     }
 
-    /// Waits until the broker has renewed the credential by itself.
+    /// Waits until the broker has renewed the credential ahead of expiry.
     async fn refresh(&self, progress: &Progress) -> anyhow::Result<Step> {
         let (before, started) = (self.runs(), SystemClock.now());
         let mut client = Client::connect(&Socket::at(self.shims.socket())).await?;
@@ -126,15 +129,17 @@ impl Demo {
             let (new, now) = (credential(&mut client).await?, SystemClock.now());
             let waited = now.boot.saturating_sub(started.boot);
             if new.generation != old.generation {
-                let left =
-                    expiry(&old).duration_since(now.wall).context("the old token had expired before")?;
-                let remark = format!("{:.0} s before the old token's end; nobody waited", left.as_secs_f64());
+                let left = expiry(&old)
+                    .duration_since(now.wall)
+                    .context("the old token expired before the refresh")?;
+                let remark =
+                    format!("{:.0} s before the old token expired; no caller waited", left.as_secs_f64());
                 let runs = self.runs() - before;
                 return Ok(Step { what: "refresh ahead of expiry", calls: 0, took: waited, runs, remark });
             }
             ensure!(waited < sample::LIFETIME, "the token was not renewed within its lifetime");
-            progress.say(&format!("waiting for the refresh ahead of expiry … {} s", waited.as_secs()));
-            tokio::time::sleep(LOOK_EVERY).await;
+            progress.show(&format!("waiting for the refresh ahead of expiry ... {} s", waited.as_secs()));
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -151,7 +156,7 @@ async fn credential(client: &mut Client) -> anyhow::Result<pb::Credential> {
     let source = Some(pb::credential_ref::Source::Provider(PROVIDER.to_owned()));
     let credential = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
     let answer = client.credential(pb::GetCredentialRequest { credential, ..Default::default() }).await?;
-    answer.credential.context("the broker answered without a credential")
+    answer.credential.context("the broker returned no credential")
 }
 
 fn expiry(credential: &pb::Credential) -> SystemTime {
@@ -177,11 +182,11 @@ fn print(steps: &[Step], out: &mut dyn Write) -> anyhow::Result<()> {
         (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
     writeln!(
         out,
-        "\n{calls} calls, {runs} plugin runs. Without a broker every call is a run of half a second."
+        "\n{calls} calls, {runs} plugin runs. Without a broker, each call runs the plugin for half a second."
     )?;
     writeln!(
         out,
-        "Next: `credbroker serve`, then `credbroker kubeconfig wrap -o FILE` and KUBECONFIG=FILE kubectl …"
+        "Next: run `credbroker serve`, `credbroker kubeconfig wrap -o FILE`, and `KUBECONFIG=FILE kubectl get pods`."
     )?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The plugin of the demo: as slow as a cloud's, with a token that lives twenty seconds.
+//! The plugin of the demo, which is as slow as a cloud's plugin and prints a token that expires after 20 seconds.
 
 use std::{fs::OpenOptions, io::Write, path::PathBuf, time::Duration};
 
@@ -7,21 +7,21 @@ use prost_types::Timestamp;
 
 use crate::clock::{Clock as _, SystemClock};
 
-/// Print an ExecCredential after a pause, and count the runs
+/// Print an ExecCredential after a pause, and record the run
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Args {
-    /// File that gets one line a run
+pub(in crate::cli) struct SamplePluginArgs {
+    /// File that gets a line for each run
     #[arg(long, value_name = "FILE")]
     runs: PathBuf,
 }
 
-/// What `aws eks get-token` takes on a good day.
+/// The time that `aws eks get-token` takes on a fast network.
 const PAUSE: Duration = Duration::from_millis(500);
 pub(super) const LIFETIME: Duration = Duration::from_secs(20);
 
-pub(in crate::cli) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<u8> {
+pub(in crate::cli) fn run(args: &SamplePluginArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
     let mut runs =
-        OpenOptions::new().append(true).create(true).open(&args.runs).context("cannot count this run")?;
+        OpenOptions::new().append(true).create(true).open(&args.runs).context("cannot record this run")?;
     writeln!(runs, "run")?;
     std::thread::sleep(PAUSE);
     let expires = Timestamp::from(SystemClock.now().wall + LIFETIME);

@@ -1,4 +1,4 @@
-//! The callers of the demo: this binary again, as the exec plugin that kubectl would start.
+//! The callers of the demo: this binary as the exec plugin that kubectl starts.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,9 +16,9 @@ pub(super) struct Shims {
 }
 
 impl Shims {
-    /// Shims of a broker whose socket is in `directory`.
+    /// Shims for a broker whose socket is in `directory`.
     pub(super) fn new(directory: &Path) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("this program's own file is not known")?;
+        let program = std::env::current_exe().context("cannot find the file of this program")?;
         Ok(Self { program, socket: directory.join("credbroker.sock") })
     }
 
@@ -30,7 +30,7 @@ impl Shims {
         &self.socket
     }
 
-    /// Starts `count` shims at once and waits for all: how long the whole took. All must print the same.
+    /// Starts `count` shims at once, which must print the same token; returns the time until the last one ended.
     pub(super) async fn call(&self, provider: &'static str, count: usize) -> anyhow::Result<Duration> {
         let (program, socket) = (self.program.clone(), self.socket.clone());
         let started = SystemClock.now().boot;
@@ -50,7 +50,7 @@ impl Shims {
     }
 }
 
-/// The token in what a shim printed.
+/// The token in the output of a shim.
 fn token(stdout: &[u8]) -> Option<String> {
     let document: serde_json::Value = serde_json::from_slice(stdout).ok()?;
     document.pointer("/status/token")?.as_str().map(str::to_owned)
@@ -63,10 +63,6 @@ fn all(program: &Path, socket: &Path, provider: &str, count: usize) -> anyhow::R
         command.args(["shim", "--provider", provider, "--socket"]).arg(socket);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     };
-    let children =
-        (0..count).map(start).collect::<Result<Vec<_>, _>>().context("a shim cannot be started")?;
-    children
-        .into_iter()
-        .map(|child| child.wait_with_output().context("a shim cannot be waited for"))
-        .collect()
+    let children = (0..count).map(start).collect::<Result<Vec<_>, _>>().context("cannot start a shim")?;
+    children.into_iter().map(|child| child.wait_with_output().context("cannot wait for a shim")).collect()
 }

@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 
-/// A broker that knows a fleet and nothing else, in pages of two.
+/// A broker that only lists clusters, in pages of two.
 pub(in crate::cli) struct FakeBroker {
     directory: TempDir,
     runtime: Option<Runtime>,
@@ -31,7 +31,7 @@ struct Service {
 
 impl FakeBroker {
     /// Answers with `fleet`.
-    pub(in crate::cli) fn of(fleet: Fleet) -> Self {
+    pub(in crate::cli) fn of(fleet: ClusterList) -> Self {
         let clusters = fleet.clusters.into_iter();
         let clusters = clusters
             .map(|(name, state)| ClusterState { cluster_profile: Some(name.profile()), ..state })
@@ -66,11 +66,11 @@ impl FakeBroker {
         self.directory.path().join("broker.sock")
     }
 
-    pub(in crate::cli) fn question(&self, namespaces: &[&str]) -> Question {
-        Question {
+    pub(in crate::cli) fn query(&self, namespaces: &[&str]) -> ClusterQuery {
+        ClusterQuery {
             namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
-            place: Place { socket: Some(self.socket().into()) },
-            patience: Patience::default(),
+            socket: SocketArg { path: Some(self.socket().into()) },
+            timeout: TimeoutArg::default(),
         }
     }
 }
@@ -94,13 +94,13 @@ impl CredentialBroker for Service {
         }
         let ListClustersRequest { namespace, page_token } = request.into_inner();
         {
-            // A page is asked for once, by who got the page before.
+            // A client requests each page once.
             let mut asked = self.asked.lock().unwrap();
-            let question = format!("{namespace} {page_token}");
-            if asked.contains(&question) {
-                return Err(Status::internal(format!("asked twice for {question:?}")));
+            let query = format!("{namespace} {page_token}");
+            if asked.contains(&query) {
+                return Err(Status::internal(format!("asked twice for {query:?}")));
             }
-            asked.push(question);
+            asked.push(query);
         }
         let start: usize = if page_token.is_empty() { 0 } else { page_token.parse().unwrap() };
         let mine: Vec<_> = self
@@ -117,9 +117,9 @@ impl CredentialBroker for Service {
     }
 }
 
-/// A hub that is followed, and these clusters, `NAMESPACE/NAME` each.
-pub(in crate::cli) fn fleet<'a>(clusters: impl IntoIterator<Item = (&'a str, ClusterState)>) -> Fleet {
-    let mut fleet = Fleet { hub: Some(hub(true, "")), ..Fleet::default() };
+/// A list with a hub that can be read and these clusters, named `NAMESPACE/NAME`.
+pub(in crate::cli) fn fleet<'a>(clusters: impl IntoIterator<Item = (&'a str, ClusterState)>) -> ClusterList {
+    let mut fleet = ClusterList { hub: Some(hub(true, "")), ..ClusterList::default() };
     fleet.add(
         clusters
             .into_iter()
@@ -147,7 +147,7 @@ pub(in crate::cli) fn ready(server: &str) -> ClusterState {
     }
 }
 
-/// One that no provider issues credentials for.
+/// A cluster without a provider.
 pub(in crate::cli) fn unusable(reason: &str, message: &str) -> ClusterState {
     ClusterState {
         readiness: Readiness::Unusable.into(),
@@ -157,32 +157,32 @@ pub(in crate::cli) fn unusable(reason: &str, message: &str) -> ClusterState {
     }
 }
 
-fn names(fleet: &Fleet) -> Vec<String> {
-    fleet.clusters.keys().map(Name::to_string).collect()
+fn names(fleet: &ClusterList) -> Vec<String> {
+    fleet.clusters.keys().map(ClusterName::to_string).collect()
 }
 
-fn five() -> Fleet {
+fn five() -> ClusterList {
     fleet(["b/x", "a/z", "a/y", "c/x", "a-b/x"].map(|name| (name, ready("https://x"))))
 }
 
 #[test]
-fn all_pages_of_all_namespaces_are_asked_for_and_sorted() {
+fn all_pages_of_all_namespaces_are_requested_and_sorted() {
     let broker = FakeBroker::of(five());
-    let fleet = broker.question(&[]).ask(&Environment::default()).unwrap().unwrap();
+    let fleet = broker.query(&[]).ask(&Environment::default()).unwrap().unwrap();
     assert_eq!(names(&fleet), ["a/y", "a/z", "a-b/x", "b/x", "c/x"]);
     assert_eq!(fleet.hub, Some(hub(true, "")));
     assert!(fleet.clusters.values().all(|cluster| cluster.provider == "gke"));
 }
 
 #[test]
-fn only_the_namespaces_that_are_named_are_asked_for_and_once_each() {
+fn each_named_namespace_is_requested_once() {
     let broker = FakeBroker::of(five());
-    let fleet = broker.question(&["c", "a", "c"]).ask(&Environment::default()).unwrap().unwrap();
+    let fleet = broker.query(&["c", "a", "c"]).ask(&Environment::default()).unwrap().unwrap();
     assert_eq!(names(&fleet), ["a/y", "a/z", "c/x"]);
 }
 
 #[test]
-fn a_cluster_that_comes_twice_counts_as_it_came_last() {
+fn the_later_state_of_a_repeated_cluster_counts() {
     let fleet = fleet([("a/x", ready("https://old")), ("a/x", ready("https://new"))]);
     let servers: Vec<_> =
         fleet.clusters.values().map(|state| &state.cluster.as_ref().unwrap().server).collect();
@@ -190,34 +190,33 @@ fn a_cluster_that_comes_twice_counts_as_it_came_last() {
 }
 
 #[test]
-fn a_no_has_its_remedy_and_the_exit_code_of_the_shim() {
-    let told = |broker: &FakeBroker| {
-        let failure = broker.question(&[]).ask(&Environment::default()).unwrap().unwrap_err();
+fn a_failure_has_its_remedy_and_the_exit_code_of_the_shim() {
+    let failure = |broker: &FakeBroker| {
+        let failure = broker.query(&[]).ask(&Environment::default()).unwrap().unwrap_err();
         (failure.exit_code(), failure.line(None))
     };
-    let old = FakeBroker::failing(Status::unimplemented("Not yet implemented"));
-    let (code, line) = told(&old);
     assert_eq!(
-        (code, line.as_str()),
-        (1, "this broker is of a release that knows no ClusterProfiles; update and restart it")
+        failure(&FakeBroker::failing(Status::permission_denied("not you"))),
+        (77, "not you".to_owned())
     );
-    assert_eq!(told(&FakeBroker::failing(Status::permission_denied("not you"))), (77, "not you".to_owned()));
 
     let nowhere = private_directory();
-    let place = Place { socket: Some(nowhere.path().join("none.sock").into()) };
-    let question = Question { place, ..Question::default() };
-    let failure = question.ask(&Environment::default()).unwrap().unwrap_err();
+    let socket = SocketArg { path: Some(nowhere.path().join("none.sock").into()) };
+    let query = ClusterQuery { socket, ..ClusterQuery::default() };
+    let failure = query.ask(&Environment::default()).unwrap().unwrap_err();
     assert_eq!(failure.exit_code(), 69);
     assert!(failure.line(None).contains("start it with `credbroker serve`"), "{}", failure.line(None));
 
-    let question =
-        Question { place: Place { socket: Some("unix://relative".into()) }, ..Question::default() };
-    assert_eq!(question.ask(&Environment::default()).unwrap().unwrap_err().exit_code(), 2);
+    let query = ClusterQuery {
+        socket: SocketArg { path: Some("unix://relative".into()) },
+        ..ClusterQuery::default()
+    };
+    assert_eq!(query.ask(&Environment::default()).unwrap().unwrap_err().exit_code(), 2);
 }
 
 #[test]
-fn what_may_be_missing_is_said_in_one_line() {
-    let mut told = Vec::new();
+fn a_list_that_may_be_incomplete_has_one_line_that_says_why() {
+    let mut lines = Vec::new();
     for (what, state) in [
         ("none", None),
         ("read", Some(hub(true, ""))),
@@ -225,24 +224,24 @@ fn what_may_be_missing_is_said_in_one_line() {
         ("new", Some(hub(false, ""))),
         ("new and down", Some(hub(false, "no such host"))),
     ] {
-        for (size, mut fleet) in [("some", five()), ("empty", Fleet::default())] {
+        for (size, mut fleet) in [("some", five()), ("empty", ClusterList::default())] {
             fleet.hub.clone_from(&state);
             let mut err = Vec::new();
             fleet.warn(&mut err).unwrap();
             let line = String::from_utf8(err).unwrap();
-            told.push(format!("{what}, {size}: {line}").trim_end().to_owned());
+            lines.push(format!("{what}, {size}: {line}").trim_end().to_owned());
         }
     }
-    insta::assert_snapshot!(told.join("\n"), @r"
+    insta::assert_snapshot!(lines.join("\n"), @r"
     none, some:
-    none, empty: credbroker: the broker reads no ClusterProfiles: name their hub in its config, `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NS]}`
+    none, empty: credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`
     read, some:
-    read, empty: credbroker: the broker's hub is read and has no ClusterProfile among those that were asked for: look at --namespace, and at namespaces and labelSelector of clusterProfiles in its config
-    down, some: credbroker: the hub of the ClusterProfiles cannot be read, so this may be old: connection refusedU+001B[31m
-    down, empty: credbroker: no ClusterProfile is known, because the hub cannot be read: connection refusedU+001B[31m
-    new, some: credbroker: the broker has not yet read all ClusterProfiles: some may be missing
-    new, empty: credbroker: the broker has not yet read the hub of the ClusterProfiles; try again in a moment
-    new and down, some: credbroker: the hub of the ClusterProfiles cannot be read, and some may be missing: no such host
-    new and down, empty: credbroker: no ClusterProfile is known, because the hub cannot be read: no such host
+    read, empty: credbroker: the hub has no matching ClusterProfile; check --namespace, and `namespaces` and `labelSelector` of `clusterProfiles` in the broker's configuration
+    down, some: credbroker: this list may be out of date, because the hub cannot be read: connection refusedU+001B[31m
+    down, empty: credbroker: the broker has no ClusterProfiles, because the hub cannot be read: connection refusedU+001B[31m
+    new, some: credbroker: clusters may be missing, because the broker has not read all ClusterProfiles yet
+    new, empty: credbroker: the broker has not read the ClusterProfiles yet; try again in a few seconds
+    new and down, some: credbroker: clusters may be missing, because the hub cannot be read: no such host
+    new and down, empty: credbroker: the broker has no ClusterProfiles, because the hub cannot be read: no such host
     ");
 }

@@ -8,10 +8,10 @@ const NOW: u64 = 1_800_000_000;
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
-    args: Args,
+    args: GetArgs,
 }
 
-fn args(line: &[&str]) -> Args {
+fn args(line: &[&str]) -> GetArgs {
     Line::try_parse_from([&["get"], line].concat()).unwrap().args
 }
 
@@ -25,50 +25,50 @@ fn credential() -> Credential {
     }
 }
 
-fn printed(output: Output, credential: &Credential) -> Result<String, (String, u8)> {
+fn printed(output: CredentialFormat, credential: &Credential) -> Result<String, (String, u8)> {
     rendered(output, &Source::Provider("gke".into()), credential, UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
 #[test]
-fn the_table_says_what_the_broker_holds_and_not_the_secret() {
+fn the_table_describes_the_credential_without_the_secret() {
     let expected = "\
 PROVIDER  KIND   EXPIRES                        GENERATION
 gke       token  2027-01-15T08:50:00Z (in 50m)  3f2a-7
 ";
-    assert_eq!(printed(Output::Table, &credential()).unwrap(), expected);
+    assert_eq!(printed(CredentialFormat::Table, &credential()).unwrap(), expected);
 
     let pem = |text: &str| text.as_bytes().to_vec();
     let both =
         Credential { client_certificate_data: pem("c"), client_key_data: pem("s3cret"), ..credential() };
-    let text = printed(Output::Table, &both).unwrap();
+    let text = printed(CredentialFormat::Table, &both).unwrap();
     assert!(text.contains("token and certificate") && !text.contains("s3cret"), "{text}");
     let pair = Credential { token: String::new(), expiration_timestamp: None, ..both };
-    let text = printed(Output::Table, &pair).unwrap();
+    let text = printed(CredentialFormat::Table, &pair).unwrap();
     assert!(text.contains("certificate  unknown  3f2a-7"), "{text}");
 }
 
 #[test]
-fn json_is_the_shims_document_and_token_is_bare() {
-    let json = printed(Output::Json, &credential()).unwrap();
+fn json_is_the_document_of_the_shim_and_token_is_the_bare_token() {
+    let json = printed(CredentialFormat::Json, &credential()).unwrap();
     assert!(json.starts_with(r#"{"kind":"ExecCredential""#) && json.contains("s3cret"), "{json}");
-    assert_eq!(printed(Output::Token, &credential()).unwrap(), "s3cret\n");
+    assert_eq!(printed(CredentialFormat::Token, &credential()).unwrap(), "s3cret\n");
 }
 
 #[test]
-fn a_certificate_is_no_token_and_nothing_is_no_credential() {
+fn a_certificate_is_not_a_token_and_an_empty_answer_is_an_error() {
     let pem = |text: &str| text.as_bytes().to_vec();
     let pair =
         Credential { client_certificate_data: pem("c"), client_key_data: pem("k"), ..Credential::default() };
-    let (line, code) = printed(Output::Token, &pair).unwrap_err();
+    let (line, code) = printed(CredentialFormat::Token, &pair).unwrap_err();
     assert!(line.contains("provider gke") && line.contains("-o json"), "{line}");
     assert_eq!(code, 1);
-    let (line, code) = printed(Output::Table, &Credential::default()).unwrap_err();
+    let (line, code) = printed(CredentialFormat::Table, &Credential::default()).unwrap_err();
     assert!(line.contains("holds no credential"), "{line}");
     assert_eq!(code, 1);
 }
 
 #[test]
-fn the_time_left_is_said_in_one_unit() {
+fn the_remaining_time_has_one_unit() {
     let at = |left: i64| {
         let at = Timestamp { seconds: i64::try_from(NOW).unwrap() + left, nanos: 0 };
         let text = expires(at, UNIX_EPOCH + Duration::from_secs(NOW));
@@ -86,7 +86,7 @@ fn the_time_left_is_said_in_one_unit() {
     }
 }
 
-fn run_with(args: &Args, environment: &[(&str, &str)]) -> (u8, String, String) {
+fn run_with(args: &GetArgs, environment: &[(&str, &str)]) -> (u8, String, String) {
     let pairs = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     let environment = Environment(pairs.collect());
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -95,14 +95,14 @@ fn run_with(args: &Args, environment: &[(&str, &str)]) -> (u8, String, String) {
 }
 
 #[test]
-fn without_a_provider_it_is_wrong_usage() {
+fn a_command_without_a_provider_is_a_usage_error() {
     let (code, out, err) = run_with(&args(&[]), &[]);
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("CREDBROKER_PROVIDER is not set"), "{err}");
+    assert!(err.contains("or CREDBROKER_PROVIDER"), "{err}");
 }
 
 #[test]
-fn a_cluster_of_the_fleet_is_asked_for_by_its_name_and_instead_of_a_provider() {
+fn a_cluster_profile_takes_precedence_over_the_variable_for_the_provider() {
     let args = args(&["--cluster-profile", "fleet/paris", "--socket", "/nonexistent", "--timeout", "1"]);
     let (_, _, err) = run_with(&args, &[("CREDBROKER_PROVIDER", "gke")]);
     assert!(err.starts_with("credbroker get: ClusterProfile fleet/paris: no broker answers"), "{err}");
@@ -116,7 +116,7 @@ fn a_cluster_of_the_fleet_is_asked_for_by_its_name_and_instead_of_a_provider() {
 }
 
 #[test]
-fn without_a_broker_it_ends_as_the_shim_does() {
+fn without_a_broker_the_exit_code_is_that_of_the_shim() {
     let directory = credbroker_test_support::private_directory();
     let socket = directory.path().join("none.sock");
     let environment = [("CREDBROKER_PROVIDER", "gke"), ("CREDBROKER_SOCKET", socket.to_str().unwrap())];

@@ -13,8 +13,8 @@ use self::contexts::{ExecVersion, endpoint, kubeconfig, reachable};
 use super::{emit, output, shim::Shim};
 use crate::{
     cli::{
-        broker::refused,
-        fleet::{Fleet, Question, one_line, trouble},
+        broker::fail,
+        fleet::{ClusterList, ClusterQuery, one_line, problem},
     },
     config::{
         self,
@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t)]
     api_version: ExecVersion,
     #[command(flatten)]
-    question: Question,
+    query: ClusterQuery,
 }
 
 pub(super) fn run(
@@ -59,16 +59,16 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let socket = args.question.place.socket.as_deref();
+    let socket = args.query.socket.path.as_deref();
     let socket =
         socket.map(|socket| socket.to_str().context("the path of the socket is not UTF-8")).transpose()?;
     let shim = Shim::find(environment, shim, socket)?;
     if let Some(path) = &args.output {
         spare(path)?;
     }
-    let fleet = match args.question.ask(environment)? {
+    let fleet = match args.query.ask(environment)? {
         Ok(fleet) => fleet,
-        Err(failure) => return Ok(refused(&failure, err)?),
+        Err(failure) => return Ok(fail(&failure, err)?),
     };
     fleet.warn(err)?;
     for (name, why) in left_out(&fleet) {
@@ -117,10 +117,10 @@ fn spare(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Each of the others, and why.
-fn left_out(fleet: &Fleet) -> impl Iterator<Item = (String, String)> {
+fn left_out(fleet: &ClusterList) -> impl Iterator<Item = (String, String)> {
     let others = fleet.clusters.iter().filter(|(_, state)| endpoint(state.cluster.as_ref()).is_none());
     others.map(|(name, state)| {
-        let why = Some(trouble(state)).filter(|why| !why.is_empty());
+        let why = Some(problem(state)).filter(|why| !why.is_empty());
         (one_line(&name.to_string()), why.unwrap_or_else(|| "its ClusterProfile names no server".to_owned()))
     })
 }

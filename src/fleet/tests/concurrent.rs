@@ -13,7 +13,7 @@ use std::{
 use super::*;
 use crate::{
     plugin::{ClusterInfo, PluginSpec, ResolveError},
-    resolver::{Ask, Resolver, Source},
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 const PROFILES: usize = 1000;
@@ -44,8 +44,11 @@ fn id(spec: &PluginSpec) -> String {
     id
 }
 
-fn by_name(number: usize) -> Ask {
-    Ask { source: Source::ClusterProfile(named(&number.to_string())), ..Ask::default() }
+fn by_name(number: usize) -> CredentialRequest {
+    CredentialRequest {
+        source: Source::ClusterProfile(named(&number.to_string())),
+        ..CredentialRequest::default()
+    }
 }
 
 /// Asks for a profile by its name and then by its server; `None`: it is not there.
@@ -59,7 +62,8 @@ fn ask_twice(resolver: &Resolver, number: usize) -> Option<()> {
     assert!(id.starts_with(&format!("{number}.")), "asked for {number}, got {id}");
     let sent = Cluster { server: format!("https://{id}"), ..Cluster::default() };
     let source = Source::Provider("p".into());
-    match resolver.resolve(Ask { source, cluster: Some(sent), ..Ask::default() }) {
+    match resolver.resolve(CredentialRequest { source, cluster: Some(sent), ..CredentialRequest::default() })
+    {
         Ok(found) => assert_eq!((self::id(&found), found.key), (id, spec.key)),
         Err(ResolveError::ClusterMismatch { .. }) => {} // it has moved meanwhile
         Err(error) => panic!("{number}: {error}"),

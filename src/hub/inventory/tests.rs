@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     hub::tests::{Setup, object, rule},
-    resolver::{Ask, Source},
+    resolver::{CredentialRequest, Source},
 };
 
 fn names(setup: &Setup) -> Vec<String> {
@@ -61,7 +61,10 @@ async fn what_goes_and_comes_back_while_a_list_runs_stays() {
 async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
-    let ask = || Ask { source: Source::ClusterProfile(ProfileName::new("fleet", "a")), ..Ask::default() };
+    let ask = || CredentialRequest {
+        source: Source::ClusterProfile(ProfileName::new("fleet", "a")),
+        ..CredentialRequest::default()
+    };
     let resolved = || setup.resolver.resolve(ask()).unwrap();
     // Asked for between the change of the fleet and what follows from it.
     inventory.apply(&object("fleet/a", "new")).unwrap();
@@ -80,7 +83,7 @@ async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one(
     setup.cache.get(early, &crate::cache::Request::default()).await.unwrap();
     assert_eq!((setup.cache.len(), old.outcome.is_ok()), (2, true));
     inventory.apply(&object("fleet/a", "new")).unwrap();
-    let held = setup.cache.list_after(None, None, usize::MAX);
+    let held = setup.cache.list(&crate::cache::Selector::All, None, usize::MAX);
     assert_eq!(held.iter().map(|held| held.spec.key).collect::<Vec<_>>(), [key]);
     inventory.delete(&object("fleet/a", "new"));
     assert!(setup.cache.is_empty());
@@ -96,7 +99,7 @@ async fn only_what_leads_elsewhere_is_fetched_ahead_again() {
     };
     inventory.apply(&object("fleet/a", "old")).unwrap();
     settled(1, "it is new").await;
-    setup.cache.evict(None);
+    setup.cache.evict(&crate::cache::Selector::All);
     let mut shown = object("fleet/a", "old");
     shown.data["spec"] = serde_json::json!({"displayName": "A"});
     inventory.apply(&shown).unwrap();

@@ -120,7 +120,7 @@ async fn a_credential_that_rotates_is_no_problem_and_costs_no_pause() {
         until(&mut states, is_well).await;
         states.mark_unchanged();
         for count in 2..5 {
-            setup.cache.refresh(HUB_PROVIDER).await;
+            setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
             while server.seen_tokens().len() < count {
                 sleep(Duration::from_millis(5)).await;
             }
@@ -142,7 +142,7 @@ async fn a_credential_that_lives_longer_is_no_reason_to_connect_anew() {
     let tested = async {
         until(&mut states, is_well).await;
         let mut revisions = setup.fleet.revisions();
-        setup.cache.refresh(HUB_PROVIDER).await;
+        setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
         server.apply_cluster_profile("fleet", "tokyo", json!({"spec": {"clusterManager": {"name": "m"}}}));
         revisions.wait_for(|_| setup.fleet.list(None).len() == 2).await.unwrap();
     };

@@ -9,7 +9,7 @@ use crate::{
         file::tests::{Disk, Looks},
         provider::tests::provider,
     },
-    resolver::{Ask, Resolver, Source},
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 /// Two providers, each with its own file on its own disk.
@@ -67,7 +67,7 @@ fn no_request_looks_at_a_file() {
     let (providers, [(one, at_one), _]) = two();
     one.set_hanging(true); // a look would never return
     let resolver = Resolver::new(Arc::new(providers), None);
-    let ask = || Ask { source: Source::Provider("one".into()), ..Ask::default() };
+    let ask = || CredentialRequest { source: Source::Provider("one".into()), ..CredentialRequest::default() };
     let spec = resolver.resolve(ask()).unwrap();
     assert_eq!(resolver.key(&ask()).unwrap(), spec.key);
     assert_eq!((spec.file_version(), &*spec.command()), (0, "one"));

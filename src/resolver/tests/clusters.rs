@@ -15,8 +15,8 @@ fn matching(dir: &Path) -> Provider {
     Provider { cluster_info: ClusterInfo::Match, provide_cluster_info: true, ..provider("p", plugin(dir)) }
 }
 
-fn with(cluster: Option<Cluster>) -> Ask {
-    Ask { cluster, ..ask("p") }
+fn with(cluster: Option<Cluster>) -> CredentialRequest {
+    CredentialRequest { cluster, ..ask("p") }
 }
 
 #[test]

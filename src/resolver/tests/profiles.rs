@@ -31,8 +31,12 @@ pub(super) fn named(name: &str) -> ProfileName {
     ProfileName::new("fleet", name)
 }
 
-pub(super) fn by_profile(name: &str) -> Ask {
-    Ask { source: Source::ClusterProfile(named(name)), origin: Origin::Beside, ..Ask::default() }
+pub(super) fn by_profile(name: &str) -> CredentialRequest {
+    CredentialRequest {
+        source: Source::ClusterProfile(named(name)),
+        origin: Origin::Beside,
+        ..CredentialRequest::default()
+    }
 }
 
 /// An object with all that a caller's cluster is compared by.
@@ -87,7 +91,7 @@ fn a_profile_leads_to_a_run_for_its_place() {
     cluster["extensions"].as_array_mut().unwrap().extend(more);
     apply(&resolver, "paris", "p", &cluster);
     let env = [("A".to_owned(), "caller".to_owned()), ("B".to_owned(), "caller".to_owned())].into();
-    let spec = resolver.resolve(Ask { env, ..by_profile("paris") }).unwrap();
+    let spec = resolver.resolve(CredentialRequest { env, ..by_profile("paris") }).unwrap();
     assert_eq!(spec.cluster.as_deref(), Some(&sent_paris()));
     assert_eq!(spec.provider.args, ["--own", "--more"]);
     assert_eq!(
@@ -129,14 +133,17 @@ fn what_a_caller_adds_is_another_run_of_a_profile_and_an_upgrade_is_none() {
     apply(&resolver, "paris", "p", &paris());
     let key = |value: &str| {
         let env = [("A".to_owned(), value.to_owned())].into();
-        let ask = Ask { env, ..by_profile("paris") };
+        let ask = CredentialRequest { env, ..by_profile("paris") };
         let key = resolver.key(&ask).unwrap();
         assert_eq!(resolver.resolve(ask).unwrap().key, key);
         key
     };
     let before = key("1");
     assert_ne!(before, key("2"));
-    let error = refused(&resolver, Ask { env: [("A".into(), "\0".into())].into(), ..by_profile("paris") });
+    let error = refused(
+        &resolver,
+        CredentialRequest { env: [("A".into(), "\0".into())].into(), ..by_profile("paris") },
+    );
     assert!(error.contains("cannot be passed on"), "{error}");
     fs::create_dir(dir.path().join("other")).unwrap();
     plugin(&dir.path().join("other"));
@@ -151,7 +158,7 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
     for info in [ClusterInfo::FromCaller, ClusterInfo::Match] {
         let resolver = with_fleet([Provider { cluster_info: info, ..informed(dir.path()) }]);
         apply(&resolver, "paris", "p", &paris());
-        let of = |cluster| resolver.resolve(Ask { cluster, ..by_profile("paris") });
+        let of = |cluster| resolver.resolve(CredentialRequest { cluster, ..by_profile("paris") });
         let key = of(None).unwrap().key;
         for same in [
             sent(|_| {}),
@@ -204,7 +211,10 @@ fn with_fleet_spec() -> PluginSpec {
 fn a_name_that_a_caller_makes_up_steers_no_terminal_and_fits_a_header() {
     let of = || [provider("p", Command::Name("x".into()))];
     let long = "\u{1b}[2J\n".repeat(100_000);
-    let ask = || Ask { source: Source::ClusterProfile(ProfileName::new(&*long, &*long)), ..Ask::default() };
+    let ask = || CredentialRequest {
+        source: Source::ClusterProfile(ProfileName::new(&*long, &*long)),
+        ..CredentialRequest::default()
+    };
     for resolver in [resolver(of()), with_unread_fleet(of()), with_fleet(of())] {
         let error = refused(&resolver, ask());
         assert!(!error.contains(char::is_control) && error.len() < 4096, "{} bytes", error.len());
@@ -245,7 +255,7 @@ fn who_holds_a_run_for_a_profile_can_follow_it() {
     let spec = resolver.resolve(by_profile("paris")).unwrap();
     assert!(
         resolver
-            .follow(&resolver.resolve(Ask { cluster: Some(sent_paris()), ..ask("p") }).unwrap())
+            .follow(&resolver.resolve(CredentialRequest { cluster: Some(sent_paris()), ..ask("p") }).unwrap())
             .is_none()
     );
     apply(&resolver, "paris", "p", &json!({"server": "https://elsewhere"}));

@@ -19,7 +19,7 @@ fn unread() -> Resolver {
 }
 
 /// How long `ask` waits when the hub is `then` after a second.
-async fn waits(resolver: &Resolver, ask: Ask, then: Option<HubState>) -> Duration {
+async fn waits(resolver: &Resolver, ask: CredentialRequest, then: Option<HubState>) -> Duration {
     let started = Instant::now();
     let fleet = resolver.fleet().unwrap();
     let news = async {
@@ -46,7 +46,7 @@ async fn a_profile_is_waited_for_until_the_hub_answers_or_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_must_match_is_waited_for_too() {
-    let ask = || Ask { cluster: Some(sent_paris()), ..ask("p") };
+    let ask = || CredentialRequest { cluster: Some(sent_paris()), ..ask("p") };
     assert_eq!(waits(&unread(), ask(), Some(SYNCED)).await, Duration::from_secs(1));
 }
 
@@ -56,9 +56,11 @@ async fn what_needs_no_hub_does_not_wait() {
     apply(&known, "paris", "p", &paris());
     assert_eq!(waits(&known, by_profile("paris"), None).await, Duration::ZERO);
     let cluster = || Some(sent_paris());
-    for ask in
-        [ask("p"), Ask { cluster: cluster(), ..ask("believing") }, Ask { cluster: cluster(), ..ask("none") }]
-    {
+    for ask in [
+        ask("p"),
+        CredentialRequest { cluster: cluster(), ..ask("believing") },
+        CredentialRequest { cluster: cluster(), ..ask("none") },
+    ] {
         assert_eq!(waits(&unread(), ask, None).await, Duration::ZERO);
     }
     let none = resolver([provider("p", Command::Name("x".into()))]);

@@ -63,7 +63,8 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     fleet.set_hub(HubState { synced: true, problem: None });
     apply(&fleet, "a");
     let name = ProfileName::new("fleet", "paris");
-    let ask = Ask { source: Source::ClusterProfile(name.clone()), ..Ask::default() };
+    let ask =
+        CredentialRequest { source: Source::ClusterProfile(name.clone()), ..CredentialRequest::default() };
     let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let held = cache.clone();
     let following =

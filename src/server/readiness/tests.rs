@@ -11,7 +11,7 @@ use crate::{
     exec::{RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules, Fleet},
     plugin::{Command, PluginKey, PluginSpec, Providers, test_provider},
-    resolver::{Ask, Source},
+    resolver::{CredentialRequest, Source},
 };
 
 /// Runs do what the variable `THEN` of the caller says.
@@ -67,7 +67,8 @@ async fn the_best_of_a_profiles_keys_counts() {
             fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
             for (at, then) in (0..).zip(*keys) {
                 let source = Source::ClusterProfile(name.clone());
-                let mut spec = resolver.resolve(Ask { source, ..Ask::default() }).unwrap();
+                let mut spec =
+                    resolver.resolve(CredentialRequest { source, ..CredentialRequest::default() }).unwrap();
                 let PluginKey(mut key) = spec.key;
                 key[0] ^= at;
                 spec.key = PluginKey(key);
@@ -101,8 +102,12 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
     fleet.apply(ClusterProfile::read(name.clone(), &Value::Null, &status));
     let cache = cache();
     let source = Source::ClusterProfile(name.clone());
-    let _watch =
-        cache.watch(there.resolve(Ask { source, ..Ask::default() }).unwrap(), Caller::default()).unwrap();
+    let _watch = cache
+        .watch(
+            there.resolve(CredentialRequest { source, ..CredentialRequest::default() }).unwrap(),
+            Caller::default(),
+        )
+        .unwrap();
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
     assert_eq!(of(&gone), (State::Idle, ""), "no look has found yet that it is not there");

@@ -6,6 +6,7 @@ mod memory;
 mod peers;
 mod raw;
 mod socket;
+mod watches;
 
 use std::time::{Duration, Instant};
 

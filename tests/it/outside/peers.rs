@@ -46,7 +46,7 @@ fn assert_ends_soon(broker: Broker) {
     let (status, log) = broker.stop();
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}\n{log}", started.elapsed());
     assert_eq!(status.code(), Some(0), "{log}");
-    assert!(log.contains("drained") && !log.contains("cut off"), "{log}");
+    assert!(log.contains("drained") && !log.contains("grace period"), "{log}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::super::{
     shim::Shim,
 };
 use crate::{
-    cli::fleet::Fleet,
+    cli::fleet::ClusterList,
     document::{Node, Position, Value},
 };
 
@@ -32,7 +32,7 @@ impl ExecVersion {
 }
 
 /// The same bytes for the same fleet.
-pub(super) fn kubeconfig(fleet: &Fleet, shim: &Shim, version: ExecVersion) -> Node {
+pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion) -> Node {
     let items = |body: &dyn Fn(&str, &Cluster) -> (&'static str, Entries)| {
         let items = reachable(fleet).map(|(name, cluster)| {
             let (key, body) = body(&name, cluster);
@@ -58,7 +58,7 @@ pub(super) fn kubeconfig(fleet: &Fleet, shim: &Shim, version: ExecVersion) -> No
 }
 
 /// Each cluster that has an endpoint, by the name of its context.
-pub(super) fn reachable(fleet: &Fleet) -> impl Iterator<Item = (String, &Cluster)> {
+pub(super) fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
     fleet
         .clusters
         .iter()

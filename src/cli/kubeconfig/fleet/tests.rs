@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     cli::{
-        broker::{Patience, Place},
+        broker::{SocketArg, TimeoutArg},
         fleet::tests::{FakeBroker, fleet, hub, ready, unusable},
     },
     config::kubeconfig::Kubeconfig,
@@ -21,7 +21,7 @@ fn bin() -> (TempDir, Environment) {
     (directory, [("PATH", path.as_str())].into_iter().collect())
 }
 
-fn rendered(fleet: &Fleet) -> String {
+fn rendered(fleet: &ClusterList) -> String {
     let (directory, environment) = bin();
     let shim = Shim::find(&environment, directory.path(), None).unwrap();
     emit::yaml(&kubeconfig(fleet, &shim, ExecVersion::V1))
@@ -39,7 +39,7 @@ fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyho
     let args = Args {
         output: output.map(Path::to_owned),
         api_version: ExecVersion::V1,
-        question: broker.question(namespaces),
+        query: broker.query(namespaces),
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = run(&args, &environment, Path::new("/absent"), &mut out, &mut err)?;
@@ -258,7 +258,7 @@ fn without_a_socket_flag_the_shim_looks_for_itself() {
     let broker = FakeBroker::of(fleet([("c/x", ready("https://host"))]));
     let (_directory, mut environment) = bin();
     environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
-    let args = Args { output: None, api_version: ExecVersion::V1, question: Question::default() };
+    let args = Args { output: None, api_version: ExecVersion::V1, query: ClusterQuery::default() };
     let mut out = Vec::new();
     assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
@@ -311,7 +311,7 @@ fn profiles_without_an_endpoint_are_named_and_left_out() {
     assert_eq!(code, 0);
     assert_eq!(out.matches("\n- name: ").count(), 3, "{out}");
     insta::assert_snapshot!(err, @r"
-    credbroker: the broker has not yet read all ClusterProfiles: some may be missing
+    credbroker: clusters may be missing, because the broker has not read all ClusterProfiles yet
     credbroker: a/one is left out: it lists `aks`, the broker has `gke` (NO_MATCHING_PROVIDER)
     credbroker: a/three is left out: its ClusterProfile names no server
     credbroker: a/two is left out: CLUSTER_PROFILE_INVALID
@@ -330,14 +330,14 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
         (vec![], Some(hub(false, "connection refused"))),
         (vec![("a/one", unusable("NO_MATCHING_PROVIDER", "no"))], Some(hub(true, ""))),
     ] {
-        let known = Fleet { hub, ..fleet(clusters) };
+        let known = ClusterList { hub, ..fleet(clusters) };
         let Ran { code, out, err } = ran(&FakeBroker::of(known), &[], Some(&path)).unwrap();
         assert_eq!((code, out.as_str()), (1, ""));
         told += &err;
     }
     insta::assert_snapshot!(told, @r"
-    credbroker: the broker reads no ClusterProfiles: name their hub in its config, `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NS]}`
-    credbroker: no ClusterProfile is known, because the hub cannot be read: connection refused
+    credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`
+    credbroker: the broker has no ClusterProfiles, because the hub cannot be read: connection refused
     credbroker: a/one is left out: no (NO_MATCHING_PROVIDER)
     credbroker: none is left to write a kubeconfig for; see `credbroker clusters`
     ");
@@ -349,9 +349,9 @@ fn without_a_broker_it_ends_as_the_shim_does() {
     let args = Args {
         api_version: ExecVersion::V1,
         output: None,
-        question: Question {
-            place: Place { socket: Some("/nonexistent/broker.sock".into()) },
-            patience: Patience::default(),
+        query: ClusterQuery {
+            socket: SocketArg { path: Some("/nonexistent/broker.sock".into()) },
+            timeout: TimeoutArg::default(),
             namespaces: vec![],
         },
     };

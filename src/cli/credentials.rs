@@ -1,12 +1,11 @@
-//! `credbroker status`, `refresh` and `evict`: what a running broker holds.
+//! How `credbroker status` and `refresh` print the credentials that a broker holds.
 
 use std::{
     fmt::Write as _,
     io::{self, Write},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
-use credbroker_exec::Failure;
 use credbroker_proto::v1::{
     CredentialState,
     credential_state::{Rejections, State, Verdict},
@@ -14,124 +13,14 @@ use credbroker_proto::v1::{
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    broker::{Output, Patience, Place, ask, refused},
-    fleet::one_line,
-    get::expires,
-    progress::explained,
-    table,
-};
-use crate::{
-    clock::{Clock as _, SystemClock},
-    plugin::Environment,
-};
+use super::{broker::OutputFormat, fleet::one_line, get::expires, table};
+use crate::clock::{Clock as _, SystemClock};
 
-/// Show what a running broker holds: no secrets
-///
-/// If an API server is known or suspected to have rejected a credential, a line below the table has what
-/// the broker did about it.
-#[derive(Debug, clap::Args)]
-pub(super) struct StatusArgs {
-    /// Only of this provider
-    provider: Option<String>,
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-    #[command(flatten)]
-    place: Place,
-    #[command(flatten)]
-    patience: Patience,
-}
-
-/// Run a provider's plugin now, for everything that the broker holds of it
-///
-/// What was held is served meanwhile, and stays if the run fails. The broker runs a few plugins at a time, so many
-/// credentials take long; the runs go on when this command ends before them.
-#[derive(Debug, clap::Args)]
-pub(super) struct RefreshArgs {
-    /// The provider
-    provider: String,
-    /// How to print the outcome
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-    /// Give up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
-    #[command(flatten)]
-    place: Place,
-}
-
-/// Make the broker forget and wipe what it holds: after you changed account
-///
-/// The next ask runs the plugin.
-#[derive(Debug, clap::Args)]
-pub(super) struct EvictArgs {
-    /// What it holds of this provider
-    #[arg(required_unless_present = "all")]
-    provider: Option<String>,
-    /// Everything
-    #[arg(long, conflicts_with = "provider")]
-    all: bool,
-    #[command(flatten)]
-    place: Place,
-    #[command(flatten)]
-    patience: Patience,
-}
-
-pub(super) fn status(
-    args: &StatusArgs,
-    environment: &Environment,
-    out: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let provider = args.provider.clone().unwrap_or_default();
-    let limit = args.patience.limit();
-    let listed = ask(&args.place, limit, environment, async |mut client| client.list(&provider).await)?;
-    said(listed, out, |states, out| print(&states, args.output, out))
-}
-
-pub(super) fn refresh(
-    args: &RefreshArgs,
-    environment: &Environment,
-    out: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let refreshed = ask(&args.place, Duration::from_secs(args.timeout), environment, async |mut client| {
-        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.provider);
-        explained(&what, client.refresh(&args.provider)).await
-    })?;
-    let failed =
-        refreshed.as_ref().is_ok_and(|states| states.iter().any(|state| state.last_failure.is_some()));
-    let code = said(refreshed, out, |states, out| print(&states, args.output, out))?;
-    Ok(if failed { 1 } else { code })
-}
-
-pub(super) fn evict(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let provider = args.provider.clone().unwrap_or_default();
-    let limit = args.patience.limit();
-    let evicted = ask(&args.place, limit, environment, async |mut client| client.evict(&provider).await)?;
-    said(evicted, out, |count, out| {
-        let credentials = if count == 1 { "credential" } else { "credentials" };
-        writeln!(out, "{count} {credentials} forgotten")
-    })
-}
-
-fn said<T>(
-    answer: Result<T, Failure>,
-    out: &mut dyn Write,
-    say: impl FnOnce(T, &mut dyn Write) -> io::Result<()>,
-) -> anyhow::Result<u8> {
-    match answer {
-        Ok(answer) => {
-            say(answer, out)?;
-            Ok(0)
-        }
-        Err(failure) => Ok(refused(&failure, &mut io::stderr())?),
-    }
-}
-
-fn print(states: &[CredentialState], output: Output, out: &mut dyn Write) -> io::Result<()> {
-    match output {
-        Output::Table => write!(out, "{}", as_table(states, SystemClock.now().wall)),
-        Output::Json => {
+/// Prints `states` without secrets.
+pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        OutputFormat::Table => write!(out, "{}", as_table(states, SystemClock.now().wall)),
+        OutputFormat::Json => {
             let list: Vec<_> = states.iter().map(as_json).collect();
             writeln!(out, "{:#}", json!({"credentials": list}))
         }
@@ -171,17 +60,17 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
     text
 }
 
-/// `3 rejections, 2 verifications, the last one: accepted; the next rejection starts a run after …`.
+/// `3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before …`.
 fn summary(rejections: &Rejections, now: SystemTime) -> String {
     let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut text = count(rejections.rejections, "rejection");
     if rejections.verifications > 0 {
         let verdict = verdict(rejections.last_verdict());
         let verifications = count(rejections.verifications, "verification");
-        let _infallible = write!(text, ", {verifications}, the last one: {verdict}");
+        let _infallible = write!(text, ", {verifications}, the last: {verdict}");
     }
     if let Some(at) = rejections.next_run_time {
-        let _infallible = write!(text, "; a rejection starts the next run after {}", expires(at, now));
+        let _infallible = write!(text, "; the next run for a rejection not before {}", expires(at, now));
     }
     text
 }
@@ -195,7 +84,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `gke`, or `gke (fleet/paris)` of a ClusterProfile.
+/// `gke`, or `gke (fleet/paris)` for a ClusterProfile.
 fn provider(held: &CredentialState) -> String {
     match &held.cluster_profile {
         Some(profile) => format!("{} ({}/{})", held.provider, profile.namespace, profile.name),
@@ -246,6 +135,8 @@ fn name(state: State) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use credbroker_proto::v1::{ClusterProfileRef, credential_state::Failure};
 
     use super::*;
@@ -283,17 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_rejections_is_one_line() {
-        let said = |rejections| summary(&rejections, now());
+    fn the_summary_of_rejections_is_one_line() {
+        let line = |rejections| summary(&rejections, now());
         let mut rejections = Rejections { rejections: 1, ..Rejections::default() };
-        assert_eq!(said(rejections), "1 rejection");
+        assert_eq!(line(rejections), "1 rejection");
         rejections.verifications = 1;
         rejections.last_verdict = Verdict::Unverifiable.into();
-        assert_eq!(said(rejections), "1 rejection, 1 verification, the last one: unverifiable");
+        assert_eq!(line(rejections), "1 rejection, 1 verification, the last: unverifiable");
     }
 
     #[test]
-    fn a_failure_of_many_lines_is_one_row() {
+    fn a_failure_with_several_lines_is_one_row() {
         let mut failed = held();
         failed.last_failure.as_mut().unwrap().message = "plugin failed:\n  no \x1b[31msession\n".into();
         let text = as_table(&[CredentialState { rejections: None, ..failed }], now());
@@ -302,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_for_people() {
+    fn the_table_has_a_row_per_credential_and_rejections_below() {
         let empty = CredentialState {
             provider: "x".into(),
             state: State::Empty.into(),
@@ -313,7 +204,7 @@ mod tests {
         gke (fleet/paris)  0a1b2c  renewing  2027-01-15T08:10:00Z (in 10m)  2027-01-15T08:01:00Z (in 60s)  2        9     PLUGIN_EXIT: no
         x                          empty     -                              -                              0        0     -
 
-        gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last one: accepted; a rejection starts the next run after 2027-01-15T08:00:40Z (in 40s)
+        gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before 2027-01-15T08:00:40Z (in 40s)
         ");
     }
 

@@ -1,0 +1,143 @@
+//! Serving a credential from memory, or from a run that the caller waits for.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+use super::{
+    CacheError, Caller, CredentialCache, Failed, Pending, Request,
+    entry::Entry,
+    flight::Waiter,
+    policy::{Decision, decide},
+};
+use crate::{
+    clock::Now,
+    credential::Issued,
+    exec::{PluginRunner, Urgency},
+};
+
+/// How long a caller without a deadline waits.
+const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How [`CredentialCache::get_or_run`] begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum FirstStep {
+    /// By the state of the entry.
+    Decide,
+    /// With the outcome of the run in flight, if there still is one.
+    Join {
+        /// The failure of that run is the answer, even while a valid credential is held.
+        may_fail: bool,
+    },
+    /// With the outcome of a run, for a credential that was rejected or seems to be.
+    Run {
+        /// The failure of that run is the answer, even while a valid credential is held.
+        may_fail: bool,
+    },
+}
+
+impl<R: PluginRunner> CredentialCache<R> {
+    /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh if one is
+    /// due.
+    pub(super) fn serve_from_memory(
+        &self,
+        entry: &Arc<Entry>,
+        caller: &Caller,
+        now: Now,
+    ) -> Option<Arc<Issued>> {
+        let file = entry.spec.file_version();
+        let (issued, due, fresh) = {
+            let state = entry.cell.borrow();
+            let fresh = state.valid(now)?.is_fresh_at(now);
+            match decide(&state, false, file, now) {
+                Decision::Serve(issued) => (issued, false, fresh),
+                Decision::ServeAndRefresh(issued) => (issued, true, fresh),
+                Decision::Wait | Decision::Fail(_) => return None,
+            }
+        };
+        if entry.callers.repeats(caller.name, issued.generation.number(), now.boot) && fresh {
+            return None;
+        }
+        if due {
+            self.try_claim(entry, Urgency::Background, |state| decide(state, false, file, now));
+        }
+        Some(issued)
+    }
+
+    /// Serves, waits or fails until the deadline of `request`. Fails while a valid credential is held only if `first`
+    /// allows it.
+    pub(super) async fn get_or_run(
+        &self,
+        entry: &Arc<Entry>,
+        request: &Request,
+        first: impl Future<Output = FirstStep>,
+    ) -> Result<Arc<Issued>, Failed> {
+        let caller = &request.caller;
+        let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
+        let mut waiter = None;
+        let mut place = None;
+        let mut may_fail = false;
+        let answer = async {
+            let mut first = first.await;
+            may_fail =
+                matches!(first, FirstStep::Join { may_fail: true } | FirstStep::Run { may_fail: true });
+            loop {
+                let (now, file) = (self.now(), entry.spec.file_version());
+                let first = std::mem::replace(&mut first, FirstStep::Decide);
+                let is_cold = first == FirstStep::Decide;
+                let (decision, flight) = self.try_claim(entry, Urgency::Background, |state| match first {
+                    FirstStep::Run { .. } => Decision::Wait,
+                    FirstStep::Join { .. } if state.flight.is_some() => Decision::Wait,
+                    FirstStep::Join { .. } | FirstStep::Decide => {
+                        decide(state, caller.at_terminal, file, now)
+                    }
+                });
+                match decision {
+                    Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
+                    Decision::Fail(failed) => return Err(failed),
+                    Decision::Wait => {}
+                }
+                let Some(flight) = flight else { continue };
+                // A watch has no deadline, and the server limits the number of watches.
+                if place.is_none() && limit < Duration::MAX {
+                    let taken = self.inner.waiting.take(caller.peer);
+                    place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
+                }
+                let outcome = tokio::select! {
+                    biased;
+                    outcome = waiter.insert(Waiter::new(flight, caller.peer)).outcome() => outcome,
+                    // After an eviction, a later run may end before the run that this caller waits for.
+                    () = entry.holds_valid(|| self.now()), if is_cold => continue,
+                };
+                match outcome {
+                    Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
+                    Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
+                    Some(Ok(_)) | None => {} // expired by now, or abandoned: decide again
+                }
+            }
+        };
+        let answer = timeout(limit, answer).await;
+        let now = self.now();
+        let outcome = answer.unwrap_or_else(|_| {
+            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
+            Err(CacheError::Pending(pending).into())
+        });
+        // Another run may have brought a credential, or a step of the clock made one valid again.
+        let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
+        outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
+    }
+
+    /// Runs the plugin of `entry` as background work if its credential is missing or due, and waits for the outcome if
+    /// it is missing.
+    pub(super) async fn run_ahead(&self, entry: &Arc<Entry>) -> Result<(), Failed> {
+        let (now, file) = (self.now(), entry.spec.file_version());
+        match self.try_claim(entry, Urgency::Background, |state| decide(state, false, file, now)) {
+            (Decision::Fail(failed), _) => Err(failed),
+            (Decision::Wait, Some(flight)) => match flight.outcome().await {
+                Some(Err(failure)) => Err(failure.at(self.now(), false)),
+                Some(Ok(_)) | None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Reports of rejected credentials.
+
+use std::{future::ready, sync::Arc, time::Duration};
+
+use tracing::info;
+
+use super::{
+    CredentialCache, Failed, Request, entry::Entry, get::FirstStep, rejection::Evidence, state::State,
+};
+use crate::{clock::Now, credential::Issued, exec::PluginRunner};
+
+/// The answer to a report of a rejected credential.
+#[derive(Clone, Debug)]
+pub struct Reported {
+    /// The credential to use from now on.
+    pub issued: Arc<Issued>,
+    /// What the report led to.
+    pub outcome: ReportOutcome,
+}
+
+/// What a report of a rejected credential led to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReportOutcome {
+    /// A run brought another credential.
+    Replaced,
+    /// The broker had another credential already.
+    AlreadyReplaced,
+    /// It is too early for another run: the reported credential is returned.
+    TooEarly {
+        /// A report starts a run after this time, if the credential is still rejected.
+        retry_after: Duration,
+    },
+    /// The plugin ran and returned the reported credential again.
+    NothingNewer,
+    /// The generation is not a recent one of this key: it is of another key or from before a restart, an eviction or
+    /// several rotations. The current credential is returned.
+    UnknownGeneration,
+}
+
+/// How to answer a report.
+#[derive(Debug)]
+enum Plan {
+    /// At once.
+    Answer(Result<Reported, Failed>),
+    /// With the current credential: the report is about another one.
+    Current(ReportOutcome),
+    /// With the outcome of a run.
+    Run(FirstStep),
+}
+
+impl<R: PluginRunner> CredentialCache<R> {
+    pub(super) async fn answer_report(
+        &self,
+        entry: &Arc<Entry>,
+        generation: &str,
+        request: &Request,
+    ) -> Result<Reported, Failed> {
+        let now = self.now();
+        let mut plan = Plan::Current(ReportOutcome::UnknownGeneration);
+        entry.cell.send_if_modified(|state| {
+            plan = self.plan(state, generation, request, now);
+            false
+        });
+        if !matches!(plan, Plan::Current(_)) {
+            let (provider, key, run) =
+                (&entry.spec.provider.name, &entry.spec.key, matches!(plan, Plan::Run(_)));
+            info!(%provider, %key, generation, run, "a client reports that the credential was rejected");
+        }
+        match plan {
+            Plan::Answer(answer) => answer,
+            Plan::Current(outcome) => {
+                let issued = self.get_or_run(entry, request, ready(FirstStep::Decide)).await?;
+                Ok(Reported { issued, outcome })
+            }
+            Plan::Run(first) => {
+                let issued = self.get_or_run(entry, request, ready(first)).await?;
+                let outcome = if issued.generation.to_string() == generation {
+                    ReportOutcome::NothingNewer
+                } else {
+                    ReportOutcome::Replaced
+                };
+                Ok(Reported { issued, outcome })
+            }
+        }
+    }
+
+    fn plan(&self, state: &mut State, generation: &str, request: &Request, now: Now) -> Plan {
+        let caller = &request.caller;
+        let current = state.current.as_ref().map(|current| Arc::clone(&current.issued));
+        let reported = current.filter(|issued| issued.generation.to_string() == generation);
+        let Some(issued) = reported else {
+            return match state.was_replaced(&self.inner.parts.epoch, generation) {
+                false => Plan::Current(ReportOutcome::UnknownGeneration),
+                true if state.valid(now).is_some() => Plan::Current(ReportOutcome::AlreadyReplaced),
+                true => Plan::Run(FirstStep::Decide),
+            };
+        };
+        if !issued.is_valid_at(now) {
+            return Plan::Run(FirstStep::Decide);
+        }
+        let rejections = state.rejections.get_or_insert_default();
+        rejections.note();
+        if state.flight.is_some() {
+            return Plan::Run(FirstStep::Join { may_fail: true });
+        }
+        let failure = state.failure.as_ref();
+        if let Some(held) = failure.filter(|failure| failure.is_held(now, caller.at_terminal)) {
+            return Plan::Answer(Err(held.at(now, caller.at_terminal)));
+        }
+        match rejections.admit(&issued, caller, Evidence::Reported, failure.is_some(), now) {
+            Ok(()) => Plan::Run(FirstStep::Run { may_fail: true }),
+            Err(not_before) => {
+                let retry_after = not_before.saturating_sub(now.boot);
+                Plan::Answer(Ok(Reported { issued, outcome: ReportOutcome::TooEarly { retry_after } }))
+            }
+        }
+    }
+}

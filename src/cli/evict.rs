@@ -1,0 +1,41 @@
+//! `credbroker evict`: credentials that the broker forgets.
+
+use std::io::Write;
+
+use super::broker::{SocketArg, TimeoutArg, ask, finish};
+use crate::plugin::Environment;
+
+/// Make the broker forget credentials, for example after a change of account
+///
+/// The broker overwrites the credentials in memory. The next request for one of them runs the plugin.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
+pub(super) struct EvictArgs {
+    /// Forget the credentials of this provider
+    #[arg(required_unless_present = "all")]
+    provider: Option<String>,
+    /// Forget all credentials
+    #[arg(long, conflicts_with = "provider")]
+    all: bool,
+    #[command(flatten)]
+    socket: SocketArg,
+    #[command(flatten)]
+    timeout: TimeoutArg,
+}
+
+const USAGE: &str = "credbroker evict [OPTIONS] <PROVIDER|--all>";
+
+const EXAMPLES: &str = "\
+Examples:
+  credbroker evict gke
+  credbroker evict --all";
+
+pub(super) fn run(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let provider = args.provider.clone().unwrap_or_default();
+    let evicted =
+        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.evict(&provider).await)?;
+    finish(evicted, out, |count, out| {
+        let credentials = if count == 1 { "credential" } else { "credentials" };
+        writeln!(out, "evicted {count} {credentials}")
+    })
+}

@@ -1,0 +1,41 @@
+//! `credbroker status`: the credentials that a running broker holds.
+
+use std::io::Write;
+
+use super::{
+    broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish},
+    credentials,
+};
+use crate::plugin::Environment;
+
+/// Show the credentials that a running broker holds, without their secrets
+///
+/// The table shows when each credential expires, when it is renewed, how many watches it has, how often its plugin ran,
+/// and why the last run failed. If an API server has rejected a credential, or seems to have, a line below the table
+/// says how often, and what the broker did about it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct StatusArgs {
+    /// Show only the credentials of this provider
+    provider: Option<String>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
+    #[command(flatten)]
+    socket: SocketArg,
+    #[command(flatten)]
+    timeout: TimeoutArg,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  credbroker status
+  credbroker status gke
+  credbroker status -o json | jq -r '.credentials[] | select(.state == \"failed\") | .provider'";
+
+pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let provider = args.provider.clone().unwrap_or_default();
+    let listed =
+        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.list(&provider).await)?;
+    finish(listed, out, |states, out| credentials::print(&states, args.output, out))
+}

@@ -1,0 +1,41 @@
+use std::fmt::Write as _;
+
+use clap::CommandFactory as _;
+
+use super::*;
+
+#[test]
+fn the_help_of_each_command() {
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    let mut text = String::new();
+    append_help(&mut command, &mut text);
+    insta::assert_snapshot!(text);
+}
+
+fn append_help(command: &mut clap::Command, text: &mut String) {
+    let help = command.render_long_help();
+    writeln!(text, "$ {} --help\n{help}", command.get_bin_name().unwrap_or("credbroker")).unwrap();
+    for subcommand in command.get_subcommands_mut() {
+        if !subcommand.is_hide_set() && subcommand.get_name() != "help" {
+            append_help(subcommand, text);
+        }
+    }
+}
+
+#[test]
+fn evict_without_a_selection_names_the_way_to_evict_everything() {
+    let error = Cli::try_parse_from(["credbroker", "evict"]).unwrap_err().to_string();
+    assert!(error.contains("--all"), "{error}");
+}
+
+#[test]
+fn a_timeout_has_a_unit_or_is_in_seconds() {
+    for value in ["500ms", "2s", "2", "1h"] {
+        assert!(Cli::try_parse_from(["credbroker", "status", "--timeout", value]).is_ok(), "{value}");
+        assert!(Cli::try_parse_from(["credbroker", "refresh", "gke", "--timeout", value]).is_ok(), "{value}");
+        assert!(Cli::try_parse_from(["credbroker", "get", "--timeout", value]).is_ok(), "{value}");
+    }
+    let error = Cli::try_parse_from(["credbroker", "status", "--timeout", "5d"]).unwrap_err().to_string();
+    assert!(error.contains("expected a time such as 500ms"), "{error}");
+}

@@ -1,0 +1,132 @@
+//! The map in `docs/architecture.md` is what the code does.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn the_map_has_each_use_between_modules_and_no_other() {
+    let (map, order) = documented();
+    let actual = actual();
+    for (module, uses) in &actual {
+        let documented =
+            map.get(module).unwrap_or_else(|| panic!("docs/architecture.md has no module `{module}`"));
+        let missing: Vec<_> = uses.difference(documented).collect();
+        assert!(missing.is_empty(), "docs/architecture.md: `{module}` uses {missing:?} too");
+        let unused: Vec<_> = documented.difference(uses).collect();
+        assert!(unused.is_empty(), "docs/architecture.md: `{module}` does not use {unused:?}");
+    }
+    assert_eq!(map.keys().collect::<Vec<_>>(), actual.keys().collect::<Vec<_>>(), "the modules of `src/`");
+    let place = |module: &String| order.iter().position(|name| name == module);
+    for (module, used) in actual.iter().flat_map(|(module, uses)| uses.iter().map(move |used| (module, used)))
+    {
+        assert!(
+            place(module) < place(used),
+            "`{module}` uses `{used}`, which is above it in docs/architecture.md"
+        );
+    }
+}
+
+#[test]
+fn the_files_that_documents_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for document in ["CONTRIBUTING.md", "docs/architecture.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        // Odd pieces are between backticks; those of code blocks are not paths.
+        for path in
+            text.split('`').skip(1).step_by(2).filter(|code| code.contains('/') && !code.contains([' ', '*']))
+        {
+            let candidates = [path.to_owned(), format!("src/{path}"), format!("src/{path}.rs")];
+            let exists = candidates.iter().any(|candidate| root.join(candidate).exists());
+            assert!(exists, "{document} names `{path}`, which does not exist");
+        }
+    }
+}
+
+/// The rows of the table of modules, and their order.
+fn documented() -> (Uses, Vec<String>) {
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap();
+    let (_, table) = text.split_once("| Module | Its one job | Uses |").expect("a table of modules");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let rows = rows.map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        (
+            cells[1].trim_matches('`').to_owned(),
+            cells[3].split(", ").map(|cell| cell.trim_matches('`').to_owned()),
+        )
+    });
+    let rows: Vec<_> =
+        rows.map(|(module, uses)| (module, uses.filter(|used| !used.is_empty()).collect())).collect();
+    let order = rows.iter().map(|(module, _): &(String, BTreeSet<String>)| module.clone()).collect();
+    (rows.into_iter().collect(), order)
+}
+
+/// Which top modules of `src/` each of them names, tests apart.
+fn actual() -> Uses {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut uses = Uses::new();
+    for entry in fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().path()) {
+        let module = entry.file_stem().unwrap().to_str().unwrap().to_owned();
+        if module != "lib" {
+            collect(&entry, uses.entry(module).or_default());
+        }
+    }
+    let modules: BTreeSet<_> = uses.keys().cloned().collect();
+    for (module, used) in &mut uses {
+        used.retain(|name| modules.contains(name) && name != module);
+    }
+    uses
+}
+
+fn collect(path: &Path, uses: &mut BTreeSet<String>) {
+    let name = path.file_stem().unwrap().to_str().unwrap();
+    if ["tests", "simulation"].contains(&name) {
+        return;
+    }
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            collect(&entry.unwrap().path(), uses);
+        }
+    } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let text = fs::read_to_string(path).unwrap();
+        // Tests are last in a file.
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let code = lines.collect::<Vec<_>>().join("\n");
+        for root in ["crate::", "credbroker::"] {
+            code.split(root).skip(1).for_each(|after| first_names(after, uses));
+        }
+    }
+}
+
+/// `a` of `a::b`, and `a` and `c` of `{a::{b, d}, c::e}`.
+fn first_names(after: &str, uses: &mut BTreeSet<String>) {
+    let identifier = |text: &str| {
+        let text = text.trim_start();
+        let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
+        text[..end].to_owned()
+    };
+    let Some(list) = after.strip_prefix('{') else {
+        uses.insert(identifier(after));
+        return;
+    };
+    let (mut depth, mut is_first) = (0, true);
+    for (at, character) in list.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => return,
+            '}' => depth -= 1,
+            ',' if depth == 0 => is_first = true,
+            character if is_first && character.is_alphabetic() => {
+                uses.insert(identifier(&list[at..]));
+                is_first = false;
+            }
+            _ => {}
+        }
+    }
+}
