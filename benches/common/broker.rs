@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, credential_ref::Source};
+use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, ProviderRef, credential_ref::Source};
 
 pub(crate) const PROVIDER: &str = "bench";
 
@@ -66,9 +66,10 @@ pub(crate) fn ready(mut command: Command, directory: &Path, socket: PathBuf) -> 
 }
 
 pub(crate) fn request() -> GetCredentialRequest {
-    let source = Some(Source::Provider(PROVIDER.to_owned()));
-    let credential = CredentialRef { source, ..CredentialRef::default() };
-    GetCredentialRequest { credential: Some(credential), ..Default::default() }
+    let provider = ProviderRef { name: PROVIDER.to_owned(), definition: None };
+    let source = Some(Source::Provider(provider));
+    let reference = CredentialRef { source, ..CredentialRef::default() };
+    GetCredentialRequest { r#ref: Some(reference), ..Default::default() }
 }
 
 impl Running {

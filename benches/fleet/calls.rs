@@ -88,7 +88,7 @@ async fn credentials(report: &mut Report, subject: &Subject) -> Result<()> {
         ROUND.as_secs()
     ));
     let socket = Socket::at(&subject.running.socket);
-    let by_profile = GetCredentialRequest { credential: Some(reference(0)), ..Default::default() };
+    let by_profile = GetCredentialRequest { r#ref: Some(reference(0)), ..Default::default() };
     let by_provider = request();
     let runs = subject.running.runs();
     let load = |request| Load { socket: &socket, request, connections: CONNECTIONS, in_flight: IN_FLIGHT };

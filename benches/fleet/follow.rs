@@ -142,7 +142,7 @@ type Notes = Arc<Mutex<Vec<Note>>>;
 
 /// Follows the credential of the watched profile, whose first message is there.
 async fn watch_credential(subject: &Subject) -> Result<(Notes, AbortOnDrop)> {
-    let request = WatchCredentialRequest { credential: Some(reference(WATCHED)) };
+    let request = WatchCredentialRequest { r#ref: Some(reference(WATCHED)) };
     let mut watch = subject.rpc.clone().watch_credential(request).await?.into_inner();
     watch.message().await?.context("a first message")?;
     let notes = Notes::default();

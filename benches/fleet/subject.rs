@@ -51,7 +51,7 @@ impl Subject {
 
     /// Waits until it has read all, without being told what.
     pub(crate) async fn until_synced(&self) -> Result<()> {
-        let request = pb::ListClustersRequest { namespace: EMPTY.to_owned(), ..Default::default() };
+        let request = pb::ListClustersRequest { namespace: Some(EMPTY.to_owned()), ..Default::default() };
         while !self
             .rpc
             .clone()

@@ -35,7 +35,7 @@ pub(crate) fn start(directory: &Path, subject: Subject) -> Result<Running> {
     match subject {
         Subject::Daemon => broker::start(directory, PLUGIN, ""),
         Subject::StandIn => {
-            let token = "x".repeat(1200);
+            let token = Some("x".repeat(1200));
             start_echo(directory, &Credential { token, ..Credential::default() })
         }
     }

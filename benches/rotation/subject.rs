@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use credbroker_client::{Client, Socket};
+use credbroker_client::{Client, Selector, Socket};
 use credbroker_proto::v1::credential_state::State;
 
 use crate::{
@@ -50,7 +50,7 @@ impl Subject {
     /// Has the plugin run, once, and returns when it printed the new credential.
     pub(crate) async fn rotate(&mut self) -> Result<SystemTime> {
         self.rotations += 1;
-        let held = self.steering.refresh(PROVIDER).await?;
+        let held = self.steering.refresh(Selector::Provider(PROVIDER.to_owned())).await?;
         ensure!(held.iter().all(|held| held.state() == State::Valid), "{held:?}");
         ensure!(self.running.runs() == self.rotations, "one run for each rotation");
         let printed = fs::read_to_string(self.running.directory.join("printed"))?;

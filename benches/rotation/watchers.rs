@@ -72,7 +72,7 @@ impl Watchers {
 
     /// Opens `each` more watches on every connection, and returns when all of them have the credential.
     pub(crate) async fn watch(&mut self, each: u32) -> Result<()> {
-        let message = WatchCredentialRequest { credential: request().credential }.encode_to_vec();
+        let message = WatchCredentialRequest { r#ref: request().r#ref }.encode_to_vec();
         let mut body = vec![0];
         body.extend(u32::try_from(message.len())?.to_be_bytes());
         body.extend(&message);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use credbroker_proto::v1 as pb;
+use credbroker_proto::v1::{self as pb, credential_selector::Selector};
 
 use crate::{
     keys::{self, KEYS, OTHER, fill, request},
@@ -37,9 +37,10 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     fs::write(directory.join("slow"), "")?;
     let alone = cold(&subject.rpc, 0).await?;
 
-    let mut refreshing = subject.rpc.clone();
-    let refresh = pb::RefreshCredentialRequest { provider: KEYS.to_owned() };
-    let refreshing = tokio::spawn(async move { refreshing.refresh_credential(refresh).await.map(drop) });
+    let mut refreshing = subject.admin.clone();
+    let selector = Some(Selector::Provider(KEYS.to_owned()));
+    let refresh = pb::RefreshCredentialsRequest { selector: Some(pb::CredentialSelector { selector }) };
+    let refreshing = tokio::spawn(async move { refreshing.refresh_credentials(refresh).await.map(drop) });
     let asking = Asking::start(&subject.rpc);
     // All four slots are taken before the first cold ask.
     let runs = subject.running.runs();

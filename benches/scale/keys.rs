@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
-use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, credential_ref::Source};
+use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, ProviderRef, credential_ref::Source};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::subject::Rpc;
@@ -37,9 +37,10 @@ pub(crate) fn config(directory: &Path, sections: &str) -> String {
 
 pub(crate) fn request(provider: &str, key: usize) -> GetCredentialRequest {
     let env = HashMap::from([("KEY".to_owned(), key.to_string())]);
-    let source = Some(Source::Provider(provider.to_owned()));
-    let credential = CredentialRef { source, env: env.into_iter().collect(), ..CredentialRef::default() };
-    GetCredentialRequest { credential: Some(credential), ..GetCredentialRequest::default() }
+    let provider = ProviderRef { name: provider.to_owned(), definition: None };
+    let source = Some(Source::Provider(provider));
+    let reference = CredentialRef { source, env: env.into_iter().collect(), ..CredentialRef::default() };
+    GetCredentialRequest { r#ref: Some(reference), ..GetCredentialRequest::default() }
 }
 
 /// Asks for keys of [`KEYS`] until the broker holds `count`.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use credbroker_proto::v1 as pb;
+use credbroker_proto::v1::{self as pb, credential_selector::Selector};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -69,8 +69,9 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     );
 
     let start = Instant::now();
+    let selector = Some(pb::CredentialSelector { selector: Some(Selector::All(true)) });
     let evicted =
-        many.rpc.clone().evict_credential(pb::EvictCredentialRequest::default()).await?.into_inner();
+        many.admin.clone().evict_credentials(pb::EvictCredentialsRequest { selector }).await?.into_inner();
     let took = start.elapsed();
     ensure!(evicted.evicted as usize == MANY, "{} evicted", evicted.evicted);
     let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::Result;
+use credbroker_proto::v1::ExecPluginCaller;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256};
 use tokio::time::sleep;
 
@@ -68,7 +69,7 @@ async fn filled(subject: &Subject, count: usize) -> Result<u64> {
 async fn callers(report: &mut Report, subject: &Subject) -> Result<()> {
     let ask = async |key, caller: String| {
         let mut asked = request(KEYS, key);
-        asked.caller = caller;
+        asked.exec_plugin_caller = Some(ExecPluginCaller { id: caller, without_exec_info: false });
         subject.rpc.clone().get_credential(asked).await
     };
     let (keys, each) = CALLERS;

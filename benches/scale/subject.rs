@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use credbroker_proto::v1::credential_broker_client::CredentialBrokerClient;
+use credbroker_proto::v1::{
+    credential_broker_admin_client::CredentialBrokerAdminClient,
+    credential_broker_client::CredentialBrokerClient,
+};
 use tonic::transport::Channel;
 
 use crate::{
@@ -14,11 +17,12 @@ use crate::{
 
 pub(crate) type Rpc = CredentialBrokerClient<Channel>;
 
-/// A broker, and a connection to it.
+/// A broker, and both of its services on one connection.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) running: Running,
     pub(crate) rpc: Rpc,
+    pub(crate) admin: CredentialBrokerAdminClient<Channel>,
 }
 
 impl Subject {
@@ -26,8 +30,9 @@ impl Subject {
     pub(crate) async fn start(directory: &Path, plugin: &str, more: &str) -> Result<Self> {
         broker::private(directory)?;
         let running = broker::start(directory, plugin, more)?;
-        let rpc = Rpc::new(channel(&running.socket).await?);
-        Ok(Self { running, rpc })
+        let channel = channel(&running.socket).await?;
+        let (rpc, admin) = (Rpc::new(channel.clone()), CredentialBrokerAdminClient::new(channel));
+        Ok(Self { running, rpc, admin })
     }
 
     pub(crate) fn resident(&self) -> Result<u64> {

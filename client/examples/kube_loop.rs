@@ -82,7 +82,7 @@ async fn connect(arguments: &Arguments) -> Result<Client, BoxError> {
     // For a provider with `provideClusterInfo`; the broker drops what a plugin does not ask for.
     let cluster = Cluster {
         server: arguments.server.clone(),
-        certificate_authority_data: authorities.clone().into(),
+        certificate_authority_data: Some(authorities.clone().into()),
         ..Cluster::default()
     };
     let reference = CredentialRef::provider(&arguments.provider).cluster(cluster);

@@ -3,10 +3,11 @@
 use std::{future::Future, time::Duration};
 
 use credbroker_proto::v1::{
-    Cluster, CredentialState, EvictCredentialRequest, GetCredentialRequest, GetCredentialResponse,
-    ListClustersRequest, ListClustersResponse, ListCredentialsRequest, ListCredentialsResponse,
-    RefreshCredentialRequest, RefreshCredentialResponse, ReportRejectedRequest, WatchClustersRequest,
-    WatchClustersResponse, WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
+    Cluster, CredentialSelector, CredentialState, EvictCredentialsRequest, GetCredentialRequest,
+    GetCredentialResponse, ListClustersRequest, ListClustersResponse, ListCredentialsRequest,
+    RefreshCredentialsRequest, ReportRejectedRequest, WatchClustersRequest, WatchClustersResponse,
+    WatchCredentialRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
+    credential_broker_client::CredentialBrokerClient,
 };
 use futures_util::{Stream, StreamExt};
 use http::Uri;
@@ -18,7 +19,7 @@ use tokio::{
 use tonic::{Code, Request, Response, Status};
 
 use crate::{
-    Credential, CredentialRef, Error, Socket, Waits, clock, connect::connect, lost::ConnectionLost,
+    Credential, CredentialRef, Error, Selector, Socket, Waits, clock, connect::connect, lost::ConnectionLost,
     patience::Patience, transport::Transport,
 };
 
@@ -80,6 +81,7 @@ pub async fn ask(
 #[derive(Clone, Debug)]
 pub struct Client {
     rpc: CredentialBrokerClient<Transport>,
+    admin: CredentialBrokerAdminClient<Transport>,
     socket: Socket,
     limit: Option<Duration>,
 }
@@ -108,8 +110,10 @@ impl Client {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let transport = Transport::over(stream).await.map_err(|lost| Error::lost(socket, lost))?;
-        let rpc = CredentialBrokerClient::with_origin(transport, Uri::from_static("http://localhost"));
-        Ok(Self { rpc, socket: socket.clone(), limit: None })
+        let origin = Uri::from_static("http://localhost");
+        let admin = CredentialBrokerAdminClient::with_origin(transport.clone(), origin.clone());
+        let rpc = CredentialBrokerClient::with_origin(transport, origin);
+        Ok(Self { rpc, admin, socket: socket.clone(), limit: None })
     }
 
     /// How long each request of this clone may take, in place of the defaults.
@@ -118,7 +122,9 @@ impl Client {
     /// # async fn example(client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
     /// use std::time::Duration;
     ///
-    /// let held = client.clone().timeout(Duration::from_secs(5)).list("gke").await?;
+    /// use credbroker_client::Selector;
+    ///
+    /// let held = client.clone().timeout(Duration::from_secs(5)).list(Selector::All).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -143,19 +149,30 @@ impl Client {
         within.answer(&self.socket, self.rpc.get_credential(within.of(request))).await
     }
 
-    /// What the broker holds of `provider`, or of all when it is empty: every page as one answer, sorted by provider
-    /// and key. What the broker begins to hold meanwhile may be missing. No secrets.
+    /// The credentials that `selector` selects of the broker's cache: every page as one answer, sorted by provider and
+    /// key. What the broker begins to hold meanwhile may be missing. No secrets.
     ///
     /// # Errors
     ///
     /// [`Error::Failed`] with [`UNKNOWN_PROVIDER`](credbroker_proto::Reason::UnknownProvider), [`Error::Timeout`], or
     /// [`Error::Unreachable`].
-    pub async fn list(&mut self, provider: &str) -> Result<Vec<CredentialState>, Error> {
-        self.pages(provider, ListCredentialsResponse::default()).await
+    pub async fn list(&mut self, selector: Selector) -> Result<Vec<CredentialState>, Error> {
+        let selector = Some(CredentialSelector::from(selector));
+        let (mut all, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let request = ListCredentialsRequest { selector: selector.clone(), page_size: 0, page_token };
+            let within = self.within(ANSWER);
+            let page = within.answer(&self.socket, self.admin.list_credentials(within.of(request))).await?;
+            all.extend(page.credentials);
+            if page.next_page_token.is_empty() {
+                return Ok(all);
+            }
+            page_token = page.next_page_token;
+        }
     }
 
-    /// Runs the plugin now for all that the broker holds of `provider`, waits for the last run, and returns the state
-    /// after it. What was held is served meanwhile, and stays if a run fails.
+    /// Runs the plugin now for each credential that `selector` selects of the broker's cache, waits for the last run,
+    /// and returns the state after it. What was held is served meanwhile, and stays if a run fails.
     ///
     /// The broker runs a few plugins at a time, so many keys take long: the default deadline is an hour. When it ends,
     /// the runs go on.
@@ -163,46 +180,23 @@ impl Client {
     /// # Errors
     ///
     /// As [`list`](Self::list). A run that failed is not an error: the state says so.
-    pub async fn refresh(&mut self, provider: &str) -> Result<Vec<CredentialState>, Error> {
-        let request = RefreshCredentialRequest { provider: provider.to_owned() };
+    pub async fn refresh(&mut self, selector: Selector) -> Result<Vec<CredentialState>, Error> {
+        let request = RefreshCredentialsRequest { selector: Some(selector.clone().into()) };
         let within = self.within(REFRESH);
-        let page = within.answer(&self.socket, self.rpc.refresh_credential(within.of(request))).await?;
-        let RefreshCredentialResponse { credentials, next_page_token } = page;
-        if next_page_token.is_empty() {
-            return Ok(credentials);
-        }
-        self.pages(provider, ListCredentialsResponse { credentials, next_page_token }).await
+        within.answer(&self.socket, self.admin.refresh_credentials(within.of(request))).await?;
+        self.list(selector).await
     }
 
-    /// `all`, with the pages that follow it.
-    async fn pages(
-        &mut self,
-        provider: &str,
-        mut all: ListCredentialsResponse,
-    ) -> Result<Vec<CredentialState>, Error> {
-        loop {
-            let page_token = std::mem::take(&mut all.next_page_token);
-            let request = ListCredentialsRequest { provider: provider.to_owned(), page_token };
-            let within = self.within(ANSWER);
-            let page = within.answer(&self.socket, self.rpc.list_credentials(within.of(request))).await?;
-            all.credentials.extend(page.credentials);
-            if page.next_page_token.is_empty() {
-                return Ok(all.credentials);
-            }
-            all.next_page_token = page.next_page_token;
-        }
-    }
-
-    /// Makes the broker forget what it holds of `provider`, or everything when it is empty: how many credentials that
-    /// were. The next ask runs the plugin.
+    /// Removes what `selector` selects from the broker's cache: how many credentials that were. The next request for one
+    /// of them runs the plugin.
     ///
     /// # Errors
     ///
     /// As [`list`](Self::list).
-    pub async fn evict(&mut self, provider: &str) -> Result<u32, Error> {
-        let request = EvictCredentialRequest { provider: provider.to_owned() };
+    pub async fn evict(&mut self, selector: Selector) -> Result<u32, Error> {
+        let request = EvictCredentialsRequest { selector: Some(selector.into()) };
         let within = self.within(ANSWER);
-        Ok(within.answer(&self.socket, self.rpc.evict_credential(within.of(request))).await?.evicted)
+        Ok(within.answer(&self.socket, self.admin.evict_credentials(within.of(request))).await?.evicted)
     }
 
     /// The clusters of the fleet, of one namespace or of all when it is empty: every page as one answer, with the hub's
@@ -225,7 +219,8 @@ impl Client {
         let mut all = ListClustersResponse::default();
         loop {
             let page_token = std::mem::take(&mut all.next_page_token);
-            let request = ListClustersRequest { namespace: namespace.to_owned(), page_token };
+            let request =
+                ListClustersRequest { namespace: in_namespace(namespace), page_size: 0, page_token };
             let within = self.within(ANSWER);
             let page = within.answer(&self.socket, self.rpc.list_clusters(within.of(request))).await?;
             all.clusters.extend(page.clusters);
@@ -264,7 +259,7 @@ impl Client {
         namespace: &str,
     ) -> Result<impl Stream<Item = Result<WatchClustersResponse, Error>> + Send + Unpin + use<>, Error> {
         let socket = self.socket.clone();
-        let request = WatchClustersRequest { namespace: namespace.to_owned() };
+        let request = WatchClustersRequest { namespace: in_namespace(namespace) };
         let messages = self.within(ANSWER).answer(&socket, self.rpc.watch_clusters(request)).await?;
         let ended = Error::ended(&socket);
         let messages =
@@ -326,8 +321,7 @@ impl Client {
         reference: CredentialRef,
         generation: impl Into<String>,
     ) -> Result<Credential, Error> {
-        let request =
-            ReportRejectedRequest { credential: Some(reference.into()), generation: generation.into() };
+        let request = ReportRejectedRequest { r#ref: Some(reference.into()), generation: generation.into() };
         let within = self.within(ANSWER);
         received(
             within.answer(&self.socket, self.rpc.report_rejected(within.of(request))).await?.credential,
@@ -367,6 +361,11 @@ impl Deadline {
             Ok(Err(status)) => Err(Error::from_status(socket, &status)),
         }
     }
+}
+
+/// Empty: all.
+fn in_namespace(namespace: &str) -> Option<String> {
+    Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty())
 }
 
 fn received(

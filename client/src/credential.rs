@@ -66,22 +66,22 @@ impl Credential {
     ) -> Result<Self, Error> {
         let unusable = |problem| Error::Unusable { problem };
         let bearer = match received.token {
-            token if token.is_empty() => None,
-            token => Some(Bearer::new(token).ok_or(unusable("its token does not fit into a header"))?),
+            None => None,
+            Some(token) => Some(Bearer::new(token).ok_or(unusable("its token does not fit into a header"))?),
         };
-        let (chain, key) = (received.client_certificate_data, received.client_key_data);
-        if chain.is_empty() != key.is_empty() {
-            return Err(unusable("it has only half of a certificate and key"));
-        }
-        let identity = (!chain.is_empty()).then(|| TlsIdentity {
-            chain,
-            key: key.into(),
-            fingerprint: received.certificate_fingerprint,
-        });
+        let identity = match (received.client_certificate_data, received.client_key_data) {
+            (None, None) => None,
+            (Some(chain), Some(key)) => Some(TlsIdentity {
+                chain,
+                key: key.into(),
+                fingerprint: received.certificate_fingerprint.unwrap_or_default(),
+            }),
+            _ => return Err(unusable("it has only half of a certificate and key")),
+        };
         if bearer.is_none() && identity.is_none() {
             return Err(unusable("it has neither a token nor a certificate"));
         }
-        let end = match received.expiration_timestamp {
+        let end = match received.expiration_time {
             None => None,
             Some(at) => {
                 let at = SystemTime::try_from(at).ok().ok_or(unusable("its expiry is no time"))?;
@@ -283,11 +283,12 @@ mod tests {
     use crate::clock::tests::paused;
 
     fn received(token: &str, chain: &str, key: &str) -> Result<Credential, Error> {
+        let present = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let credential = v1::Credential {
             generation: "g1".into(),
-            token: token.into(),
-            client_certificate_data: chain.to_owned().into(),
-            client_key_data: key.to_owned().into(),
+            token: present(token),
+            client_certificate_data: present(chain).map(String::into_bytes),
+            client_key_data: present(key).map(String::into_bytes),
             ..v1::Credential::default()
         };
         Credential::receive(credential, None, paused())
@@ -320,21 +321,21 @@ mod tests {
         let at = |change: fn(&mut Cluster)| {
             let mut cluster = Cluster { server: "https://a".into(), ..Cluster::default() };
             change(&mut cluster);
-            let token = v1::Credential { token: "t".into(), ..v1::Credential::default() };
+            let token = v1::Credential { token: Some("t".into()), ..v1::Credential::default() };
             Credential::receive(token, Some(cluster), paused()).unwrap()
         };
         let here = at(|_| {});
         let elsewhere: [fn(&mut Cluster); 5] = [
             |cluster| cluster.server = "https://b".into(),
-            |cluster| cluster.tls_server_name = "b".into(),
+            |cluster| cluster.tls_server_name = Some("b".into()),
             |cluster| cluster.insecure_skip_tls_verify = true,
-            |cluster| cluster.certificate_authority_data = "b".into(),
-            |cluster| cluster.proxy_url = "http://b".into(),
+            |cluster| cluster.certificate_authority_data = Some("b".into()),
+            |cluster| cluster.proxy_url = Some("http://b".into()),
         ];
         for (index, change) in elsewhere.into_iter().enumerate() {
             assert!(!at(change).is_for_endpoint_of(&here), "change {index}");
         }
-        assert!(at(|cluster| cluster.config = "{}".into()).is_for_endpoint_of(&here));
+        assert!(at(|cluster| cluster.config = Some("{}".into())).is_for_endpoint_of(&here));
         let nowhere = received("t", "", "").unwrap();
         assert!(nowhere.is_for_endpoint_of(&nowhere) && !nowhere.is_for_endpoint_of(&here));
     }

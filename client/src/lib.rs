@@ -48,6 +48,8 @@ mod lost;
 mod patience;
 #[cfg(feature = "async")]
 mod reference;
+#[cfg(feature = "async")]
+mod selector;
 mod socket;
 #[cfg(feature = "async")]
 mod source;
@@ -78,6 +80,8 @@ pub use fleet::{
 pub use patience::Waits;
 #[cfg(feature = "async")]
 pub use reference::{Cluster, CredentialRef};
+#[cfg(feature = "async")]
+pub use selector::Selector;
 pub use socket::{Locations, Socket, SocketError};
 #[cfg(feature = "async")]
 pub use source::CredentialSource;

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use credbroker_proto::v1::{
-    self, ClusterProfileRef, GetCredentialRequest, WatchCredentialRequest, credential_ref::Source,
+    self, ClusterProfileRef, GetCredentialRequest, ProviderRef, WatchCredentialRequest,
+    credential_ref::Source,
 };
 
 pub use credbroker_proto::v1::Cluster;
@@ -29,7 +30,7 @@ impl CredentialRef {
     /// let reference = credbroker_client::CredentialRef::provider("gke");
     /// ```
     pub fn provider(name: impl Into<String>) -> Self {
-        Self::of(Source::Provider(name.into()))
+        Self::of(Source::Provider(ProviderRef { name: name.into(), definition: None }))
     }
 
     /// Of a `ClusterProfile` object.
@@ -87,12 +88,12 @@ impl From<CredentialRef> for v1::CredentialRef {
 
 impl From<CredentialRef> for GetCredentialRequest {
     fn from(reference: CredentialRef) -> Self {
-        Self { credential: Some(reference.0), ..Self::default() }
+        Self { r#ref: Some(reference.0), ..Self::default() }
     }
 }
 
 impl From<CredentialRef> for WatchCredentialRequest {
     fn from(reference: CredentialRef) -> Self {
-        Self { credential: Some(reference.0) }
+        Self { r#ref: Some(reference.0) }
     }
 }

@@ -13,14 +13,18 @@ impl fmt::Debug for Redacted {
     }
 }
 
+fn redacted(value: Option<impl AsRef<[u8]>>) -> Option<Redacted> {
+    value.map(|value| Redacted(value.as_ref().len()))
+}
+
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential")
             .field("generation", &self.generation)
-            .field("token", &Redacted(self.token.len()))
-            .field("client_certificate_data", &Redacted(self.client_certificate_data.len()))
-            .field("client_key_data", &Redacted(self.client_key_data.len()))
-            .field("expiration_timestamp", &self.expiration_timestamp)
+            .field("token", &redacted(self.token.as_deref()))
+            .field("client_certificate_data", &redacted(self.client_certificate_data.as_deref()))
+            .field("client_key_data", &redacted(self.client_key_data.as_deref()))
+            .field("expiration_time", &self.expiration_time)
             .field("certificate_fingerprint", &self.certificate_fingerprint)
             .field("lifetime", &self.lifetime)
             .finish()
@@ -41,8 +45,8 @@ impl fmt::Debug for CredentialRef {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Provider(name) => f.debug_tuple("Provider").field(name).finish(),
-            Self::ClusterProfile(profile) => f.debug_tuple("ClusterProfile").field(profile).finish(),
+            Self::Provider(provider) => provider.fmt(f),
+            Self::ClusterProfile(profile) => profile.fmt(f),
         }
     }
 }
@@ -54,10 +58,10 @@ impl fmt::Debug for Cluster {
             .field("server", &self.server)
             .field("tls_server_name", &self.tls_server_name)
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
-            .field("certificate_authority_data", &Redacted(self.certificate_authority_data.len()))
-            .field("proxy_url", &Redacted(self.proxy_url.len()))
+            .field("certificate_authority_data", &redacted(self.certificate_authority_data.as_deref()))
+            .field("proxy_url", &redacted(self.proxy_url.as_deref()))
             .field("disable_compression", &self.disable_compression)
-            .field("config", &Redacted(self.config.len()))
+            .field("config", &redacted(self.config.as_deref()))
             .finish()
     }
 }
@@ -65,22 +69,23 @@ impl fmt::Debug for Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::v1::ProviderRef;
 
     #[test]
     fn no_message_shows_a_secret() {
         let canary = "c4n4ry";
         let credential = Credential {
-            token: canary.into(),
-            client_certificate_data: canary.into(),
-            client_key_data: canary.into(),
+            token: Some(canary.into()),
+            client_certificate_data: Some(canary.into()),
+            client_key_data: Some(canary.into()),
             ..Credential::default()
         };
         let reference = CredentialRef {
-            source: Some(Source::Provider("gke".into())),
+            source: Some(Source::Provider(ProviderRef { name: "gke".into(), definition: None })),
             cluster: Some(Cluster {
-                proxy_url: canary.into(),
-                config: canary.into(),
-                certificate_authority_data: canary.into(),
+                proxy_url: Some(canary.into()),
+                config: Some(canary.into()),
+                certificate_authority_data: Some(canary.into()),
                 ..Cluster::default()
             }),
             env: [("AWS_PROFILE".to_owned(), canary.to_owned())].into(),

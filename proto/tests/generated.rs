@@ -34,6 +34,7 @@ fn generate(root: &Path, out: &Path) {
         protox::compile(["credbroker/v1/credbroker.proto"], [root]).expect("the proto files compile");
     let mut prost = prost_build::Config::new();
     prost.bytes([".credbroker.v1.Cluster"]).btree_map(["."]).skip_debug(SECRET).out_dir(out);
+    prost.enum_attribute("credbroker.v1.ErrorReason", "#[non_exhaustive]");
     tonic_prost_build::configure()
         .build_transport(false)
         .generate_default_stubs(true) // a stand-in for tests need not know every call

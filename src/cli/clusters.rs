@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_proto::v1::{Cluster, ClusterState, HubState, cluster_state::Readiness};
+use credbroker_proto::v1::{Cluster, ClusterState, Failure, HubState, cluster_state::Readiness};
 use serde_json::{Value, json};
 
 use super::{
@@ -77,7 +77,7 @@ fn as_table(list: &ClusterList) -> String {
         let server = cluster.cluster.as_ref().map(|cluster| cluster.server.as_str());
         [
             one_line(&name.to_string()), // not shortened: other commands take it as an argument
-            cell(&cluster.provider, NARROW),
+            cell(cluster.provider(), NARROW),
             cell(server.unwrap_or_default(), WIDE),
             state(cluster),
             cell(&cluster.kubernetes_version, NARROW),
@@ -85,9 +85,9 @@ fn as_table(list: &ClusterList) -> String {
         ]
     });
     let mut text = table::text(head, &rows.collect::<Vec<_>>());
-    let failed = list.clusters.iter().filter(|(_, cluster)| has_failed(cluster));
+    let failed = list.clusters.iter().filter_map(|(name, cluster)| Some((name, failure_message(cluster)?)));
     let below = failed
-        .map(|(name, cluster)| format!("{}: {}\n", one_line(&name.to_string()), one_line(&cluster.message)))
+        .map(|(name, message)| format!("{}: {}\n", one_line(&name.to_string()), one_line(message)))
         .collect::<Vec<_>>();
     if !below.is_empty() {
         text.push('\n');
@@ -96,17 +96,18 @@ fn as_table(list: &ClusterList) -> String {
     text
 }
 
-fn has_failed(cluster: &ClusterState) -> bool {
+/// Why a cluster has no credential.
+fn failure_message(cluster: &ClusterState) -> Option<&str> {
     let bad = matches!(cluster.readiness(), Readiness::Failed | Readiness::Unusable);
-    bad && !cluster.message.is_empty()
+    let failure = cluster.failure.as_ref().filter(|failure| bad && !failure.message.is_empty());
+    failure.map(|failure| failure.message.as_str())
 }
 
 fn state(cluster: &ClusterState) -> String {
     let state = name(cluster.readiness());
-    if cluster.reason.is_empty() {
-        state.to_owned()
-    } else {
-        format!("{state} ({})", one_line(&cluster.reason))
+    match &cluster.failure {
+        None => state.to_owned(),
+        Some(failure) => format!("{state} ({})", failure.reason().name()),
     }
 }
 
@@ -119,9 +120,10 @@ fn cell(text: &str, most: usize) -> String {
 fn as_json(list: &ClusterList) -> Value {
     json!({
         "clusters": list.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
-        "hub": list.hub.as_ref().map(|HubState { synced, problem }| json!({
+        "hub": list.hub.as_ref().map(|HubState { synced, failure, since_time }| json!({
             "synced": synced,
-            "problem": problem,
+            "failure": failure.as_ref().map(self::failure),
+            "sinceTime": since_time.map(|at| at.to_string()),
         })),
     })
 }
@@ -144,9 +146,13 @@ fn one(at: &ClusterName, cluster: &ClusterState) -> Value {
         })).collect::<Vec<_>>(),
         "cluster": cluster.cluster.as_ref().map(endpoint),
         "readiness": name(cluster.readiness()),
-        "reason": cluster.reason,
-        "message": cluster.message,
+        "failure": cluster.failure.as_ref().map(failure),
     })
+}
+
+/// A failure, as every command prints it in JSON.
+pub(super) fn failure(failure: &Failure) -> Value {
+    json!({"reason": failure.reason().name(), "message": failure.message})
 }
 
 /// With the field names of `spec.cluster` of an ExecCredential.
@@ -155,10 +161,10 @@ fn endpoint(cluster: &Cluster) -> Value {
         "server": cluster.server,
         "tlsServerName": cluster.tls_server_name,
         "insecureSkipTlsVerify": cluster.insecure_skip_tls_verify,
-        "certificateAuthorityData": STANDARD.encode(&cluster.certificate_authority_data),
+        "certificateAuthorityData": cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data)),
         "proxyUrl": cluster.proxy_url,
         "disableCompression": cluster.disable_compression,
-        "config": serde_json::from_slice::<Value>(&cluster.config).ok(), // empty: none
+        "config": cluster.config.as_ref().and_then(|config| serde_json::from_slice::<Value>(config).ok()),
     })
 }
 

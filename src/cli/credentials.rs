@@ -13,7 +13,7 @@ use credbroker_proto::v1::{
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{broker::OutputFormat, fleet::one_line, get::expires, table};
+use super::{broker::OutputFormat, clusters::failure, fleet::one_line, get::expires, table};
 use crate::clock::{Clock as _, SystemClock};
 
 /// Prints `states` without secrets.
@@ -38,13 +38,13 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
                 provider(held),
                 held.key.clone(),
                 name(held.state()).to_owned(),
-                time(held.expiration_timestamp),
-                time(held.next_refresh),
+                time(held.expiration_time),
+                time(held.next_refresh_time),
                 held.watchers.to_string(),
                 held.runs.to_string(),
                 failure.map_or_else(
                     || "-".to_owned(),
-                    |failure| format!("{}: {}", failure.reason, one_line(&failure.message)),
+                    |failure| format!("{}: {}", failure.reason().name(), one_line(&failure.message)),
                 ),
             ]
         })
@@ -95,6 +95,7 @@ fn provider(held: &CredentialState) -> String {
 fn as_json(held: &CredentialState) -> Value {
     json!({
         "provider": held.provider,
+        "definition": held.definition,
         "clusterProfile": held.cluster_profile.as_ref().map(|profile| json!({
             "namespace": profile.namespace,
             "name": profile.name,
@@ -104,15 +105,12 @@ fn as_json(held: &CredentialState) -> Value {
         "callerEnv": held.caller_env,
         "state": name(held.state()),
         "generation": held.generation,
-        "expirationTimestamp": held.expiration_timestamp.map(|at| at.to_string()),
-        "nextRefresh": held.next_refresh.map(|at| at.to_string()),
+        "expirationTime": held.expiration_time.map(|at| at.to_string()),
+        "nextRefreshTime": held.next_refresh_time.map(|at| at.to_string()),
         "watchers": held.watchers,
         "runs": held.runs,
-        "lastFailure": held.last_failure.as_ref().map(|failure| json!({
-            "reason": failure.reason,
-            "message": failure.message,
-            "attempts": failure.attempts,
-        })),
+        "lastFailure": held.last_failure.as_ref().map(failure),
+        "failedAttempts": held.failed_attempts,
         "rejections": held.rejections.as_ref().map(|rejections| json!({
             "rejections": rejections.rejections,
             "verifications": rejections.verifications,
@@ -137,7 +135,10 @@ fn name(state: State) -> &'static str {
 mod tests {
     use std::time::Duration;
 
-    use credbroker_proto::v1::{ClusterProfileRef, credential_state::Failure};
+    use credbroker_proto::{
+        Reason,
+        v1::{ClusterProfileRef, Failure},
+    };
 
     use super::*;
 
@@ -146,19 +147,21 @@ mod tests {
         CredentialState {
             provider: "gke".into(),
             key: "0a1b2c".into(),
-            server: "https://a".into(),
+            definition: None,
+            server: Some("https://a".into()),
             caller_env: vec!["AWS_PROFILE".into()],
             state: State::Renewing.into(),
-            generation: "e-7".into(),
-            expiration_timestamp: at(1_800_000_600),
-            next_refresh: at(1_800_000_060),
+            generation: Some("e-7".into()),
+            expiration_time: at(1_800_000_600),
+            next_refresh_time: at(1_800_000_060),
             watchers: 2,
             runs: 9,
             last_failure: Some(Failure {
-                reason: "PLUGIN_EXIT".into(),
+                reason: Reason::PluginExit.into(),
                 message: "no".into(),
-                ..Failure::default()
+                retry_after: None,
             }),
+            failed_attempts: 1,
             cluster_profile: Some(ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }),
             rejections: Some(Rejections {
                 rejections: 3,
@@ -212,17 +215,19 @@ mod tests {
     fn json_has_every_field() {
         let expected = json!({
             "provider": "gke",
+            "definition": null,
             "clusterProfile": {"namespace": "fleet", "name": "paris"},
             "key": "0a1b2c",
             "server": "https://a",
             "callerEnv": ["AWS_PROFILE"],
             "state": "renewing",
             "generation": "e-7",
-            "expirationTimestamp": "2027-01-15T08:10:00Z",
-            "nextRefresh": "2027-01-15T08:01:00Z",
+            "expirationTime": "2027-01-15T08:10:00Z",
+            "nextRefreshTime": "2027-01-15T08:01:00Z",
             "watchers": 2,
             "runs": 9,
-            "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no", "attempts": 0},
+            "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no"},
+            "failedAttempts": 1,
             "rejections": {
                 "rejections": 3,
                 "verifications": 2,

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use super::broker::{SocketArg, TimeoutArg, ask, finish};
+use super::{
+    broker::{SocketArg, TimeoutArg, ask, finish},
+    selection::SelectionArgs,
+};
 use crate::plugin::Environment;
 
 /// Make the broker forget credentials, for example after a change of account
@@ -11,19 +14,15 @@ use crate::plugin::Environment;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct EvictArgs {
-    /// Forget the credentials of this provider
-    #[arg(required_unless_present = "all")]
-    provider: Option<String>,
-    /// Forget all credentials
-    #[arg(long, conflicts_with = "provider")]
-    all: bool,
+    #[command(flatten)]
+    selection: SelectionArgs,
     #[command(flatten)]
     socket: SocketArg,
     #[command(flatten)]
     timeout: TimeoutArg,
 }
 
-const USAGE: &str = "credbroker evict [OPTIONS] <PROVIDER|--all>";
+const USAGE: &str = "credbroker evict [OPTIONS] <PROVIDER|--key <KEY>|--all>";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,9 +30,9 @@ Examples:
   credbroker evict --all";
 
 pub(super) fn run(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let provider = args.provider.clone().unwrap_or_default();
+    let selector = args.selection.selector();
     let evicted =
-        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.evict(&provider).await)?;
+        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.evict(selector).await)?;
     finish(evicted, out, |count, out| {
         let credentials = if count == 1 { "credential" } else { "credentials" };
         writeln!(out, "evicted {count} {credentials}")

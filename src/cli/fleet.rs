@@ -81,7 +81,8 @@ impl ClusterList {
         let Some(hub) = &self.hub else {
             return is_empty.then(|| NOT_CONFIGURED.to_owned());
         };
-        match (hub.synced, one_line(&hub.problem).as_str(), is_empty) {
+        let problem = hub.failure.as_ref().map(|failure| one_line(&failure.message)).unwrap_or_default();
+        match (hub.synced, problem.as_str(), is_empty) {
             (true, "", false) => None,
             (true, "", true) => Some(NONE_SELECTED.to_owned()),
             (true, problem, false) => {
@@ -130,9 +131,9 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// Why a cluster cannot be used; empty if it can.
 pub(super) fn problem(cluster: &ClusterState) -> String {
-    match (one_line(&cluster.message), one_line(&cluster.reason)) {
-        (message, reason) if reason.is_empty() => message,
-        (message, reason) if message.is_empty() => reason,
+    let Some(failure) = &cluster.failure else { return String::new() };
+    match (one_line(&failure.message), failure.reason().name()) {
+        (message, reason) if message.is_empty() => reason.to_owned(),
         (message, reason) => format!("{message} ({reason})"),
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
-use credbroker_proto::v1::{ClusterProfileRef, Credential, credential_ref::Source};
+use credbroker_proto::v1::{ClusterProfileRef, Credential, ProviderRef, credential_ref::Source};
 use prost_types::Timestamp;
 use rustix::process::geteuid;
 
@@ -104,7 +104,11 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
         return Some(Source::ClusterProfile(profile.clone()));
     }
     let variable = || environment.get("CREDBROKER_PROVIDER")?.to_str().map(str::to_owned);
-    args.provider.clone().or_else(variable).filter(|name| !name.is_empty()).map(Source::Provider)
+    args.provider.clone().or_else(variable).filter(|name| !name.is_empty()).map(provider)
+}
+
+fn provider(name: String) -> Source {
+    Source::Provider(ProviderRef { name, definition: None })
 }
 
 fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
@@ -135,17 +139,17 @@ fn rendered(
     match output {
         CredentialFormat::Json => Ok(json),
         CredentialFormat::Table => Ok(summary(source, credential, now)),
-        CredentialFormat::Token if credential.token.is_empty() => {
-            Err((format!("{kind} {name}: {NO_TOKEN}"), 1))
-        }
-        CredentialFormat::Token => Ok(format!("{}\n", credential.token)),
+        CredentialFormat::Token => match &credential.token {
+            Some(token) => Ok(format!("{token}\n")),
+            None => Err((format!("{kind} {name}: {NO_TOKEN}"), 1)),
+        },
     }
 }
 
 /// The kind of the source and its name.
 fn named(source: &Source) -> [String; 2] {
     match source {
-        Source::Provider(name) => ["provider".to_owned(), name.clone()],
+        Source::Provider(provider) => ["provider".to_owned(), provider.name.clone()],
         Source::ClusterProfile(profile) => {
             ["cluster".to_owned(), format!("{}/{}", profile.namespace, profile.name)]
         }
@@ -153,12 +157,12 @@ fn named(source: &Source) -> [String; 2] {
 }
 
 fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
-    let kind = match (credential.token.is_empty(), credential.client_certificate_data.is_empty()) {
-        (false, true) => "token",
-        (true, _) => "certificate",
-        (false, false) => "token and certificate",
+    let kind = match (&credential.token, &credential.client_certificate_data) {
+        (Some(_), None) => "token",
+        (None, _) => "certificate",
+        (Some(_), Some(_)) => "token and certificate",
     };
-    let expires = credential.expiration_timestamp.map_or_else(|| "unknown".to_owned(), |at| expires(at, now));
+    let expires = credential.expiration_time.map_or_else(|| "unknown".to_owned(), |at| expires(at, now));
     let [head, name] = named(source);
     let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
     let head = head.each_ref().map(String::as_str);

@@ -12,6 +12,7 @@ mod get;
 mod kubeconfig;
 mod progress;
 mod refresh;
+mod selection;
 mod serve;
 mod status;
 mod table;

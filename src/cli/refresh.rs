@@ -12,19 +12,20 @@ use super::{
     broker::{OutputFormat, SocketArg, ask, finish, timeout},
     credentials,
     progress::explained,
+    selection::SelectionArgs,
 };
 use crate::plugin::Environment;
 
-/// Run a provider's plugin now, for every credential of it that the broker holds
+/// Run plugins now, for credentials that the broker holds
 ///
 /// Callers get the old credentials while the plugin runs, and afterwards if a run fails. The broker runs a few plugins
 /// at a time, so many credentials take long. If this command stops waiting, the runs continue; see their result with
 /// `credbroker status`. Exits with 1 if a run failed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct RefreshArgs {
-    /// Name of the provider
-    provider: String,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
@@ -35,6 +36,8 @@ pub(super) struct RefreshArgs {
     socket: SocketArg,
 }
 
+const USAGE: &str = "credbroker refresh [OPTIONS] <PROVIDER|--key <KEY>|--all>";
+
 const EXAMPLES: &str = "\
 Examples:
   credbroker refresh gke
@@ -42,11 +45,11 @@ Examples:
 
 pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     let refreshed = ask(&args.socket, args.timeout, environment, async |mut client| {
-        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.provider);
-        explained(&what, client.refresh(&args.provider)).await
+        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
+        explained(&what, client.refresh(args.selection.selector())).await
     })?;
     if let Err(failure @ Failure::Broker(Error::Timeout { .. })) = &refreshed {
-        let remedy = format!("see `credbroker status {}`, or wait longer with --timeout", args.provider);
+        let remedy = "see `credbroker status`, or wait longer with --timeout";
         writeln!(io::stderr(), "credbroker: {failure}; the plugin runs continue: {remedy}")?;
         return Ok(failure.exit_code());
     }

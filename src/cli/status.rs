@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use credbroker_client::Selector;
+
 use super::{
     broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish},
     credentials,
@@ -34,8 +36,8 @@ Examples:
   credbroker status -o json | jq -r '.credentials[] | select(.state == \"failed\") | .provider'";
 
 pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let provider = args.provider.clone().unwrap_or_default();
+    let selector = args.provider.clone().map_or(Selector::All, Selector::Provider);
     let listed =
-        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.list(&provider).await)?;
+        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.list(selector).await)?;
     finish(listed, out, |states, out| credentials::print(&states, args.output, out))
 }

@@ -19,21 +19,32 @@ pub(super) fn ask(
     origin: Origin,
 ) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
-        return Err(status::invalid("the request names no credential: set `credential.provider`"));
+        return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
     };
     let source = match source {
-        pb::credential_ref::Source::Provider(name) if name.is_empty() => {
-            return Err(status::invalid("`credential.provider` is empty"));
+        pb::credential_ref::Source::Provider(pb::ProviderRef { name, .. }) if name.is_empty() => {
+            return Err(status::invalid("`ref.provider.name` is empty"));
         }
+        pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition }) => {
+            Source::Provider(ProviderRef { name, definition })
+        }
+<<<<<<< HEAD
         pb::credential_ref::Source::Provider(name) => Source::Provider(ProviderRef::named(name)),
+=======
+>>>>>>> contract
         pb::credential_ref::Source::ClusterProfile(profile) => {
-            if profile.namespace.is_empty() || profile.name.is_empty() {
-                return Err(status::invalid("`credential.cluster_profile` needs a namespace and a name"));
-            }
-            Source::ClusterProfile(ProfileName::new(profile.namespace, profile.name))
+            Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }
     };
     Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env, origin })
+}
+
+/// The profile that `field` of a request names.
+pub(super) fn profile_name(profile: pb::ClusterProfileRef, field: &str) -> Result<ProfileName, Status> {
+    if profile.namespace.is_empty() || profile.name.is_empty() {
+        return Err(status::invalid(&format!("`{field}` needs a namespace and a name")));
+    }
+    Ok(ProfileName::new(profile.namespace, profile.name))
 }
 
 /// The name of a profile.
@@ -53,12 +64,12 @@ fn cluster(cluster: pb::Cluster) -> Cluster {
     } = cluster;
     Cluster {
         server,
-        tls_server_name,
+        tls_server_name: tls_server_name.unwrap_or_default(),
         insecure_skip_tls_verify,
-        certificate_authority_data,
-        proxy_url,
+        certificate_authority_data: certificate_authority_data.unwrap_or_default(),
+        proxy_url: proxy_url.unwrap_or_default(),
         disable_compression,
-        config,
+        config: config.unwrap_or_default(),
     }
 }
 
@@ -74,13 +85,18 @@ pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
     } = cluster.clone();
     pb::Cluster {
         server,
-        tls_server_name,
+        tls_server_name: present(tls_server_name),
         insecure_skip_tls_verify,
-        certificate_authority_data,
-        proxy_url,
+        certificate_authority_data: Some(certificate_authority_data).filter(|data| !data.is_empty()),
+        proxy_url: present(proxy_url),
         disable_compression,
-        config,
+        config: Some(config).filter(|config| !config.is_empty()),
     }
+}
+
+/// `None` for an empty text.
+pub(super) fn present(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
@@ -101,14 +117,16 @@ mod tests {
     fn a_cluster_survives_the_way_in_and_out() {
         let message = pb::Cluster {
             server: "https://a".into(),
-            tls_server_name: "b".into(),
+            tls_server_name: Some("b".into()),
             insecure_skip_tls_verify: true,
-            certificate_authority_data: "c".into(),
-            proxy_url: "d".into(),
+            certificate_authority_data: Some("c".into()),
+            proxy_url: Some("d".into()),
             disable_compression: true,
-            config: r#"{"e":1}"#.into(),
+            config: Some(r#"{"e":1}"#.into()),
         };
         assert!(cluster_message(&cluster(message.clone())) == message);
+        let bare = pb::Cluster { server: "https://a".into(), ..pb::Cluster::default() };
+        assert!(cluster_message(&cluster(bare.clone())) == bare);
     }
 
     #[test]
@@ -118,7 +136,8 @@ mod tests {
         }
         let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: String::new() };
         let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
-        let status = ask(Some(pb::CredentialRef { source, ..pb::CredentialRef::default() }), Origin::Elsewhere).unwrap_err();
+        let reference = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
+        let status = ask(reference, Origin::Elsewhere).unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
     }
 }

@@ -31,12 +31,12 @@ use super::{
     codec::Encoded,
     convert,
     follow::{Following, Messages, WatchSlots},
-    preencoded::Preencoded,
+    preencoded::{self, Preencoded},
     service::{BrokerService, REQUEST},
     status,
 };
 use crate::{
-    cache::{self, Caller, Failed, Lookup},
+    cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
     credential::Issued,
     exec::PluginRunner,
     plugin::{PluginSpec, verifiable_at},
@@ -173,7 +173,11 @@ impl<R: PluginRunner> BrokerService<R> {
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<Messages>, Status> {
         let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
+<<<<<<< HEAD
         let ask = convert::ask(request.into_inner().credential, peer.origin)?;
+=======
+        let ask = convert::ask(request.into_inner().r#ref)?;
+>>>>>>> contract
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
         let following = Following::start(cache, resolver, ask, named(&peer, ""), slot)?;
@@ -182,15 +186,19 @@ impl<R: PluginRunner> BrokerService<R> {
 
     async fn report(&self, request: Request<pb::ReportRejectedRequest>) -> Result<Response<Bytes>, Status> {
         let (peer, deadline) = (peer(&request)?, deadline(&request));
-        let pb::ReportRejectedRequest { credential, generation } = request.into_inner();
+        let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
         if generation.is_empty() {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
         let report = async {
+<<<<<<< HEAD
             let (spec, request) = self.resolve(convert::ask(credential, peer.origin)?, named(&peer, ""), deadline).await?;
+=======
+            let (spec, request) = self.resolve(convert::ask(r#ref)?, named(&peer, ""), deadline).await?;
+>>>>>>> contract
             let provider = Arc::clone(&spec.provider.name);
             let reported = self.cache.report(spec, &generation, &request).await;
-            reported.map(|reported| answer(&reported.issued)).map_err(|failed| refused(&provider, &failed))
+            reported.map(|reported| report_answer(&reported)).map_err(|failed| refused(&provider, &failed))
         };
         report
             .instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid))
@@ -218,6 +226,21 @@ fn answer(issued: &Issued) -> Response<Bytes> {
     Response::new(issued.encoded.frame.clone())
 }
 
+/// The answer to a get, with what was done about the report.
+fn report_answer(reported: &Reported) -> Response<Bytes> {
+    use pb::report_rejected_response::Outcome;
+    let (outcome, retry_after) = match reported.outcome {
+        ReportOutcome::Replaced => (Outcome::Replaced, None),
+        ReportOutcome::AlreadyReplaced => (Outcome::AlreadyReplaced, None),
+        ReportOutcome::TooEarly { retry_after } => (Outcome::TooEarly, convert::duration(retry_after)),
+        ReportOutcome::NothingNewer => (Outcome::NothingNewer, None),
+        ReportOutcome::UnknownGeneration => (Outcome::UnknownGeneration, None),
+    };
+    let outcome = outcome.into();
+    let more = pb::ReportRejectedResponse { outcome, retry_after, ..pb::ReportRejectedResponse::default() };
+    Response::new(preencoded::extended(&reported.issued.encoded.frame, &more))
+}
+
 fn refused(provider: &str, failed: &Failed) -> Status {
     tracing::debug!(provider, "request failed: {failed}");
     status::failed(provider, failed)
@@ -229,8 +252,9 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
 
 /// Who asks, and for what. By value, so that nothing of the name is kept while the caller waits.
 fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
-    let pb::GetCredentialRequest { credential, caller, without_exec_info, at_terminal } = request;
-    (Caller { without_exec_info, at_terminal, ..named(peer, &caller) }, credential)
+    let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request;
+    let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
+    (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
 }
 
 /// The caller of that name; empty: it gave none. The name is hashed, so that it costs nothing to remember. A process

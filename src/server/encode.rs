@@ -13,29 +13,28 @@ use crate::credential::{Draft, Encoded};
 
 /// Encodes `draft` as a `GetCredentialResponse`, framed for gRPC.
 pub fn encode(draft: &Draft<'_>) -> Encoded {
-    let (chain, key) = draft.pair.unwrap_or_default();
+    let (chain, key) = draft.pair.unzip();
     let credential = pb::Credential {
         generation: draft.generation.to_string(),
-        token: draft.token.unwrap_or_default().to_owned(),
-        client_certificate_data: chain.to_vec(),
-        client_key_data: key.to_vec(),
-        expiration_timestamp: convert::timestamp(draft.expires_at),
-        certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()).unwrap_or_default(),
+        token: draft.token.map(str::to_owned),
+        client_certificate_data: chain.map(<[u8]>::to_vec),
+        client_key_data: key.map(<[u8]>::to_vec),
+        expiration_time: convert::timestamp(draft.expires_at),
+        certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()),
         lifetime: convert::duration(draft.lifetime),
     };
-    // Fields are written in the order of their numbers, each as tag, length and bytes; empty ones are left out.
+    // Fields are written in the order of their numbers, each as tag, length and bytes; absent ones are left out.
     let mut end = preencoded::HEAD + head(credential.encoded_len());
-    let mut field = |length: usize| -> Option<Range<usize>> {
+    let mut field = |value: Option<&[u8]>| -> Option<Range<usize>> {
+        let length = value?.len();
         let start = end + head(length);
-        (length > 0).then(|| {
-            end = start + length;
-            start..end
-        })
+        end = start + length;
+        Some(start..end)
     };
-    field(credential.generation.len());
-    let token = field(credential.token.len());
-    let certificate = field(credential.client_certificate_data.len());
-    let key = field(credential.client_key_data.len());
+    field(Some(credential.generation.as_bytes()));
+    let token = field(credential.token.as_ref().map(String::as_bytes));
+    let certificate = field(credential.client_certificate_data.as_deref());
+    let key = field(credential.client_key_data.as_deref());
     let cluster = draft.cluster.map(convert::cluster_message);
     let message = pb::GetCredentialResponse { credential: Some(credential), cluster };
     Encoded { frame: preencoded::frame(&message), token, certificate, key }
@@ -85,11 +84,11 @@ mod tests {
         let sent = pb::GetCredentialResponse::decode(message(&encoded)).unwrap();
         let credential = sent.credential.unwrap();
         assert_eq!(credential.generation, "e-7");
-        assert_eq!(credential.token, "a token");
-        assert_eq!(credential.client_certificate_data, b"chain");
-        assert_eq!(credential.client_key_data, b"key");
-        assert_eq!(credential.certificate_fingerprint, "ab".repeat(32));
-        let expiry = credential.expiration_timestamp.unwrap();
+        assert_eq!(credential.token.as_deref(), Some("a token"));
+        assert_eq!(credential.client_certificate_data.as_deref(), Some(&b"chain"[..]));
+        assert_eq!(credential.client_key_data.as_deref(), Some(&b"key"[..]));
+        assert_eq!(credential.certificate_fingerprint, Some("ab".repeat(32)));
+        let expiry = credential.expiration_time.unwrap();
         assert_eq!((expiry.seconds, expiry.nanos), (1_060, 5));
         assert_eq!(credential.lifetime.unwrap().seconds, 60);
         assert_eq!(text(&encoded, encoded.token.as_ref()), Some("a token"));

@@ -3,6 +3,7 @@
 //! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
 
 mod accept;
+mod admin;
 mod answer;
 mod authority;
 mod clusters;
@@ -16,10 +17,12 @@ mod handshake;
 mod health;
 mod origin;
 mod overview;
+mod paging;
 mod peer;
 mod preencoded;
 mod question;
 mod readiness;
+mod selector;
 mod service;
 mod socket;
 mod status;

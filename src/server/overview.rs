@@ -1,10 +1,9 @@
 //! What the broker holds, on the wire.
 
-use credbroker_proto::v1::{CredentialState, credential_state};
-use prost::Message as _;
+use credbroker_proto::v1::{CredentialState, Failure, ListCredentialsResponse, credential_state};
 use tonic::Status;
 
-use super::{convert, status};
+use super::{convert, paging::Paging, status};
 use crate::{
     cache::{CredentialCache, Holding, KeyStatus, Position, Selector},
     exec::PluginRunner,
@@ -18,51 +17,37 @@ const PAGE: usize = 1 << 20;
 /// How many are taken from the cache at a time.
 const BATCH: usize = 512;
 
-/// The page of the selected keys that follows the one with this `next_page_token`, and its own.
+/// The page that follows the one with this `page_token`, and its own token.
 pub(super) fn page<R: PluginRunner>(
     cache: &CredentialCache<R>,
     selector: &Selector,
-    token: &str,
-) -> Result<(Vec<CredentialState>, String), Status> {
-    let mut after = match token {
-        "" => None,
-        token => Some(read(token).ok_or_else(|| {
-            status::invalid("`page_token` is not the `next_page_token` of a page of credentials")
-        })?),
+    page_size: i32,
+    page_token: &str,
+) -> Result<ListCredentialsResponse, Status> {
+    let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, page_token)?;
+    let mut after = match after {
+        None => None,
+        Some(position) => Some(read(position).ok_or_else(|| paging.foreign())?),
     };
     let batches = std::iter::from_fn(|| {
         let batch = cache.list(selector, after.as_ref(), BATCH);
         after = Some(batch.last()?.position());
         Some(batch)
     });
-    Ok(fill(batches.flatten().map(|held| (state(&held), held.position()))))
+    let rows = batches.flatten().map(|held| (state(&held), held.position()));
+    let (credentials, next_page_token) = paging.fill(rows, position);
+    Ok(ListCredentialsResponse { credentials, next_page_token })
 }
 
-/// As many rows as fit, and the position of the last one if there are more. A row that is larger than a page is one.
-fn fill(rows: impl Iterator<Item = (CredentialState, Position)>) -> (Vec<CredentialState>, String) {
-    let (mut page, mut size, mut last) = (Vec::new(), 0, None::<Position>);
-    for (state, at) in rows {
-        size += state.encoded_len();
-        if size > PAGE
-            && let Some(last) = last
-        {
-            return (page, token_of(&last));
-        }
-        page.push(state);
-        last = Some(at);
-    }
-    (page, String::new())
-}
-
-/// The page token. It has the whole key, which is shown by its first bytes elsewhere.
-fn token_of((provider, key): &Position) -> String {
+/// A position in a page token, with the whole key.
+fn position((provider, key): &Position) -> String {
     let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}/{provider}", key.concat())
 }
 
-/// The place that a page token has, if it is one.
-fn read(token: &str) -> Option<Position> {
-    let (key, provider) = token.split_once('/')?;
+/// Reads what [`position`] writes.
+fn read(position: &str) -> Option<Position> {
+    let (key, provider) = position.split_once('/')?;
     let mut bytes = [0; 32];
     if !key.is_ascii() || key.len() != 2 * bytes.len() {
         return None;
@@ -79,8 +64,9 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
     let issued = held.issued.as_ref();
     CredentialState {
         provider: spec.provider.name.to_string(),
+        definition: spec.provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
         key: spec.key.to_string(),
-        server: spec.endpoint().map(|cluster| cluster.server.clone()).unwrap_or_default(),
+        server: spec.endpoint().map(|cluster| cluster.server.clone()),
         caller_env: spec.caller_env.keys().cloned().collect(),
         state: match held.holding {
             Holding::Valid => credential_state::State::Valid,
@@ -90,17 +76,17 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
             Holding::Empty => credential_state::State::Empty,
         }
         .into(),
-        generation: issued.map(|issued| issued.generation.to_string()).unwrap_or_default(),
-        expiration_timestamp: issued.and_then(|issued| convert::timestamp(issued.expires_at)),
-        next_refresh: held.next_refresh.and_then(convert::timestamp),
+        generation: issued.map(|issued| issued.generation.to_string()),
+        expiration_time: issued.and_then(|issued| convert::timestamp(issued.expires_at)),
+        next_refresh_time: held.next_refresh.and_then(convert::timestamp),
         watchers: u32::try_from(held.watchers).unwrap_or(u32::MAX),
         runs: held.runs,
-        last_failure: held.failure.as_ref().map(|(failed, attempts)| credential_state::Failure {
-            reason: status::cache_reason(&failed.error).name().to_owned(),
+        last_failure: held.failure.as_ref().map(|(failed, _)| Failure {
+            reason: status::cache_reason(&failed.error).into(),
             message: chain(&failed.error),
-            attempts: *attempts,
             retry_after: convert::duration(failed.retry_after),
         }),
+        failed_attempts: held.failure.as_ref().map_or(0, |(_, attempts)| *attempts),
         cluster_profile: spec.target.as_ref().map(|target| convert::profile(&target.profile)),
         rejections: held.rejections.as_ref().map(|known| credential_state::Rejections {
             rejections: known.count,
@@ -119,66 +105,13 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
-    type Rows = BTreeMap<Position, CredentialState>;
-
-    /// 3,000 keys of three providers, each with a message of 2 KiB.
-    fn failing() -> Rows {
-        let row = |number: u32| {
-            let mut key = [0; 32];
-            // Keys that are shown alike.
-            key.iter_mut().rev().zip(number.to_le_bytes()).for_each(|(byte, value)| *byte = value);
-            let provider = ["aws", "azure/eu", "gke"][number as usize % 3];
-            let failure = credential_state::Failure { message: "x".repeat(2048), ..Default::default() };
-            let state = CredentialState {
-                provider: provider.to_owned(),
-                key: number.to_string(),
-                last_failure: Some(failure),
-                ..CredentialState::default()
-            };
-            ((provider.into(), PluginKey(key)), state)
-        };
-        (0..3_000).map(row).collect()
-    }
-
     #[test]
-    fn pages_fit_into_a_message_and_have_each_row_once() {
-        let rows = failing();
-        let whole: usize = rows.values().map(CredentialState::encoded_len).sum();
-        assert!(whole > 4 << 20, "as one message it is too large for most clients");
-        let (mut all, mut after, mut pages) = (Vec::new(), None, 0);
-        loop {
-            let rest = rows.iter().filter(|(at, _)| after.as_ref().is_none_or(|after| *at > after));
-            let (page, token) = fill(rest.map(|(at, state)| (state.clone(), at.clone())));
-            let size: usize = page.iter().map(CredentialState::encoded_len).sum();
-            assert!(size <= PAGE && !page.is_empty(), "{size}");
-            (all, pages) = ([all, page].concat(), pages + 1);
-            if token.is_empty() {
-                break;
-            }
-            after = Some(read(&token).unwrap());
-        }
-        assert_eq!(pages, whole.div_ceil(PAGE));
-        assert_eq!(all, rows.into_values().collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_row_that_is_larger_than_a_page_is_a_page() {
-        let large = CredentialState { provider: "x".repeat(2 * PAGE), ..CredentialState::default() };
-        let at = |byte| ("p".into(), PluginKey([byte; 32]));
-        let (page, token) = fill([(large.clone(), at(1)), (large, at(2))].into_iter());
-        assert_eq!((page.len(), read(&token)), (1, Some(at(1))));
-        assert_eq!(fill(std::iter::empty()), (vec![], String::new()));
-    }
-
-    #[test]
-    fn a_token_is_read_as_it_is_written_and_others_are_refused() {
+    fn a_position_is_read_as_it_is_written_and_others_are_refused() {
         for provider in ["gke", "a/b", ""] {
             let place: Position = (provider.into(), PluginKey([0xa7; 32]));
-            assert_eq!(read(&token_of(&place)), Some(place));
+            assert_eq!(read(&position(&place)), Some(place));
         }
         let zeros = "0".repeat(64);
         for token in [

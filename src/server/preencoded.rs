@@ -44,6 +44,19 @@ pub(super) fn frame(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
+/// The message of `frame` followed by the fields of `more`, framed. Fields that follow count as part of the message.
+pub(super) fn extended(frame: &Bytes, more: &impl Message) -> Bytes {
+    let message = frame.get(HEAD..).unwrap_or_default();
+    let length = message.len() + more.encoded_len();
+    let mut extended = BytesMut::with_capacity(HEAD + length);
+    extended.put_u8(0);
+    extended.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    extended.put(message);
+    // It has the capacity that was asked for.
+    let _complete = more.encode(&mut extended);
+    extended.freeze()
+}
+
 impl Preencoded {
     /// A response of these frames, typed as the generated service wants it.
     pub(super) fn response<T: Send + 'static>(

@@ -49,9 +49,9 @@ impl Readiness {
     }
 
     /// How it stands for a profile, and the stable reason if it stands badly.
-    pub(super) fn of_profile(&self, known: &KnownProfile) -> (State, &'static str) {
+    pub(super) fn of_profile(&self, known: &KnownProfile) -> (State, Option<Reason>) {
         let (state, problem) = self.look(known);
-        (state, problem.map_or("", |(reason, _)| reason.name()))
+        (state, problem.map(|(reason, _)| reason))
     }
 
     /// Why it stands badly, for people.

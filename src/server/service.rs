@@ -1,12 +1,14 @@
-//! The RPCs: convert, ask the cache, convert.
+//! The services, and the calls about clusters.
 
 use std::{fmt, sync::Arc};
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
-use pb::credential_broker_server::CredentialBroker;
+use pb::{
+    credential_broker_admin_server::CredentialBrokerAdminServer, credential_broker_server::CredentialBroker,
+};
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
-use tracing::{Instrument as _, Span, debug_span};
+use tracing::{Span, debug_span};
 
 use super::{
     Peer,
@@ -14,13 +16,9 @@ use super::{
     credentials::{Credentials, Memory},
     follow::WatchSlots,
     health::Health,
-    overview, status,
+    status,
 };
-use crate::{
-    cache::{CredentialCache, Selector},
-    exec::PluginRunner,
-    resolver::Resolver,
-};
+use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
 
 /// Bytes of a request: a cluster with its authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -57,7 +55,8 @@ pub fn services<R: PluginRunner>(
     let broker = Arc::new(BrokerService { cache, resolver, clusters });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health));
-    let routes = Routes::new(Credentials::new(broker)).add_service(health);
+    let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
+    let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health);
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -73,50 +72,12 @@ pub fn services<R: PluginRunner>(
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
-    async fn list_credentials(
-        &self,
-        request: Request<pb::ListCredentialsRequest>,
-    ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
-        span(&request, "list_credentials")?;
-        let pb::ListCredentialsRequest { provider, page_token } = request.into_inner();
-        let (credentials, next_page_token) =
-            overview::page(&self.cache, &self.selected(&provider)?, &page_token)?;
-        Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
-    }
-
-    async fn refresh_credential(
-        &self,
-        request: Request<pb::RefreshCredentialRequest>,
-    ) -> Result<Response<pb::RefreshCredentialResponse>, Status> {
-        let span = span(&request, "refresh_credential")?;
-        let provider = request.into_inner().provider;
-        if provider.is_empty() {
-            return Err(status::invalid("`provider` is empty: say whose credentials to refresh"));
-        }
-        let selector = self.selected(&provider)?;
-        self.cache.refresh(&selector).instrument(span).await;
-        let (credentials, next_page_token) = overview::page(&self.cache, &selector, "")?;
-        Ok(Response::new(pb::RefreshCredentialResponse { credentials, next_page_token }))
-    }
-
-    async fn evict_credential(
-        &self,
-        request: Request<pb::EvictCredentialRequest>,
-    ) -> Result<Response<pb::EvictCredentialResponse>, Status> {
-        span(&request, "evict_credential")?;
-        let provider = request.into_inner().provider;
-        let evicted = self.cache.evict(&self.selected(&provider)?);
-        let evicted = u32::try_from(evicted).unwrap_or(u32::MAX);
-        Ok(Response::new(pb::EvictCredentialResponse { evicted }))
-    }
-
     async fn list_clusters(
         &self,
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         span(&request, "list_clusters")?;
-        let pb::ListClustersRequest { namespace, page_token } = request.into_inner();
-        Ok(Response::new(self.clusters()?.page(&namespace, &page_token).await?))
+        Ok(Response::new(self.clusters()?.page(request.into_inner()).await?))
     }
 
     async fn watch_clusters(
@@ -131,21 +92,12 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
 
 impl<R: PluginRunner> BrokerService<R> {
     fn clusters(&self) -> Result<&Clusters<R>, Status> {
-        self.clusters.as_ref().ok_or_else(status::no_fleet)
-    }
-
-    /// The keys of a provider that is configured; empty: all keys.
-    fn selected(&self, provider: &str) -> Result<Selector, Status> {
-        if provider.is_empty() {
-            return Ok(Selector::All);
-        }
-        self.resolver.providers().find(provider).map_err(|error| status::unresolved(&error))?;
-        Ok(Selector::Provider(provider.into()))
+        self.clusters.as_ref().ok_or_else(status::no_hub)
     }
 }
 
 /// At debug: a span that nobody sees costs nothing, and a hit has nothing to tell.
-fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
+pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
     let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
 }

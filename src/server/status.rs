@@ -50,10 +50,11 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
     status(resolve_reason(error), chain(error), Some(HUB), None)
 }
 
-/// No ClusterProfiles are read.
-pub(super) fn no_fleet() -> Status {
-    let message = "this broker reads no ClusterProfiles; add `clusterProfiles` to its configuration";
-    status(Reason::UnknownClusterProfile, message.to_owned(), None, None)
+/// ClusterProfiles are not read.
+pub(super) fn no_hub() -> Status {
+    let message =
+        "this broker does not read ClusterProfiles: its configuration has no `clusterProfiles`; add it";
+    status(Reason::HubNotConfigured, message.to_owned(), None, None)
 }
 
 /// No credential came of it. `provider` is named, so that the message stands by itself.
@@ -109,7 +110,8 @@ pub(super) fn too_much_unfinished(limit: usize) -> Status {
 
 /// A request did not end in time.
 pub(super) fn unfinished(limit: Duration) -> Status {
-    Status::deadline_exceeded(format!("the request did not end within {limit:?}"))
+    let message = format!("the request was not received completely within {limit:?}; send it again");
+    status(Reason::RequestIncomplete, message, None, None)
 }
 
 fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Option<&str>) -> Status {
@@ -126,21 +128,22 @@ fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Optio
 /// The stable reason why a request leads to no run.
 pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
-        ResolveError::AmbiguousProvider { .. } => Reason::InvalidRequest,
+        ResolveError::AmbiguousProvider { .. } => Reason::AmbiguousProvider,
         ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
         ResolveError::HubUnavailable { .. } => Reason::HubUnavailable,
-        ResolveError::IdentityConflict { .. } => Reason::InvalidRequest,
+        ResolveError::IdentityConflict { .. } => Reason::IdentityConflict,
         ResolveError::Profile { source, .. } => profile_reason(source),
-        ResolveError::UnknownProfile { .. } => Reason::UnknownClusterProfile,
+        ResolveError::UnknownProfile { is_configured: false, .. } => Reason::HubNotConfigured,
+        ResolveError::UnknownProfile { is_configured: true, .. } => Reason::UnknownClusterProfile,
         ResolveError::ClusterConfig { .. }
         | ResolveError::ClusterServer
         | ResolveError::InvalidVariable { .. }
         | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
-        ResolveError::UnknownDefinition { .. } => Reason::InvalidRequest,
+        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
-        ResolveError::VariableNotAllowed { .. } => Reason::InvalidRequest,
+        ResolveError::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
     }
 }
 

@@ -158,13 +158,19 @@ impl InProcess {
     }
 }
 
+/// Why the hub cannot be read; empty: it can.
+pub(crate) fn problem(hub: &pb::HubState) -> &str {
+    hub.failure.as_ref().map_or("", |failure| &failure.message)
+}
+
 pub(crate) fn request(
     provider: &str,
     cluster: Option<pb::Cluster>,
     variables: &[(&str, &str)],
 ) -> pb::GetCredentialRequest {
-    let source = Some(pb::credential_ref::Source::Provider(provider.to_owned()));
+    let provider = pb::ProviderRef { name: provider.to_owned(), definition: None };
+    let source = Some(pb::credential_ref::Source::Provider(provider));
     let env = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let credential = Some(pb::CredentialRef { source, cluster, env });
-    pb::GetCredentialRequest { credential, ..Default::default() }
+    let reference = Some(pb::CredentialRef { source, cluster, env });
+    pb::GetCredentialRequest { r#ref: reference, ..Default::default() }
 }

@@ -11,6 +11,8 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::harness::problem;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
 /// A hub, and a kubeconfig for it.
@@ -73,11 +75,11 @@ async fn neither_a_log_nor_a_caller_sees_who_the_broker_is_to_its_hub() {
         let hub = Hub::start();
         hub.with_user(&user);
         let broker = hub.broker("trace");
-        let refused = hub_state(&broker, |hub| !hub.problem.is_empty()).await;
-        assert!(!refused.problem.contains("c4n4ry"), "{}", refused.problem);
+        let refused = hub_state(&broker, |hub| !problem(hub).is_empty()).await;
+        assert!(!problem(&refused).contains("c4n4ry"), "{}", problem(&refused));
         hub.server.accept_token("c4n4ry-static");
         hub.server.accept_token("c4n4ry-issued");
-        hub_state(&broker, |hub| hub.synced && hub.problem.is_empty()).await;
+        hub_state(&broker, |hub| hub.synced && problem(hub).is_empty()).await;
         hub.server.until_watched(Collection::ClusterProfiles, 1).await;
         assert_no_canary(&broker.stop().1);
     }
@@ -100,10 +102,10 @@ async fn a_kubeconfig_of_the_hub_that_breaks_is_not_quoted() {
         hub_state(&broker, |hub| hub.synced).await;
         std::fs::write(hub.kubeconfig(), &broken).unwrap();
         hub.server.cut_connections();
-        let state = hub_state(&broker, |hub| hub.problem.contains("kubeconfig")).await;
-        assert!(!state.problem.contains("c4n4ry"), "{}", state.problem);
+        let state = hub_state(&broker, |hub| problem(hub).contains("kubeconfig")).await;
+        assert!(!problem(&state).contains("c4n4ry"), "{}", problem(&state));
         std::fs::write(hub.kubeconfig(), &whole).unwrap();
-        hub_state(&broker, |hub| hub.problem.is_empty()).await;
+        hub_state(&broker, |hub| problem(hub).is_empty()).await;
         assert_no_canary(&broker.stop().1);
     }
 }
@@ -118,8 +120,8 @@ async fn the_password_of_the_hubs_proxy_is_shown_nowhere() {
         let kubeconfig = Kubeconfig::new().cluster("hub", &cluster).user("hub", &json!({"token": "c4n4ry"}));
         kubeconfig.context("hub", "hub", "hub").write(hub.kubeconfig());
         let broker = hub.broker("trace");
-        let state = hub_state(&broker, |hub| !hub.problem.is_empty()).await;
-        assert!(!state.problem.contains("c4n4ry"), "{}", state.problem);
+        let state = hub_state(&broker, |hub| !problem(hub).is_empty()).await;
+        assert!(!problem(&state).contains("c4n4ry"), "{}", problem(&state));
         assert_no_canary(&broker.stop().1);
     }
 }
@@ -131,7 +133,7 @@ async fn a_hub_that_is_away_is_told_in_our_words_alone() {
     hub.with_user(&json!({"token": "t"}));
     hub.server.go_away();
     let broker = hub.broker("");
-    hub_state(&broker, |hub| !hub.problem.is_empty()).await;
+    hub_state(&broker, |hub| !problem(hub).is_empty()).await;
     let (_, log) = broker.stop();
     let told: Vec<_> = log.lines().filter(|line| line.contains("the hub cannot be read")).collect();
     assert!(!told.is_empty() && !log.contains("ERROR"), "{log}");
@@ -193,8 +195,8 @@ async fn a_hub_whose_user_is_another_kind_of_user_now_wants_a_new_start() {
         hub_state(&broker, |hub| hub.synced).await;
         hub.with_user(after);
         hub.server.cut_connections();
-        hub_state(&broker, |hub| hub.problem.contains(word)).await;
+        hub_state(&broker, |hub| problem(hub).contains(word)).await;
         hub.with_user(before);
-        hub_state(&broker, |hub| hub.problem.is_empty()).await;
+        hub_state(&broker, |hub| problem(hub).is_empty()).await;
     }
 }

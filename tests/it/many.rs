@@ -3,8 +3,9 @@
 use std::{path::Path, process::Command};
 
 use credbroker_proto::v1::{
-    self as pb, credential_broker_server::CredentialBroker, credential_broker_server::CredentialBrokerServer,
-    credential_state::Failure,
+    self as pb, Failure,
+    credential_broker_admin_server::{CredentialBrokerAdmin, CredentialBrokerAdminServer},
+    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
 };
 use credbroker_test_support::private_directory;
 use tokio::{net::UnixListener, runtime::Builder};
@@ -27,7 +28,7 @@ fn page<T>(token: &str, row: impl Fn(usize) -> T) -> (Vec<T>, String) {
 }
 
 #[tonic::async_trait]
-impl CredentialBroker for Large {
+impl CredentialBrokerAdmin for Large {
     async fn list_credentials(
         &self,
         request: Request<pb::ListCredentialsRequest>,
@@ -42,7 +43,10 @@ impl CredentialBroker for Large {
             });
         Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
     }
+}
 
+#[tonic::async_trait]
+impl CredentialBroker for Large {
     async fn list_clusters(
         &self,
         request: Request<pb::ListClustersRequest>,
@@ -52,12 +56,12 @@ impl CredentialBroker for Large {
             let server = format!("https://{name}.example:6443");
             pb::ClusterState {
                 cluster_profile: Some(pb::ClusterProfileRef { namespace: "fleet".into(), name }),
-                provider: "cloud".into(),
+                provider: Some("cloud".into()),
                 cluster: Some(pb::Cluster { server, ..pb::Cluster::default() }),
                 ..pb::ClusterState::default()
             }
         });
-        let hub = Some(pb::HubState { synced: true, problem: String::new() });
+        let hub = Some(pb::HubState { synced: true, ..pb::HubState::default() });
         Ok(Response::new(pb::ListClustersResponse { clusters, next_page_token, hub }))
     }
 }
@@ -80,7 +84,9 @@ fn ten_thousand_rows_of_which_many_have_long_messages_are_shown_whole() {
         UnixListener::bind(&socket).unwrap()
     };
     let incoming = UnixListenerStream::new(listener).filter(Result::is_ok);
-    let server = tonic::transport::Server::builder().add_service(CredentialBrokerServer::new(Large));
+    let server = tonic::transport::Server::builder()
+        .add_service(CredentialBrokerServer::new(Large))
+        .add_service(CredentialBrokerAdminServer::new(Large));
     runtime.spawn(server.serve_with_incoming(incoming));
 
     assert_eq!(lines(&socket, &["status"]), ROWS + 1);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use credbroker_client::Selector;
 use credbroker_proto::v1::{
-    CredentialState, ListCredentialsRequest, credential_broker_client::CredentialBrokerClient,
+    CredentialState, ListCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
 };
 use prost::Message as _;
 use serde_json::json;
@@ -39,12 +40,12 @@ async fn the_states_of_many_failing_keys_come_in_pages_to_every_client() {
             .collect();
         assert!(asks.join_all().await.iter().all(Result::is_err));
     }
-    let listed = client.clone().list("cloud").await.unwrap();
+    let listed = client.clone().list(Selector::Provider("cloud".into())).await.unwrap();
     assert_eq!(listed.len(), KEYS);
     assert!(listed.is_sorted_by(|a, b| a.key < b.key));
-    assert_eq!(client.clone().list("").await.unwrap().len(), KEYS);
+    assert_eq!(client.clone().list(Selector::All).await.unwrap().len(), KEYS);
 
-    let mut client = CredentialBrokerClient::new(broker.channel().await);
+    let mut client = CredentialBrokerAdminClient::new(broker.channel().await);
     let (mut keys, mut pages, mut page_token) = (BTreeSet::new(), 0, String::new());
     loop {
         let list = ListCredentialsRequest { page_token, ..Default::default() };

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use credbroker_proto::{
     Reason,
-    v1::{self as pb, credential_broker_client::CredentialBrokerClient, credential_state::State},
+    v1::{
+        self as pb, credential_broker_admin_client::CredentialBrokerAdminClient,
+        credential_broker_client::CredentialBrokerClient, credential_selector::Selector,
+        credential_state::State, report_rejected_response::Outcome,
+    },
 };
 use credbroker_test_support::FakePlugin;
 use serde_json::json;
@@ -20,14 +24,28 @@ async fn rpc(broker: &InProcess) -> Rpc {
     CredentialBrokerClient::new(broker.channel().await)
 }
 
+type Admin = CredentialBrokerAdminClient<Channel>;
+
+async fn admin(broker: &InProcess) -> Admin {
+    CredentialBrokerAdminClient::new(broker.channel().await)
+}
+
+async fn list(admin: &mut Admin) -> Vec<pb::CredentialState> {
+    admin.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner().credentials
+}
+
+fn selecting(selector: Selector) -> Option<pb::CredentialSelector> {
+    Some(pb::CredentialSelector { selector: Some(selector) })
+}
+
 async fn watch(rpc: &mut Rpc, name: &str) -> Streaming<pb::WatchCredentialResponse> {
-    let credential = request(name, None, &[]).credential;
-    rpc.watch_credential(pb::WatchCredentialRequest { credential }).await.unwrap().into_inner()
+    let r#ref = request(name, None, &[]).r#ref;
+    rpc.watch_credential(pb::WatchCredentialRequest { r#ref }).await.unwrap().into_inner()
 }
 
 async fn token(watch: &mut Streaming<pb::WatchCredentialResponse>) -> String {
     let message = timeout(Duration::from_secs(30), watch.message()).await.expect("a message in time");
-    message.unwrap().unwrap().credential.unwrap().token
+    message.unwrap().unwrap().credential.unwrap().token.unwrap()
 }
 
 fn reason(status: &tonic::Status) -> Option<Reason> {
@@ -43,8 +61,8 @@ async fn a_watch_brings_the_credential_now_and_then_each_rotation() {
     for run in 1..=3 {
         assert_eq!(token(&mut watch).await, format!("token-{run}"));
     }
-    let held = rpc.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
-    assert_eq!((held.credentials[0].watchers, held.credentials[0].runs), (1, 3));
+    let held = list(&mut admin(&broker).await).await;
+    assert_eq!((held[0].watchers, held[0].runs), (1, 3));
 }
 
 #[tokio::test]
@@ -59,14 +77,17 @@ async fn a_refresh_reaches_every_watch_and_an_eviction_too() {
     for watch in &mut watches {
         assert_eq!(token(watch).await, "token-1");
     }
-    let request = pb::RefreshCredentialRequest { provider: "cloud".into() };
-    let held = rpc.refresh_credential(request).await.unwrap().into_inner().credentials;
+    let mut admin = admin(&broker).await;
+    let selector = selecting(Selector::Provider("cloud".into()));
+    let refreshed = admin.refresh_credentials(pb::RefreshCredentialsRequest { selector }).await.unwrap();
+    assert_eq!(*refreshed.get_ref(), pb::RefreshCredentialsResponse { refreshed: 1 });
+    let held = list(&mut admin).await;
     assert_eq!((held[0].state(), held[0].runs), (State::Valid, 2));
     for watch in &mut watches {
         assert_eq!(token(watch).await, "token-2");
     }
-    let request = pb::EvictCredentialRequest { provider: String::new() };
-    assert_eq!(rpc.evict_credential(request).await.unwrap().into_inner().evicted, 1);
+    let request = pb::EvictCredentialsRequest { selector: selecting(Selector::All(true)) };
+    assert_eq!(admin.evict_credentials(request).await.unwrap().into_inner().evicted, 1);
     for watch in &mut watches {
         assert_eq!(token(watch).await, "token-3");
     }
@@ -82,16 +103,16 @@ async fn the_watch_after_the_last_is_refused_and_a_get_on_that_connection_passes
     for _ in 0..1000 {
         watches.push(watch(&mut rpc, "cloud").await);
     }
-    let credential = request("cloud", None, &[]).credential;
-    let refused = rpc.watch_credential(pb::WatchCredentialRequest { credential }).await.unwrap_err();
+    let r#ref = request("cloud", None, &[]).r#ref;
+    let refused = rpc.watch_credential(pb::WatchCredentialRequest { r#ref }).await.unwrap_err();
     assert_eq!((refused.code(), reason(&refused)), (Code::ResourceExhausted, Some(Reason::Overloaded)));
     assert!(refused.message().contains("limits.watchesPerConnection"), "{}", refused.message());
     assert!(rpc.get_credential(request("cloud", None, &[])).await.is_ok());
     watches.pop();
     let again = async {
         loop {
-            let credential = request("cloud", None, &[]).credential;
-            if rpc.watch_credential(pb::WatchCredentialRequest { credential }).await.is_ok() {
+            let r#ref = request("cloud", None, &[]).r#ref;
+            if rpc.watch_credential(pb::WatchCredentialRequest { r#ref }).await.is_ok() {
                 break;
             }
         }
@@ -121,11 +142,10 @@ async fn a_watch_whose_first_credential_fails_ends_with_its_status() {
     let ended = watch(&mut rpc, "cloud").await.message().await.unwrap_err();
     assert_eq!(reason(&ended), Some(Reason::PluginExit));
     assert!(ended.get_details_retry_info().is_some());
-    let held = rpc.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
-    let held = &held.credentials[0];
+    let held = &list(&mut admin(&broker).await).await[0];
     assert_eq!((held.state(), held.runs), (State::Failed, 1));
     let failure = held.last_failure.as_ref().unwrap();
-    assert_eq!((failure.reason.as_str(), failure.attempts), ("PLUGIN_EXIT", 1));
+    assert_eq!((failure.reason(), held.failed_attempts), (Reason::PluginExit, 1));
 }
 
 #[tokio::test]
@@ -134,26 +154,26 @@ async fn a_fresh_generation_that_is_reported_is_not_asked_for_again_at_once() {
     let broker = InProcess::start(json!([provider("cloud", &plugin)]));
     let mut rpc = rpc(&broker).await;
     let got = rpc.get_credential(request("cloud", None, &[])).await.unwrap().into_inner().credential.unwrap();
-    let credential = request("cloud", None, &[]).credential;
-    let report =
-        pb::ReportRejectedRequest { credential: credential.clone(), generation: got.generation.clone() };
-    let answer = rpc.report_rejected(report).await.unwrap().into_inner().credential.unwrap();
-    assert_eq!((answer.generation, plugin.runs()), (got.generation, 1));
-    let nothing = pb::ReportRejectedRequest { credential, generation: String::new() };
+    let r#ref = request("cloud", None, &[]).r#ref;
+    let report = pb::ReportRejectedRequest { r#ref: r#ref.clone(), generation: got.generation.clone() };
+    let answer = rpc.report_rejected(report).await.unwrap().into_inner();
+    assert_eq!(answer.outcome(), Outcome::TooEarly);
+    assert!((1..=10).contains(&answer.retry_after.unwrap().seconds), "{answer:?}");
+    assert_eq!((answer.credential, plugin.runs()), (Some(got), 1));
+    let nothing = pb::ReportRejectedRequest { r#ref, generation: String::new() };
     assert_eq!(rpc.report_rejected(nothing).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[tokio::test]
 async fn an_unknown_provider_is_named_by_every_call() {
     let broker = InProcess::idle();
-    let mut rpc = rpc(&broker).await;
-    let list = pb::ListCredentialsRequest { provider: "none".into(), ..Default::default() };
-    let refresh = pb::RefreshCredentialRequest { provider: "none".into() };
-    let evict = pb::EvictCredentialRequest { provider: "none".into() };
+    let mut admin = admin(&broker).await;
+    let selector = || selecting(Selector::Provider("none".into()));
+    let list = pb::ListCredentialsRequest { selector: selector(), ..Default::default() };
     for status in [
-        rpc.list_credentials(list).await.unwrap_err(),
-        rpc.refresh_credential(refresh).await.unwrap_err(),
-        rpc.evict_credential(evict).await.unwrap_err(),
+        admin.list_credentials(list).await.unwrap_err(),
+        admin.refresh_credentials(pb::RefreshCredentialsRequest { selector: selector() }).await.unwrap_err(),
+        admin.evict_credentials(pb::EvictCredentialsRequest { selector: selector() }).await.unwrap_err(),
     ] {
         assert_eq!(reason(&status), Some(Reason::UnknownProvider));
     }

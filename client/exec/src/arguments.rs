@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_proto::v1::{ClusterProfileRef, credential_ref::Source};
+use credbroker_proto::v1::{ClusterProfileRef, ProviderRef, credential_ref::Source};
 
 use crate::{ApiVersion, duration};
 
@@ -157,11 +157,12 @@ impl Given {
     fn checked(self, variable: Option<&OsStr>) -> Result<Arguments, UsageError> {
         let source = match (self.provider, self.cluster_profile) {
             (Some(_), Some(_)) => return Err(UsageError::TwoSources),
-            (Some(provider), None) => Source::Provider(provider),
+            (Some(name), None) => Source::Provider(ProviderRef { name, definition: None }),
             (None, Some(profile)) => Source::ClusterProfile(profile),
             (None, None) => {
                 let variable = variable.filter(|value| !value.is_empty()).ok_or(UsageError::NoSource)?;
-                Source::Provider(provider_name("CREDBROKER_PROVIDER", variable)?)
+                let name = provider_name("CREDBROKER_PROVIDER", variable)?;
+                Source::Provider(ProviderRef { name, definition: None })
             }
         };
         let Self { server, socket, timeout, api_version, .. } = self;

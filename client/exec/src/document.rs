@@ -80,13 +80,13 @@ pub fn document(
     credential: &Credential,
     now: SystemTime,
 ) -> Result<String, AnswerError> {
-    let text = |bytes| str::from_utf8(bytes).ok().ok_or(AnswerError::NotText);
+    let text = |bytes: Option<_>| str::from_utf8(bytes.unwrap_or_default()).ok().ok_or(AnswerError::NotText);
     let status = Status {
-        expiration_timestamp: told(credential.expiration_timestamp, credential.lifetime, now)
+        expiration_timestamp: told(credential.expiration_time, credential.lifetime, now)
             .map(|timestamp| timestamp.to_string()),
-        token: &credential.token,
-        client_certificate_data: text(&credential.client_certificate_data)?,
-        client_key_data: text(&credential.client_key_data)?,
+        token: credential.token.as_deref().unwrap_or_default(),
+        client_certificate_data: text(credential.client_certificate_data.as_deref())?,
+        client_key_data: text(credential.client_key_data.as_deref())?,
     };
     match (status.client_certificate_data.is_empty(), status.client_key_data.is_empty()) {
         (true, true) if status.token.is_empty() => return Err(AnswerError::Empty),
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn a_token_with_its_expiry_is_one_line_of_json() {
         let credential = Credential {
-            token: "t\"<é\n".into(),
-            expiration_timestamp: Some(Timestamp { seconds: 1_800_003_600, nanos: 5 }),
+            token: Some("t\"<é\n".into()),
+            expiration_time: Some(Timestamp { seconds: 1_800_003_600, nanos: 5 }),
             ..Credential::default()
         };
         assert_eq!(
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn a_pair_is_printed_as_it_came_and_in_the_version_asked_for() {
         let credential = Credential {
-            client_certificate_data: b"-----BEGIN\r\n".to_vec(),
-            client_key_data: b"KEY\n".to_vec(),
+            client_certificate_data: Some(b"-----BEGIN\r\n".to_vec()),
+            client_key_data: Some(b"KEY\n".to_vec()),
             ..Credential::default()
         };
         assert_eq!(
@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn what_would_make_a_client_anonymous_is_refused() {
         let pem = |certificate: &[u8], key: &[u8]| Credential {
-            client_certificate_data: certificate.to_vec(),
-            client_key_data: key.to_vec(),
+            client_certificate_data: Some(certificate.to_vec()),
+            client_key_data: Some(key.to_vec()),
             ..Credential::default()
         };
         assert_eq!(printed(&Credential::default()), Err(AnswerError::Empty));

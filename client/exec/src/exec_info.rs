@@ -86,17 +86,22 @@ pub(crate) fn parse(text: &str) -> Result<ExecInfo, ExecInfoError> {
 }
 
 fn cluster(document: ClusterDocument<'_>) -> Result<Cluster, ExecInfoError> {
-    let authorities = document.certificate_authority_data.unwrap_or_default();
-    let authorities = STANDARD.decode(authorities).ok().ok_or(ExecInfoError::Authorities)?;
+    let decode = |authorities| STANDARD.decode(authorities).ok().ok_or(ExecInfoError::Authorities);
+    let authorities = present(document.certificate_authority_data).map(decode).transpose()?;
     Ok(Cluster {
         server: document.server.unwrap_or_default(),
-        tls_server_name: document.tls_server_name.unwrap_or_default(),
+        tls_server_name: present(document.tls_server_name),
         insecure_skip_tls_verify: document.insecure_skip_tls_verify.unwrap_or_default(),
-        certificate_authority_data: authorities.into(),
-        proxy_url: document.proxy_url.unwrap_or_default(),
+        certificate_authority_data: authorities.map(Into::into),
+        proxy_url: present(document.proxy_url),
         disable_compression: document.disable_compression.unwrap_or_default(),
-        config: document.config.map(|config| config.get().to_owned().into()).unwrap_or_default(),
+        config: document.config.map(|config| config.get().to_owned().into()),
     })
+}
+
+/// client-go leaves out what is empty.
+fn present(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -118,12 +123,12 @@ mod tests {
         );
         let expected = Cluster {
             server: "https://a<b".into(),
-            tls_server_name: "n".into(),
+            tls_server_name: Some("n".into()),
             insecure_skip_tls_verify: true,
-            certificate_authority_data: "CA".into(),
-            proxy_url: "http://p".into(),
+            certificate_authority_data: Some("CA".into()),
+            proxy_url: Some("http://p".into()),
             disable_compression: true,
-            config: r#"{ "x": 1.0, "y":"\u003c" }"#.into(),
+            config: Some(r#"{ "x": 1.0, "y":"\u003c" }"#.into()),
         };
         assert_eq!(parsed(text), Ok(ExecInfo { version: ApiVersion::V1Beta1, cluster: Some(expected) }));
     }

@@ -101,7 +101,7 @@ pub(crate) struct Named<'a>(pub(crate) &'a Source);
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Source::Provider(name) => write!(f, "provider {name}"),
+            Source::Provider(provider) => write!(f, "provider {}", provider.name),
             Source::ClusterProfile(profile) => {
                 write!(f, "ClusterProfile {}/{}", profile.namespace, profile.name)
             }
@@ -111,9 +111,9 @@ impl fmt::Display for Named<'_> {
 
 /// The broker's own message may name the provider first.
 fn begins_with(text: &str, source: &Source) -> bool {
-    let Source::Provider(name) = source else { return false };
+    let Source::Provider(provider) = source else { return false };
     text.strip_prefix("provider `")
-        .and_then(|rest| rest.strip_prefix(name.as_str()))
+        .and_then(|rest| rest.strip_prefix(provider.name.as_str()))
         .is_some_and(|rest| rest.starts_with("`: "))
 }
 
@@ -128,12 +128,12 @@ mod tests {
     use std::time::Duration;
 
     use credbroker_client::{Error as ClientError, Socket};
-    use credbroker_proto::Reason;
+    use credbroker_proto::{Reason, v1::ProviderRef};
 
     use super::*;
 
     fn gke() -> Source {
-        Source::Provider("gke".into())
+        Source::Provider(ProviderRef { name: "gke".into(), definition: None })
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::ffi::{OsStr, OsString};
 
 use credbroker_client::{Locations, Socket, SocketError};
-use credbroker_proto::v1::{Cluster, CredentialRef, GetCredentialRequest, credential_ref::Source};
+use credbroker_proto::v1::{
+    Cluster, CredentialRef, ExecPluginCaller, GetCredentialRequest, credential_ref::Source,
+};
 
 use crate::{
     edges::Environment,
@@ -26,8 +28,9 @@ pub fn request(
 ) -> Result<GetCredentialRequest, ForwardError> {
     let exec_info = environment.get(OsStr::new("KUBERNETES_EXEC_INFO"));
     let without_exec_info = exec_info.is_none_or(|info| info.is_empty());
-    let credential = CredentialRef { cluster, env: forwarded(environment)?, source: Some(source) };
-    Ok(GetCredentialRequest { credential: Some(credential), caller, without_exec_info, at_terminal })
+    let reference = CredentialRef { cluster, env: forwarded(environment)?, source: Some(source) };
+    let exec_plugin_caller = Some(ExecPluginCaller { id: caller, without_exec_info });
+    Ok(GetCredentialRequest { r#ref: Some(reference), exec_plugin_caller, at_terminal })
 }
 
 /// Where to ask: `flag`, else `CREDBROKER_SOCKET`, else where brokers are.

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_framed_message_is_read_back() {
-        let credential = Credential { token: "t0ken".into(), ..Credential::default() };
+        let credential = Credential { token: Some("t0ken".into()), ..Credential::default() };
         let response = GetCredentialResponse { credential: Some(credential), cluster: None };
         let framed = framed(&response);
         assert_eq!(framed[..PREFIX], [0, 0, 0, 0, u8::try_from(framed.len() - PREFIX).unwrap()]);

@@ -7,12 +7,12 @@
 //! use std::time::Duration;
 //!
 //! use credbroker_client::{Socket, Waits, blocking::ask};
-//! use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, credential_ref::Source};
+//! use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, ProviderRef, credential_ref::Source};
 //!
 //! # fn main() -> Result<(), credbroker_client::Error> {
-//! let source = Some(Source::Provider("gke".into()));
-//! let credential = Some(CredentialRef { source, ..CredentialRef::default() });
-//! let request = GetCredentialRequest { credential, ..GetCredentialRequest::default() };
+//! let source = Some(Source::Provider(ProviderRef { name: "gke".into(), definition: None }));
+//! let reference = Some(CredentialRef { source, ..CredentialRef::default() });
+//! let request = GetCredentialRequest { r#ref: reference, ..GetCredentialRequest::default() };
 //! let waits = Waits { for_broker: Duration::from_secs(5), in_all: Duration::from_secs(45) };
 //! let (answer, _) = ask(&Socket::at(Socket::SYSTEM), &request, waits, None)?;
 //! # Ok(())

@@ -94,13 +94,13 @@ async fn every_call_ends_at_its_deadline() {
             };
         }
         late!(client.credential(GetCredentialRequest::default()), expected);
-        late!(client.list(""), expected);
-        late!(client.evict("p"), expected);
+        late!(client.list(Selector::All), expected);
+        late!(client.evict(Selector::All), expected);
         late!(client.clusters(""), expected);
         late!(client.watch(reference()), expected);
         late!(client.watch_clusters(""), expected);
         late!(client.report_rejected(reference(), "1"), expected);
-        late!(client.refresh("p"), refresh);
+        late!(client.refresh(Selector::All), refresh);
     }
 }
 
@@ -108,7 +108,7 @@ async fn every_call_ends_at_its_deadline() {
 async fn a_peer_that_stops_answering_pings_is_lost_long_before_a_generous_deadline() {
     let mut client = stuck(false).await;
     let begun = now();
-    let error = client.refresh("p").await.unwrap_err();
+    let error = client.refresh(Selector::All).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(now() - begun <= Duration::from_secs(46), "{:?}", now() - begun);
 }

@@ -73,7 +73,7 @@ fn message(clusters: &[&str], removed: &[&str], complete: bool, synced: bool) ->
         changed: clusters.iter().map(state).collect(),
         removed: removed.iter().map(|name| profile(name)).collect(),
         complete,
-        hub: Some(HubState { synced, problem: String::new() }),
+        hub: Some(HubState { synced, ..HubState::default() }),
     }
 }
 

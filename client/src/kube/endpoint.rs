@@ -25,16 +25,16 @@ pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> 
         return Err(BuildError::Plaintext { destination: Destination::of(&server) });
     }
     config.cluster_url = server;
-    config.root_cert = authorities(&cluster.certificate_authority_data)?;
+    config.root_cert = authorities(cluster.certificate_authority_data.as_deref().unwrap_or_default())?;
     config.root_cert_file = None;
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify;
     if config.accept_invalid_certs && config.root_cert.is_some() {
         return Err(BuildError::Unchecked);
     }
-    config.tls_server_name = Some(cluster.tls_server_name.clone()).filter(|name| !name.is_empty());
-    config.proxy_url = match cluster.proxy_url.as_str() {
-        "" => None,
-        url => Some(url.parse().map_err(|_invalid: InvalidUri| BuildError::ProxyUrl)?),
+    config.tls_server_name = cluster.tls_server_name.clone();
+    config.proxy_url = match &cluster.proxy_url {
+        None => None,
+        Some(url) => Some(url.parse().map_err(|_invalid: InvalidUri| BuildError::ProxyUrl)?),
     };
     config.disable_compression = cluster.disable_compression;
     Ok(())
@@ -87,9 +87,9 @@ mod tests {
 
         let authority = ApiServer::start(Accepts::Tokens).ca_pem();
         let full = applied(false, |cluster| {
-            cluster.tls_server_name = "inside".into();
-            cluster.certificate_authority_data = authority.repeat(2).into();
-            cluster.proxy_url = "socks5://proxy.example:1080".into();
+            cluster.tls_server_name = Some("inside".into());
+            cluster.certificate_authority_data = Some(authority.repeat(2).into());
+            cluster.proxy_url = Some("socks5://proxy.example:1080".into());
             cluster.disable_compression = true;
         })
         .unwrap();
@@ -112,16 +112,16 @@ mod tests {
         assert!(matches!(applied(false, plain), Err(BuildError::Plaintext { .. })));
         assert_eq!(applied(true, plain).unwrap().cluster_url, "http://127.0.0.1:8001");
         for bundle in ["no PEM", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
-            let outcome = applied(false, |cluster| cluster.certificate_authority_data = bundle.into());
+            let outcome = applied(false, |cluster| cluster.certificate_authority_data = Some(bundle.into()));
             assert!(matches!(outcome, Err(BuildError::Authorities(_))), "{bundle}");
         }
         let error =
-            applied(false, |cluster| cluster.proxy_url = "http://u:c4n4ry@ proxy".into()).unwrap_err();
+            applied(false, |cluster| cluster.proxy_url = Some("http://u:c4n4ry@ proxy".into())).unwrap_err();
         assert!(matches!(error, BuildError::ProxyUrl) && !format!("{error:?}").contains("c4n4ry"));
         let authority = ApiServer::start(Accepts::Tokens).ca_pem();
         let both = applied(false, |cluster| {
             cluster.insecure_skip_tls_verify = true;
-            cluster.certificate_authority_data = authority.into();
+            cluster.certificate_authority_data = Some(authority.into());
         });
         assert!(matches!(both, Err(BuildError::Unchecked)));
     }

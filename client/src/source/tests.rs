@@ -67,8 +67,8 @@ fn denied() -> Error {
 pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
     let received = v1::Credential {
         generation: generation.into(),
-        token: format!("token-{generation}"),
-        expiration_timestamp: Some((paused().wall + lifetime).into()),
+        token: Some(format!("token-{generation}")),
+        expiration_time: Some((paused().wall + lifetime).into()),
         ..v1::Credential::default()
     };
     Credential::receive(received, None, paused()).unwrap()
@@ -272,8 +272,8 @@ async fn a_watch_that_ends_after_its_first_message_is_no_hot_loop() {
 fn credential_at(server: &str, generation: &str, lifetime: Duration) -> Credential {
     let received = v1::Credential {
         generation: generation.into(),
-        token: format!("token-{generation}"),
-        expiration_timestamp: Some((paused().wall + lifetime).into()),
+        token: Some(format!("token-{generation}")),
+        expiration_time: Some((paused().wall + lifetime).into()),
         ..v1::Credential::default()
     };
     let cluster = v1::Cluster { server: server.into(), ..v1::Cluster::default() };

@@ -141,8 +141,8 @@ mod tests {
             let (chain, key) = pairs[rotation % 2].clone();
             let received = v1::Credential {
                 generation: rotation.to_string(),
-                client_certificate_data: chain.into(),
-                client_key_data: key.into(),
+                client_certificate_data: Some(chain.into()),
+                client_key_data: Some(key.into()),
                 ..v1::Credential::default()
             };
             Credential::receive(received, None, paused()).unwrap()

@@ -104,8 +104,8 @@ mod tests {
 
     fn parse(chain: &str, key: &str) -> Result<Identity, IdentityError> {
         let received = v1::Credential {
-            client_certificate_data: chain.to_owned().into(),
-            client_key_data: key.to_owned().into(),
+            client_certificate_data: Some(chain.to_owned().into()),
+            client_key_data: Some(key.to_owned().into()),
             ..v1::Credential::default()
         };
         let credential = Credential::receive(received, None, paused()).unwrap();

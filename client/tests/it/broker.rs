@@ -188,8 +188,8 @@ impl Drop for FakeBroker {
 pub(crate) fn token(generation: &str) -> v1::Credential {
     v1::Credential {
         generation: generation.into(),
-        token: format!("token-{generation}"),
-        expiration_timestamp: Some((SystemTime::now() + Duration::from_secs(3600)).into()),
+        token: Some(format!("token-{generation}")),
+        expiration_time: Some((SystemTime::now() + Duration::from_secs(3600)).into()),
         ..v1::Credential::default()
     }
 }
@@ -207,12 +207,12 @@ type Watch = Pin<Box<dyn Stream<Item = Result<v1::WatchCredentialResponse, Statu
 type Changes = Pin<Box<dyn Stream<Item = Result<v1::WatchClustersResponse, Status>> + Send>>;
 
 fn hub(fleet: &Fleet) -> v1::HubState {
-    v1::HubState { synced: fleet.synced, problem: String::new() }
+    v1::HubState { synced: fleet.synced, ..v1::HubState::default() }
 }
 
 fn provider(reference: Option<v1::CredentialRef>) -> String {
     match reference.and_then(|reference| reference.source) {
-        Some(v1::credential_ref::Source::Provider(name)) => name,
+        Some(v1::credential_ref::Source::Provider(provider)) => provider.name,
         Some(v1::credential_ref::Source::ClusterProfile(profile)) => {
             format!("{}/{}", profile.namespace, profile.name)
         }
@@ -226,7 +226,7 @@ impl CredentialBroker for Service {
         &self,
         request: Request<v1::WatchCredentialRequest>,
     ) -> Result<Response<Watch>, Status> {
-        let cell = self.0.cell(&provider(request.into_inner().credential));
+        let cell = self.0.cell(&provider(request.into_inner().r#ref));
         let credentials = WatchStream::new(cell.subscribe()).filter_map(|credential| async {
             credential.map(|(credential, cluster)| {
                 Ok(v1::WatchCredentialResponse { credential: Some(credential), cluster })
@@ -240,14 +240,14 @@ impl CredentialBroker for Service {
         request: Request<v1::ReportRejectedRequest>,
     ) -> Result<Response<v1::ReportRejectedResponse>, Status> {
         let request = request.into_inner();
-        let cell = self.0.cell(&provider(request.credential));
+        let cell = self.0.cell(&provider(request.r#ref));
         let next = self.0.on_report.lock().unwrap().remove(&request.generation);
         self.0.reports.send_modify(|reports| reports.push(request.generation));
         if let Some(next) = next {
             cell.send_replace(Some(next));
         }
         let credential = cell.borrow().clone().map(|(credential, _)| credential);
-        Ok(Response::new(v1::ReportRejectedResponse { credential, cluster: None }))
+        Ok(Response::new(v1::ReportRejectedResponse { credential, ..v1::ReportRejectedResponse::default() }))
     }
 
     /// One on a page.
@@ -295,11 +295,11 @@ pub(crate) fn issued(
     pair: Option<&(String, String)>,
     bearer: Option<&str>,
 ) -> v1::Credential {
-    let (chain, key) = pair.cloned().unwrap_or_default();
+    let (chain, key) = pair.cloned().unzip();
     v1::Credential {
-        token: bearer.unwrap_or_default().to_owned(),
-        client_certificate_data: chain.into(),
-        client_key_data: key.into(),
+        token: bearer.map(str::to_owned),
+        client_certificate_data: chain.map(String::into_bytes),
+        client_key_data: key.map(String::into_bytes),
         ..token(generation)
     }
 }

@@ -25,7 +25,7 @@ fn server(token: &str) -> ApiServer {
 }
 
 fn at(api: &ApiServer) -> Cluster {
-    Cluster { server: api.url(), certificate_authority_data: api.ca_pem().into(), ..Cluster::default() }
+    Cluster { server: api.url(), certificate_authority_data: Some(api.ca_pem().into()), ..Cluster::default() }
 }
 
 fn token(generation: &str, token: &str) -> v1::Credential {
@@ -142,7 +142,7 @@ async fn another_server_name_at_the_same_address_is_another_endpoint() {
     source.changed().await;
     client.apiserver_version().await.unwrap();
     for (name, accepted) in [("localhost", true), ("elsewhere.example", false), ("127.0.0.1", true)] {
-        let cluster = Cluster { tls_server_name: name.into(), ..at(&api) };
+        let cluster = Cluster { tls_server_name: Some(name.into()), ..at(&api) };
         broker.issue_for("paris", token("0", "token-a"), cluster);
         timeout(GENEROUS, source.changed()).await.unwrap();
         assert_eq!(client.apiserver_version().await.is_ok(), accepted, "{name}");
@@ -220,7 +220,7 @@ async fn an_endpoint_that_cannot_be_used_gets_nothing_and_neither_does_the_one_b
     let client = client(&source).await;
     source.changed().await;
     let plain = Cluster { server: api.url().replace("https", "http"), ..at(&api) };
-    let no_authority = Cluster { certificate_authority_data: "no PEM".into(), ..at(&api) };
+    let no_authority = Cluster { certificate_authority_data: Some("no PEM".into()), ..at(&api) };
     for cluster in [plain, no_authority] {
         broker.issue_for("paris", token("2", "token-a"), cluster);
         timeout(GENEROUS, source.changed()).await.unwrap();

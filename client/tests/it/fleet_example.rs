@@ -76,7 +76,7 @@ fn put(api: &ApiServer, name: &str) {
 }
 
 fn at(api: &ApiServer) -> Cluster {
-    Cluster { server: api.url(), certificate_authority_data: api.ca_pem().into(), ..Cluster::default() }
+    Cluster { server: api.url(), certificate_authority_data: Some(api.ca_pem().into()), ..Cluster::default() }
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 use clap::Parser;
-use credbroker_proto::v1::cluster_state::{Property, SkippedProvider};
+use credbroker_proto::{
+    Reason,
+    v1::cluster_state::{Property, SkippedProvider},
+};
 
 use super::*;
 use crate::cli::fleet::tests::{FakeBroker, fleet, hub, ready, unusable};
@@ -26,9 +29,12 @@ fn everything() -> ClusterList {
     };
     let failed = ClusterState {
         readiness: Readiness::Failed.into(),
-        reason: "PLUGIN_EXIT".into(),
-        message: "plugin `aws` failed (exit code 255):\n  token expired".into(),
-        provider: "eks".into(),
+        failure: Some(Failure {
+            reason: Reason::PluginExit.into(),
+            message: "plugin `aws` failed (exit code 255):\n  token expired".into(),
+            retry_after: None,
+        }),
+        provider: Some("eks".into()),
         cluster_manager: "a-manager-with-a-very-long-name".into(),
         ..ready("https://0A1B2C3D4E5F60718293A4B5C6D7E8F9.gr7.eu-west-1.eks.amazonaws.com")
     };
@@ -38,7 +44,7 @@ fn everything() -> ClusterList {
         ("prod/oslo", failed),
         (
             "dev/rome",
-            unusable("NO_MATCHING_PROVIDER", "the profile lists `aks`, the broker's config `gke`, `eks`"),
+            unusable(Reason::NoMatchingProvider, "the profile lists `aks`, the broker's config `gke`, `eks`"),
         ),
         ("dev/bern", waits(Readiness::Idle)),
         ("dev/graz", waits(Readiness::Fetching)),
@@ -74,11 +80,11 @@ fn texts_of_the_hub_cannot_move_the_cursor_or_break_a_line() {
     let odd = |message: &str| ClusterState {
         kubernetes_version: "\u{1b}]0;title\u{7}".into(),
         cluster_manager: "a\nb\u{202e}c".into(),
-        ..unusable("X\r\n", message)
+        ..unusable(Reason::PluginNotFound, message)
     };
     insta::assert_snapshot!(as_table(&fleet([("a/\u{1b}[2J", odd("one\ntwo\u{9b}2J"))])), @r"
-    CLUSTER      PROVIDER  SERVER  STATE               VERSION               MANAGER
-    a/U+001B[2J  -         -       unusable (XU+000D)  U+001B]0;titleU+0007  a bU+202Ec
+    CLUSTER      PROVIDER  SERVER  STATE                        VERSION               MANAGER
+    a/U+001B[2J  -         -       unusable (PLUGIN_NOT_FOUND)  U+001B]0;titleU+0007  a bU+202Ec
 
     a/U+001B[2J: one twoU+009B2J
     ");
@@ -92,25 +98,25 @@ fn json_has_every_field_with_the_names_of_the_api() {
         cluster_manager: "m".into(),
         kubernetes_version: "v1.34.1".into(),
         properties: vec![Property { name: "zone".into(), value: "\"eu\"\n".into() }],
-        provider: "gke".into(),
+        provider: Some("gke".into()),
         skipped_providers: vec![SkippedProvider {
             name: "eks".into(),
             reason: "the profile does not list it".into(),
         }],
         cluster: Some(Cluster {
             server: "https://paris".into(),
-            tls_server_name: "internal".into(),
+            tls_server_name: Some("internal".into()),
             insecure_skip_tls_verify: true,
-            certificate_authority_data: b"ca".as_slice().into(),
-            proxy_url: "socks5://p:1".into(),
+            certificate_authority_data: Some(b"ca".as_slice().into()),
+            proxy_url: Some("socks5://p:1".into()),
             disable_compression: true,
-            config: br#"{"clusterName":"p"}"#.as_slice().into(),
+            config: Some(br#"{"clusterName":"p"}"#.as_slice().into()),
         }),
         readiness: Readiness::Failed.into(),
-        reason: "PLUGIN_EXIT".into(),
-        message: "no".into(),
+        failure: Some(Failure { reason: Reason::PluginExit.into(), message: "no".into(), retry_after: None }),
     };
-    let mut fleet = fleet([("fleet/paris", profile), ("fleet/rome", unusable("R", "m"))]);
+    let mut fleet =
+        fleet([("fleet/paris", profile), ("fleet/rome", unusable(Reason::NoMatchingProvider, "m"))]);
     fleet.hub = Some(hub(false, "down"));
     insta::assert_snapshot!(format!("{:#}", as_json(&fleet)), @r#"
     {
@@ -133,8 +139,11 @@ fn json_has_every_field_with_the_names_of_the_api() {
             "namespace": "fleet"
           },
           "displayName": "Paris",
+          "failure": {
+            "message": "no",
+            "reason": "PLUGIN_EXIT"
+          },
           "kubernetesVersion": "v1.34.1",
-          "message": "no",
           "properties": [
             {
               "name": "zone",
@@ -143,7 +152,6 @@ fn json_has_every_field_with_the_names_of_the_api() {
           ],
           "provider": "gke",
           "readiness": "failed",
-          "reason": "PLUGIN_EXIT",
           "skippedProviders": [
             {
               "name": "eks",
@@ -159,17 +167,23 @@ fn json_has_every_field_with_the_names_of_the_api() {
             "namespace": "fleet"
           },
           "displayName": "",
+          "failure": {
+              "reason": "NO_MATCHING_PROVIDER"
+          },
           "kubernetesVersion": "",
           "message": "m",
           "properties": [],
-          "provider": "",
+          "provider": null,
           "readiness": "unusable",
-          "reason": "R",
           "skippedProviders": []
         }
       ],
       "hub": {
-        "problem": "down",
+        "failure": {
+          "message": "down",
+          "reason": "HUB_UNAVAILABLE"
+        },
+        "sinceTime": null,
         "synced": false
       }
     }

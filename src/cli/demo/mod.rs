@@ -153,14 +153,16 @@ impl Demo {
 }
 
 async fn credential(client: &mut Client) -> anyhow::Result<pb::Credential> {
-    let source = Some(pb::credential_ref::Source::Provider(PROVIDER.to_owned()));
-    let credential = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
-    let answer = client.credential(pb::GetCredentialRequest { credential, ..Default::default() }).await?;
+    let provider = pb::ProviderRef { name: PROVIDER.to_owned(), definition: None };
+    let source = Some(pb::credential_ref::Source::Provider(provider));
+    let reference = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
+    let answer =
+        client.credential(pb::GetCredentialRequest { r#ref: reference, ..Default::default() }).await?;
     answer.credential.context("the broker returned no credential")
 }
 
 fn expiry(credential: &pb::Credential) -> SystemTime {
-    let seconds = credential.expiration_timestamp.map_or(0, |at| at.seconds.max(0).cast_unsigned());
+    let seconds = credential.expiration_time.map_or(0, |at| at.seconds.max(0).cast_unsigned());
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 

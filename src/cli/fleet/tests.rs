@@ -1,9 +1,12 @@
 use std::{path::PathBuf, sync::Mutex};
 
-use credbroker_proto::v1::{
-    Cluster, ListClustersRequest, ListClustersResponse,
-    cluster_state::Readiness,
-    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+use credbroker_proto::{
+    Reason,
+    v1::{
+        Cluster, Failure, ListClustersRequest, ListClustersResponse,
+        cluster_state::Readiness,
+        credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+    },
 };
 use credbroker_test_support::private_directory;
 use futures_util::stream::unfold;
@@ -92,11 +95,11 @@ impl CredentialBroker for Service {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let ListClustersRequest { namespace, page_token } = request.into_inner();
+        let ListClustersRequest { namespace, page_token, .. } = request.into_inner();
         {
             // A client requests each page once.
             let mut asked = self.asked.lock().unwrap();
-            let query = format!("{namespace} {page_token}");
+            let query = format!("{} {page_token}", namespace.as_deref().unwrap_or_default());
             if asked.contains(&query) {
                 return Err(Status::internal(format!("asked twice for {query:?}")));
             }
@@ -107,7 +110,8 @@ impl CredentialBroker for Service {
             .clusters
             .iter()
             .filter(|cluster| {
-                namespace.is_empty() || cluster.cluster_profile.as_ref().unwrap().namespace == namespace
+                let own = &cluster.cluster_profile.as_ref().unwrap().namespace;
+                namespace.as_ref().is_none_or(|namespace| namespace == own)
             })
             .collect();
         let clusters = mine.iter().skip(start).take(2).map(|cluster| (*cluster).clone()).collect();
@@ -134,13 +138,15 @@ pub(in crate::cli) fn fleet<'a>(clusters: impl IntoIterator<Item = (&'a str, Clu
 }
 
 pub(in crate::cli) fn hub(synced: bool, problem: &str) -> HubState {
-    HubState { synced, problem: problem.into() }
+    let failure =
+        Some(Failure { message: problem.into(), reason: Reason::HubUnavailable.into(), retry_after: None });
+    HubState { synced, failure: failure.filter(|_| !problem.is_empty()), since_time: None }
 }
 
 /// A cluster with a credential.
 pub(in crate::cli) fn ready(server: &str) -> ClusterState {
     ClusterState {
-        provider: "gke".into(),
+        provider: Some("gke".into()),
         cluster: Some(Cluster { server: server.into(), ..Cluster::default() }),
         readiness: Readiness::Ready.into(),
         ..ClusterState::default()
@@ -148,11 +154,10 @@ pub(in crate::cli) fn ready(server: &str) -> ClusterState {
 }
 
 /// A cluster without a provider.
-pub(in crate::cli) fn unusable(reason: &str, message: &str) -> ClusterState {
+pub(in crate::cli) fn unusable(reason: Reason, message: &str) -> ClusterState {
     ClusterState {
         readiness: Readiness::Unusable.into(),
-        reason: reason.into(),
-        message: message.into(),
+        failure: Some(Failure { reason: reason.into(), message: message.into(), retry_after: None }),
         ..ClusterState::default()
     }
 }
@@ -171,7 +176,7 @@ fn all_pages_of_all_namespaces_are_requested_and_sorted() {
     let fleet = broker.query(&[]).ask(&Environment::default()).unwrap().unwrap();
     assert_eq!(names(&fleet), ["a/y", "a/z", "a-b/x", "b/x", "c/x"]);
     assert_eq!(fleet.hub, Some(hub(true, "")));
-    assert!(fleet.clusters.values().all(|cluster| cluster.provider == "gke"));
+    assert!(fleet.clusters.values().all(|cluster| cluster.provider() == "gke"));
 }
 
 #[test]

@@ -19,14 +19,14 @@ fn credential() -> Credential {
     let seconds = i64::try_from(NOW).unwrap() + 3000;
     Credential {
         generation: "3f2a-7".into(),
-        token: "s3cret".into(),
-        expiration_timestamp: Some(Timestamp { seconds, nanos: 7 }),
+        token: Some("s3cret".into()),
+        expiration_time: Some(Timestamp { seconds, nanos: 7 }),
         ..Credential::default()
     }
 }
 
 fn printed(output: CredentialFormat, credential: &Credential) -> Result<String, (String, u8)> {
-    rendered(output, &Source::Provider("gke".into()), credential, UNIX_EPOCH + Duration::from_secs(NOW))
+    rendered(output, &provider("gke".into()), credential, UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
 #[test]
@@ -37,12 +37,12 @@ gke       token  2027-01-15T08:50:00Z (in 50m)  3f2a-7
 ";
     assert_eq!(printed(CredentialFormat::Table, &credential()).unwrap(), expected);
 
-    let pem = |text: &str| text.as_bytes().to_vec();
+    let pem = |text: &str| Some(text.as_bytes().to_vec());
     let both =
         Credential { client_certificate_data: pem("c"), client_key_data: pem("s3cret"), ..credential() };
     let text = printed(CredentialFormat::Table, &both).unwrap();
     assert!(text.contains("token and certificate") && !text.contains("s3cret"), "{text}");
-    let pair = Credential { token: String::new(), expiration_timestamp: None, ..both };
+    let pair = Credential { token: None, expiration_time: None, ..both };
     let text = printed(CredentialFormat::Table, &pair).unwrap();
     assert!(text.contains("certificate  unknown  3f2a-7"), "{text}");
 }
@@ -56,7 +56,7 @@ fn json_is_the_document_of_the_shim_and_token_is_the_bare_token() {
 
 #[test]
 fn a_certificate_is_not_a_token_and_an_empty_answer_is_an_error() {
-    let pem = |text: &str| text.as_bytes().to_vec();
+    let pem = |text: &str| Some(text.as_bytes().to_vec());
     let pair =
         Credential { client_certificate_data: pem("c"), client_key_data: pem("k"), ..Credential::default() };
     let (line, code) = printed(CredentialFormat::Token, &pair).unwrap_err();

@@ -16,7 +16,6 @@ use std::{
 };
 
 use credbroker_proto::v1 as pb;
-use prost::Message as _;
 use tokio::{
     sync::{Mutex, Notify, OwnedSemaphorePermit, watch},
     task::spawn_blocking,
@@ -25,7 +24,7 @@ use tokio::{
 use tonic::{Response, Status};
 
 use self::snapshot::Snapshot;
-use super::{convert, preencoded::Preencoded, readiness::Readiness, status};
+use super::{convert, paging::Paging, preencoded::Preencoded, readiness::Readiness, status};
 use crate::{
     cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, plugin::ProfileName,
     resolver::Resolver,
@@ -114,33 +113,31 @@ impl<R: PluginRunner> Clusters<R> {
     /// One page of the list.
     pub(super) async fn page(
         &self,
-        namespace: &str,
-        token: &str,
+        request: pb::ListClustersRequest,
     ) -> Result<pb::ListClustersResponse, Status> {
-        let after = match token.split_once('/') {
-            Some((namespace, name)) => Some(ProfileName::new(namespace, name)),
-            None if token.is_empty() => None,
-            None => return Err(status::invalid("`page_token` is not the `next_page_token` of a page")),
+        let pb::ListClustersRequest { namespace, page_size, page_token } = request;
+        let (paging, after) = Paging::read("clusters", &namespace, MESSAGE, page_size, &page_token)?;
+        let after = match after {
+            None => None,
+            Some(position) => {
+                let (namespace, name) = position.split_once('/').ok_or_else(|| paging.foreign())?;
+                Some(ProfileName::new(namespace, name))
+            }
         };
         // The first page says how it is now, after a refresh or an evict too; the others follow it within moments.
         let snapshot = self.make(after.as_ref().map(|_| LOOK_EVERY)).await.ok_or_else(status::draining)?;
-        let rows = snapshot.after(after.as_ref(), namespace);
-        let (mut clusters, mut size, mut next_page_token) =
-            (Vec::<pb::ClusterState>::new(), 0, String::new());
-        for row in rows {
-            let state = row.message();
-            size += state.encoded_len();
-            if size > MESSAGE && !clusters.is_empty() {
-                next_page_token = clusters.last().map(token_of).unwrap_or_default();
-                break;
-            }
-            clusters.push(state);
-        }
+        let rows = snapshot.after(after.as_ref(), namespace.as_deref());
+        let rows = rows.map(|row| (row.message(), row.name()));
+        let (clusters, next_page_token) = paging.fill(rows, ToString::to_string);
         Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(snapshot.hub()) })
     }
 
     /// The clusters now, then what changes.
-    pub(super) async fn follow(&self, namespace: String, slot: OwnedSemaphorePermit) -> Response<Messages> {
+    pub(super) async fn follow(
+        &self,
+        namespace: Option<String>,
+        slot: OwnedSemaphorePermit,
+    ) -> Response<Messages> {
         let snapshots = self.shared.snapshots.subscribe();
         self.shared.wanted.notify_one();
         // What has changed since is sent as a change.
@@ -193,11 +190,6 @@ impl<R: PluginRunner> Clusters<R> {
             snapshots.send_replace(Arc::new(Snapshot::empty(number)));
         }
     }
-}
-
-fn token_of(state: &pb::ClusterState) -> String {
-    let name = state.cluster_profile.as_ref();
-    name.map(|name| format!("{}/{}", name.namespace, name.name)).unwrap_or_default()
 }
 
 #[cfg(test)]

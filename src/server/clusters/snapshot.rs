@@ -7,7 +7,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use credbroker_proto::v1::{self as pb, cluster_state};
+use credbroker_proto::{
+    Reason,
+    v1::{self as pb, cluster_state},
+};
 use prost::Message as _;
 
 use super::{MESSAGE, convert};
@@ -35,14 +38,14 @@ pub(super) struct Snapshot {
 pub(super) struct Row {
     known: Arc<KnownProfile>,
     ready: cluster_state::Readiness,
-    reason: &'static str,
+    reason: Option<Reason>,
     message: String,
     /// The number of the snapshot in which it became so.
     since: u64,
 }
 
 /// Which message: of which namespace, to those who have which snapshot, from where on.
-type Key = (String, u64, Cursor);
+type Key = (Option<String>, u64, Cursor);
 
 /// How far a watch has come with the difference of two snapshots: positions in the newer one and in the older one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -99,15 +102,19 @@ impl Snapshot {
     }
 
     pub(super) fn hub(&self) -> pb::HubState {
-        let problem = self.hub.problem.as_deref().unwrap_or_default().to_owned();
-        pb::HubState { synced: self.hub.synced, problem }
+        let failure = self.hub.problem.as_deref().map(|problem| pb::Failure {
+            reason: Reason::HubUnavailable.into(),
+            message: problem.to_owned(),
+            retry_after: None,
+        });
+        pb::HubState { synced: self.hub.synced, failure, since_time: None }
     }
 
-    /// Those of `namespace` (empty: all) that follow `name`.
+    /// Those of `namespace`, or all, that follow `name`.
     pub(super) fn after<'a>(
         &'a self,
         name: Option<&ProfileName>,
-        namespace: &'a str,
+        namespace: Option<&'a str>,
     ) -> impl Iterator<Item = &'a Row> {
         let start = name.map_or(0, |name| self.rows.partition_point(|row| row.name() <= name));
         let rest = self.rows.iter().skip(start).map(Arc::as_ref);
@@ -115,7 +122,7 @@ impl Snapshot {
     }
 
     /// What those who have `older` do not know yet, from `at` on. Encoded once for all who have the same.
-    pub(super) fn news(&self, older: Option<&Self>, namespace: &str, at: Cursor) -> Page {
+    pub(super) fn news(&self, older: Option<&Self>, namespace: Option<&str>, at: Cursor) -> Page {
         // Those who are further behind are few, and slow: what they are sent is not kept.
         let from = match older {
             None => u64::MAX,
@@ -123,11 +130,11 @@ impl Snapshot {
             Some(_) => return self.encode(older, namespace, at),
         };
         let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = encoded.entry((namespace.to_owned(), from, at));
+        let page = encoded.entry((namespace.map(str::to_owned), from, at));
         page.or_insert_with(|| self.encode(older, namespace, at)).clone()
     }
 
-    fn encode(&self, before: Option<&Self>, namespace: &str, mut at: Cursor) -> Page {
+    fn encode(&self, before: Option<&Self>, namespace: Option<&str>, mut at: Cursor) -> Page {
         let none = Vec::new();
         let known = before.map_or(&none, |before| &before.rows);
         let (mut changed, mut removed, mut size) = (Vec::new(), Vec::new(), 0);
@@ -172,7 +179,7 @@ impl Snapshot {
 }
 
 impl Row {
-    fn name(&self) -> &ProfileName {
+    pub(super) fn name(&self) -> &ProfileName {
         &self.known.profile.name
     }
 
@@ -194,16 +201,19 @@ impl Row {
             cluster_manager: profile.cluster_manager.clone(),
             kubernetes_version: profile.kubernetes_version.clone(),
             properties: properties.collect(),
-            provider: target.map(|target| target.provider.name.to_string()).unwrap_or_default(),
+            provider: target.map(|target| target.provider.name.to_string()),
             skipped_providers: skipped.collect(),
             cluster: target.map(|target| convert::cluster_message(&target.endpoint)),
             readiness: self.ready.into(),
-            message: self.message.clone(),
-            reason: self.reason.to_owned(),
+            failure: self.reason.map(|reason| pb::Failure {
+                reason: reason.into(),
+                message: self.message.clone(),
+                retry_after: None,
+            }),
         }
     }
 }
 
-fn is_in(row: &Row, namespace: &str) -> bool {
-    namespace.is_empty() || *row.name().namespace == *namespace
+fn is_in(row: &Row, namespace: Option<&str>) -> bool {
+    namespace.is_none_or(|namespace| *row.name().namespace == *namespace)
 }

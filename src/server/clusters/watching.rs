@@ -17,7 +17,7 @@ pub(in crate::server) type Messages =
 /// What one watch remembers.
 struct Following {
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    namespace: String,
+    namespace: Option<String>,
     /// What the peer has.
     known: Option<Arc<Snapshot>>,
     /// What it is being sent, and how far that went.
@@ -29,7 +29,7 @@ struct Following {
 /// the latest when it returns.
 pub(super) fn messages(
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    namespace: String,
+    namespace: Option<String>,
     slot: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Status>> + Send {
     let following = Following { snapshots, namespace, known: None, sending: None, _slot: slot };
@@ -41,7 +41,7 @@ impl Following {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some((newer, at)) = self.sending.take() {
-                let page = newer.news(self.known.as_deref(), &self.namespace, at);
+                let page = newer.news(self.known.as_deref(), self.namespace.as_deref(), at);
                 match page.rest {
                     Some(rest) => self.sending = Some((newer, rest)),
                     None => self.known = Some(newer),

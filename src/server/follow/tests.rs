@@ -86,7 +86,7 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let moved = message(&mut messages).await;
     assert_eq!(
         (moved.cluster.unwrap().server, moved.credential.unwrap().token),
-        ("https://b".into(), "https://b".into())
+        ("https://b".into(), Some("https://b".into()))
     );
     assert!(fleet.remove(&name));
     assert_eq!(messages.next().await.unwrap().unwrap_err().code(), tonic::Code::NotFound);

@@ -84,7 +84,7 @@ async fn the_best_of_a_profiles_keys_counts() {
             let known = fleet.get(&name).unwrap();
             let (state, reason) = Readiness::of(&cache, &resolver).of_profile(&known);
             assert_eq!(state, *expected, "{keys:?}");
-            assert_eq!(reason, if *expected == State::Failed { "PLUGIN_EXIT" } else { "" });
+            assert_eq!(reason, (*expected == State::Failed).then_some(Reason::PluginExit));
         }
     }
 }
@@ -110,9 +110,9 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
         .unwrap();
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
-    assert_eq!(of(&gone), (State::Idle, ""), "no look has found yet that it is not there");
+    assert_eq!(of(&gone), (State::Idle, None), "no look has found yet that it is not there");
     there.providers().look();
     gone.providers().look();
-    assert_eq!((cache.len(), of(&there)), (1, (State::Idle, "")));
-    assert_eq!(of(&gone), (State::Unusable, "PLUGIN_NOT_FOUND"));
+    assert_eq!((cache.len(), of(&there)), (1, (State::Idle, None)));
+    assert_eq!(of(&gone), (State::Unusable, Some(Reason::PluginNotFound)));
 }

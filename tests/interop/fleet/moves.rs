@@ -60,7 +60,10 @@ fn a_cluster_with_another_authority_is_refused_too() {
     hub.profile("paris", "cloud", &place);
     let now = other.ca_pem().into_bytes();
     until(&broker, |fleet| {
-        fleet["paris"].cluster.as_ref().is_some_and(|place| place.certificate_authority_data == now)
+        fleet["paris"]
+            .cluster
+            .as_ref()
+            .is_some_and(|place| place.certificate_authority_data.as_deref() == Some(&now[..]))
     });
     let said = failure(&walker.pods("paris"));
     assert!(said.contains("CLUSTER_MISMATCH"), "{said}");
@@ -101,7 +104,7 @@ fn a_cluster_that_is_not_filled_in_yet_is_no_alarm_and_then_reached() {
     let broker = hub.broker(&cloud(&plugin));
     until(&broker, |fleet| fleet.len() == 1);
     hub.profile("paris", "cloud", &cluster_of(&paris, &told("paris")));
-    until(&broker, |fleet| !fleet["paris"].provider.is_empty());
+    until(&broker, |fleet| fleet["paris"].provider.is_some());
     walker.write(&broker);
     walker.reach("paris");
     let (_, log) = broker.stop();

@@ -20,7 +20,7 @@ async fn a_cluster_is_listed_with_all_that_is_known_of_it() {
         skipped_providers.iter().map(|skipped| (&*skipped.name, &*skipped.reason)).collect();
     assert_eq!(skipped, [("elsewhere", "not configured here")]);
     let state = caller.list().await.clusters[0].clone();
-    let texts = [&state.display_name, &state.cluster_manager, &state.kubernetes_version, &state.provider];
+    let texts = [&state.display_name, &state.cluster_manager, &state.kubernetes_version, state.provider()];
     assert_eq!(texts, ["The paris", "manager", "v1.35.0", "cloud"]);
     assert_eq!(state.readiness(), Readiness::Idle);
     caller.token("paris").await;
@@ -40,13 +40,14 @@ async fn a_failing_plugin_and_an_unusable_profile_say_why() {
     let clusters = caller
         .until(|clusters, _| readiness(clusters, "paris") == Readiness::Failed && clusters.len() == 2)
         .await;
-    assert_eq!(clusters[0].reason, "PLUGIN_EXIT");
-    assert!(clusters[0].message.contains("no session"), "{}", clusters[0].message);
+    let failure = clusters[0].failure.as_ref().unwrap();
+    assert_eq!(failure.reason(), Reason::PluginExit);
+    assert!(failure.message.contains("no session"), "{}", failure.message);
     assert_eq!(
-        (clusters[1].readiness(), &*clusters[1].reason),
-        (Readiness::Unusable, "NO_MATCHING_PROVIDER")
+        (clusters[1].readiness(), why(&clusters[1])),
+        (Readiness::Unusable, Some(Reason::NoMatchingProvider))
     );
-    assert!(clusters[1].cluster.is_none() && clusters[1].provider.is_empty());
+    assert!(clusters[1].cluster.is_none() && clusters[1].provider.is_none());
     assert!(!format!("{clusters:?}").contains("token"), "no secret");
 }
 
@@ -59,7 +60,7 @@ async fn a_plugin_that_is_not_installed_makes_its_clusters_unusable_until_it_is(
     let broker = hub.broker(&plugin);
     let mut caller = Caller::of(&broker).await;
     let clusters = caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Unusable).await;
-    assert_eq!((&*clusters[0].reason, &*clusters[0].provider), ("PLUGIN_NOT_FOUND", "cloud"));
+    assert_eq!((why(&clusters[0]), clusters[0].provider()), (Some(Reason::PluginNotFound), "cloud"));
     std::fs::rename(&away, &there).unwrap();
     caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Idle).await;
 }
@@ -105,7 +106,7 @@ async fn a_fleet_that_is_too_large_for_a_message_comes_in_pages() {
     assert_eq!(caller.until_known(300).await.len(), 300);
     let (mut names, mut page_token, mut pages) = (Vec::new(), String::new(), 0);
     loop {
-        let request = pb::ListClustersRequest { namespace: "fleet".into(), page_token };
+        let request = pb::ListClustersRequest { namespace: Some("fleet".into()), page_size: 0, page_token };
         let page = caller.0.list_clusters(request).await.unwrap().into_inner();
         names.extend(page.clusters.iter().map(|cluster| name_of(cluster).1));
         (page_token, pages) = (page.next_page_token, pages + 1);
@@ -115,9 +116,9 @@ async fn a_fleet_that_is_too_large_for_a_message_comes_in_pages() {
     }
     assert_eq!(names, (0..300).map(|index| format!("c{index:03}")).collect::<Vec<_>>());
     assert!(pages > 2, "{pages}");
-    let nowhere = pb::ListClustersRequest { namespace: "elsewhere".into(), page_token: String::new() };
+    let nowhere = pb::ListClustersRequest { namespace: Some("elsewhere".into()), ..Default::default() };
     assert!(caller.0.list_clusters(nowhere).await.unwrap().into_inner().clusters.is_empty());
-    let odd = pb::ListClustersRequest { namespace: String::new(), page_token: "odd".into() };
+    let odd = pb::ListClustersRequest { page_token: "odd".into(), ..Default::default() };
     assert_eq!(reason(&caller.0.list_clusters(odd).await.unwrap_err()), Some(Reason::InvalidRequest));
 }
 

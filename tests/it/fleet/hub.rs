@@ -27,7 +27,7 @@ async fn warm(hub: &Hub, plugin: &FakePlugin) -> (InProcess, Caller) {
 /// All three are served, without a further run; a change that comes now is seen.
 async fn is_well(hub: &Hub, plugin: &FakePlugin, caller: &mut Caller) {
     hub.profile("added", "added");
-    caller.until(|clusters, hub| clusters.len() == 4 && hub.synced && hub.problem.is_empty()).await;
+    caller.until(|clusters, hub| clusters.len() == 4 && hub.synced && problem(hub).is_empty()).await;
     for name in ["oslo", "paris", "tokyo"] {
         assert!(caller.token(name).await.starts_with(name));
     }
@@ -46,7 +46,7 @@ async fn a_hub_that_disappears_leaves_the_known_profiles_in_use_and_is_followed_
     let (broker, mut caller) = warm(&hub, &plugin).await;
     assert_eq!(hub_health(&broker).await, ServingStatus::Serving);
     hub.server.go_away();
-    caller.until(|clusters, hub| clusters.len() == 3 && hub.synced && !hub.problem.is_empty()).await;
+    caller.until(|clusters, hub| clusters.len() == 3 && hub.synced && !problem(hub).is_empty()).await;
     assert_eq!(hub_health(&broker).await, ServingStatus::NotServing);
     assert_eq!(caller.token("paris").await, "paris-2");
     assert_eq!(caller.list().await.clusters.len(), 3);
@@ -72,7 +72,7 @@ async fn garbage_loses_nothing() {
     let (_broker, mut caller) = warm(&hub, &plugin).await;
     hub.server.send_garbage();
     hub.server.cut_connections();
-    caller.until(|clusters, hub| clusters.len() == 3 && !hub.problem.is_empty()).await;
+    caller.until(|clusters, hub| clusters.len() == 3 && !problem(hub).is_empty()).await;
     hub.server.mend();
     is_well(&hub, &plugin, &mut caller).await;
 }
@@ -82,12 +82,12 @@ async fn a_watch_that_is_too_old_is_a_new_list_and_what_went_meanwhile_is_gone()
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     let (_broker, mut caller) = warm(&hub, &plugin).await;
     hub.server.go_away();
-    caller.until(|_, hub| !hub.problem.is_empty()).await;
+    caller.until(|_, hub| !problem(hub).is_empty()).await;
     hub.server.delete_cluster_profile("fleet", "oslo");
     hub.profile("added", "added");
     hub.server.compact();
     hub.server.come_back();
-    let known = caller.until(|clusters, hub| clusters.len() == 3 && hub.problem.is_empty()).await;
+    let known = caller.until(|clusters, hub| clusters.len() == 3 && problem(hub).is_empty()).await;
     assert_eq!(
         known.iter().map(|cluster| name_of(cluster).1).collect::<Vec<_>>(),
         ["added", "paris", "tokyo"]
@@ -206,8 +206,8 @@ async fn a_credential_that_the_hub_refuses_is_asked_for_anew() {
     clock.put(10);
     hub.server.revoke_token("login-1");
     hub.server.cut_connections();
-    caller.until(|_, hub| hub.problem.contains("Unauthorized")).await;
-    caller.until(|clusters, hub| clusters.len() == 1 && hub.problem.is_empty()).await;
+    caller.until(|_, hub| problem(hub).contains("Unauthorized")).await;
+    caller.until(|clusters, hub| clusters.len() == 1 && problem(hub).is_empty()).await;
     assert_eq!(login.runs(), 2);
 }
 
@@ -232,7 +232,7 @@ async fn a_plugin_that_the_hubs_user_has_since_the_start_is_not_run() {
     let login = FakePlugin::builder().token("hub").build();
     hub.with_user(&json!({"exec": login.exec_stanza()}));
     hub.server.cut_connections();
-    caller.until(|_, hub| hub.problem.contains("start the broker again")).await;
+    caller.until(|_, hub| problem(hub).contains("start the broker again")).await;
     hub.with_user(&json!({"token": "hub"}));
     is_well(&hub, &plugin, &mut caller).await;
     assert_eq!(login.runs(), 0);

@@ -10,7 +10,8 @@ fn cluster(server: &str) -> pb::Cluster {
 }
 
 fn by_provider(cluster: pb::Cluster) -> pb::CredentialRef {
-    let source = Some(Source::Provider("cloud".into()));
+    let provider = pb::ProviderRef { name: "cloud".into(), definition: None };
+    let source = Some(Source::Provider(provider));
     pb::CredentialRef { source, cluster: Some(cluster), ..pb::CredentialRef::default() }
 }
 
@@ -30,7 +31,7 @@ async fn a_known_cluster_leads_to_its_profiles_credential() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
     let answer = caller.ask(by_provider(cluster("tokyo"))).await.unwrap();
-    assert_eq!(answer.credential.unwrap().token, "tokyo-1");
+    assert_eq!(answer.credential.unwrap().token(), "tokyo-1");
     assert_eq!((caller.token("tokyo").await, plugin.runs()), ("tokyo-1".to_owned(), 1), "it is the same run");
 }
 
@@ -40,9 +41,9 @@ async fn an_unknown_or_altered_cluster_is_denied_and_runs_nothing() {
     let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
     let altered = [
         cluster("elsewhere"),
-        pb::Cluster { tls_server_name: "evil".into(), ..cluster("paris") },
-        pb::Cluster { certificate_authority_data: "evil".into(), ..cluster("paris") },
-        pb::Cluster { config: br#"{"audience":"evil"}"#.to_vec().into(), ..cluster("paris") },
+        pb::Cluster { tls_server_name: Some("evil".into()), ..cluster("paris") },
+        pb::Cluster { certificate_authority_data: Some("evil".into()), ..cluster("paris") },
+        pb::Cluster { config: Some(br#"{"audience":"evil"}"#.to_vec().into()), ..cluster("paris") },
     ];
     for cluster in altered {
         let profile = pb::CredentialRef { cluster: Some(cluster.clone()), ..reference("paris") };
@@ -63,7 +64,7 @@ async fn from_the_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
     let (_broker, mut caller) = broker(&hub, &plugin, "fromCaller").await;
     for (server, token) in [("elsewhere", "token-1"), ("nowhere", "token-2"), ("elsewhere", "token-1")] {
         let answer = caller.ask(by_provider(cluster(server))).await.unwrap();
-        assert_eq!(answer.credential.unwrap().token, token);
+        assert_eq!(answer.credential.unwrap().token(), token);
     }
     let denied = pb::CredentialRef { cluster: Some(cluster("elsewhere")), ..reference("paris") };
     assert_eq!(
@@ -77,7 +78,7 @@ async fn from_the_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
 async fn a_watch_by_cluster_ends_when_that_is_no_longer_the_place() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
-    let request = pb::WatchCredentialRequest { credential: Some(by_provider(cluster("paris"))) };
+    let request = pb::WatchCredentialRequest { r#ref: Some(by_provider(cluster("paris"))) };
     let mut watch = caller.0.watch_credential(request).await.unwrap().into_inner();
     next(&mut watch).await.unwrap();
     hub.profile("paris", "moved");

@@ -11,8 +11,9 @@ use std::time::Duration;
 use credbroker_proto::{
     Reason,
     v1::{
-        self as pb, ClusterState, cluster_state::Readiness, credential_broker_client::CredentialBrokerClient,
-        credential_ref::Source,
+        self as pb, ClusterState, cluster_state::Readiness,
+        credential_broker_admin_client::CredentialBrokerAdminClient,
+        credential_broker_client::CredentialBrokerClient, credential_ref::Source,
     },
 };
 use credbroker_test_support::{Accepts, ApiServer, FakePlugin, Kubeconfig, private_directory};
@@ -22,7 +23,7 @@ use tokio::time::timeout;
 use tonic::{Streaming, transport::Channel};
 use tonic_types::StatusExt as _;
 
-use crate::harness::{InProcess, provider};
+use crate::harness::{InProcess, problem, provider};
 
 /// Longer than anything here takes, on any machine.
 const AGES: Duration = Duration::from_secs(60);
@@ -112,18 +113,23 @@ fn reference(name: &str) -> pb::CredentialRef {
     pb::CredentialRef { source: Some(Source::ClusterProfile(profile)), ..pb::CredentialRef::default() }
 }
 
+fn why(cluster: &ClusterState) -> Option<Reason> {
+    Some(cluster.failure.as_ref()?.reason())
+}
+
 fn reason(status: &tonic::Status) -> Option<Reason> {
     Reason::from_name(&status.get_details_error_info()?.reason)
 }
 
 type Rpc = CredentialBrokerClient<Channel>;
 
-/// Calls of one connection.
-struct Caller(Rpc);
+/// Calls of one connection, and the admin's.
+struct Caller(Rpc, CredentialBrokerAdminClient<Channel>);
 
 impl Caller {
     async fn of(broker: &InProcess) -> Self {
-        Self(CredentialBrokerClient::new(broker.channel().await))
+        let channel = broker.channel().await;
+        Self(CredentialBrokerClient::new(channel.clone()), CredentialBrokerAdminClient::new(channel))
     }
 
     async fn get(&mut self, name: &str) -> Result<pb::GetCredentialResponse, tonic::Status> {
@@ -132,19 +138,23 @@ impl Caller {
 
     async fn ask(
         &mut self,
-        credential: pb::CredentialRef,
+        reference: pb::CredentialRef,
     ) -> Result<pb::GetCredentialResponse, tonic::Status> {
-        let request = pb::GetCredentialRequest { credential: Some(credential), ..Default::default() };
+        let request = pb::GetCredentialRequest { r#ref: Some(reference), ..Default::default() };
         Ok(timeout(AGES, self.0.get_credential(request)).await.expect("an answer")?.into_inner())
     }
 
     async fn token(&mut self, name: &str) -> String {
-        self.get(name).await.unwrap().credential.unwrap().token
+        self.get(name).await.unwrap().credential.unwrap().token.unwrap()
     }
 
     async fn watch(&mut self, name: &str) -> Streaming<pb::WatchCredentialResponse> {
-        let request = pb::WatchCredentialRequest { credential: Some(reference(name)) };
+        let request = pb::WatchCredentialRequest { r#ref: Some(reference(name)) };
         self.0.watch_credential(request).await.unwrap().into_inner()
+    }
+
+    async fn held(&mut self) -> Vec<pb::CredentialState> {
+        self.1.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner().credentials
     }
 
     async fn list(&mut self) -> pb::ListClustersResponse {
@@ -195,5 +205,5 @@ fn readiness(clusters: &[ClusterState], name: &str) -> Readiness {
 async fn next(watch: &mut Streaming<pb::WatchCredentialResponse>) -> Result<(String, String), tonic::Status> {
     let message =
         timeout(AGES, watch.message()).await.expect("a message")?.expect("a watch ends with a status");
-    Ok((message.credential.unwrap().token, message.cluster.unwrap().server))
+    Ok((message.credential.unwrap().token.unwrap(), message.cluster.unwrap().server))
 }

@@ -68,5 +68,5 @@ async fn a_plugin_that_fails_is_asked_three_times_and_then_left_to_whoever_asks(
     };
     timeout(AGES, third).await.expect("a third run");
     let clusters = caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Failed).await;
-    assert_eq!(clusters[0].reason, "PLUGIN_EXIT");
+    assert_eq!(why(&clusters[0]), Some(Reason::PluginExit));
 }

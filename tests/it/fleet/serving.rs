@@ -13,13 +13,13 @@ async fn a_profile_brings_its_credential_and_its_endpoint() {
     let broker = hub.broker(&plugin);
     let mut caller = Caller::of(&broker).await;
     let answer = caller.get("paris").await.unwrap();
-    assert_eq!(answer.credential.unwrap().token, "paris-1");
+    assert_eq!(answer.credential.unwrap().token(), "paris-1");
     assert_eq!(answer.cluster.unwrap().server, "https://paris:6443");
     let info: Value = serde_json::from_str(&plugin.exec_infos()[0]).unwrap();
     assert_eq!(info["spec"]["cluster"]["server"], "https://paris:6443");
     assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-1".to_owned(), 1));
-    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
-    let held: Vec<_> = held.credentials.into_iter().filter_map(|held| held.cluster_profile).collect();
+    let held = caller.held().await;
+    let held: Vec<_> = held.into_iter().filter_map(|held| held.cluster_profile).collect();
     assert_eq!(held, [pb::ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }]);
 }
 
@@ -34,7 +34,7 @@ async fn each_profile_has_a_run_of_its_own_with_what_is_its_own() {
     for _ in 0..2 {
         for name in names {
             let answer = caller.get(name).await.unwrap();
-            assert_eq!(answer.credential.unwrap().token, name);
+            assert_eq!(answer.credential.unwrap().token(), name);
             assert_eq!(answer.cluster.unwrap().server, format!("https://{name}:6443"));
         }
     }
@@ -53,8 +53,8 @@ async fn a_profile_that_moves_is_told_with_a_credential_for_the_new_place() {
     hub.profile("paris", "new");
     assert_eq!(next(&mut watch).await.unwrap(), told("paris-2", "new"));
     assert_eq!(caller.token("paris").await, "paris-2");
-    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(held.credentials.len(), 1, "what was for the old place is forgotten");
+    let held = caller.held().await;
+    assert_eq!(held.len(), 1, "what was for the old place is forgotten");
 }
 
 #[tokio::test]
@@ -69,8 +69,8 @@ async fn a_profile_that_goes_and_comes_back_in_one_moment_is_watched_with_everyb
     hub.server.apply_cluster_profiles(there_and_back);
     let (watched, _) = next(&mut watch).await.unwrap();
     assert_eq!(caller.token("paris").await, watched);
-    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(held.credentials.iter().map(|held| held.watchers).collect::<Vec<_>>(), [1]);
+    let held = caller.held().await;
+    assert_eq!(held.iter().map(|held| held.watchers).collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test]
@@ -117,8 +117,8 @@ async fn a_deleted_profile_ends_its_watches_and_is_forgotten() {
     let refused = caller.get("paris").await.unwrap_err();
     assert_eq!(reason(&refused), Some(Reason::UnknownClusterProfile));
     caller.until_known(1).await;
-    let held = caller.0.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
-    let held: Vec<_> = held.credentials.into_iter().map(|held| held.cluster_profile.unwrap().name).collect();
+    let held = caller.held().await;
+    let held: Vec<_> = held.into_iter().map(|held| held.cluster_profile.unwrap().name).collect();
     assert_eq!(held, ["tokyo"]);
 }
 
@@ -142,11 +142,11 @@ async fn a_profile_that_cannot_be_used_any_more_ends_its_watches_with_the_reason
     let mut foreign = profile("paris", "paris");
     foreign["status"]["accessProviders"][1]["name"] = json!("nobody");
     hub.server.apply_cluster_profile("fleet", "paris", foreign);
-    caller.until(|clusters, _| clusters[0].reason == "NO_MATCHING_PROVIDER").await;
+    caller.until(|clusters, _| why(&clusters[0]) == Some(Reason::NoMatchingProvider)).await;
     let refused = caller.get("paris").await.unwrap_err();
     assert_eq!((refused.code(), reason(&refused)), (Code::NotFound, Some(Reason::NoMatchingProvider)));
     hub.profile("paris", "paris");
-    caller.until(|clusters, _| clusters[0].provider == "cloud").await;
+    caller.until(|clusters, _| clusters[0].provider() == "cloud").await;
     assert_eq!(caller.token("paris").await, "paris-2");
 }
 
@@ -174,12 +174,12 @@ async fn only_the_namespaces_and_labels_that_are_configured_are_read() {
 }
 
 #[tokio::test]
-async fn without_a_hub_a_profile_is_unknown_and_the_answer_says_what_to_do() {
+async fn without_a_hub_the_answer_says_so_and_what_to_do() {
     let broker = InProcess::idle();
     let mut caller = Caller::of(&broker).await;
     let refused = caller.get("paris").await.unwrap_err();
-    assert_eq!(reason(&refused), Some(Reason::UnknownClusterProfile));
+    assert_eq!(reason(&refused), Some(Reason::HubNotConfigured));
     assert!(refused.message().contains("add `clusterProfiles`"), "{}", refused.message());
     let refused = caller.0.list_clusters(pb::ListClustersRequest::default()).await.unwrap_err();
-    assert_eq!(reason(&refused), Some(Reason::UnknownClusterProfile));
+    assert_eq!(reason(&refused), Some(Reason::HubNotConfigured));
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{AGES, resident};
-use crate::harness::provider;
+use crate::harness::{problem, provider};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 /// What an answer of the hub may cost, in KiB: 16 MiB as bytes, as text, and as values, and no more of any of them.
@@ -55,8 +55,8 @@ impl Flooded {
                 let message = messages.next().await.unwrap().unwrap();
                 let hub = message.hub.unwrap();
                 most = most.max(resident(self.broker.pid()));
-                if hub.synced && is_so(&hub.problem, message.changed.len()) {
-                    return hub.problem;
+                if hub.synced && is_so(problem(&hub), message.changed.len()) {
+                    return problem(&hub).to_owned();
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

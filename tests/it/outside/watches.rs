@@ -27,7 +27,7 @@ fn messages_of_one_rotation_are_written_together() {
         .start();
     let mut peer = Raw::connect(&broker.socket(), 0x7fff_ffff);
     for number in 0..WATCHES {
-        let message = WatchCredentialRequest { credential: request("cloud", None, &[]).credential };
+        let message = WatchCredentialRequest { r#ref: request("cloud", None, &[]).r#ref };
         peer.request(2 * number + 1, WATCH, &message).unwrap();
     }
     let all_have = |bytes: usize| {

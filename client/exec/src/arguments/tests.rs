@@ -9,7 +9,7 @@ fn arguments(source: Source) -> Arguments {
 }
 
 fn provider(name: &str) -> Arguments {
-    arguments(Source::Provider(name.to_owned()))
+    arguments(Source::Provider(ProviderRef { name: name.to_owned(), definition: None }))
 }
 
 #[test]

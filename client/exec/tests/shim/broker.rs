@@ -53,7 +53,10 @@ impl Broker {
     }
 
     pub(crate) fn with_token(token: &str) -> Self {
-        Self::answering(Answer::Say(Ok(Credential { token: token.to_owned(), ..Credential::default() })))
+        Self::answering(Answer::Say(Ok(Credential {
+            token: Some(token.to_owned()),
+            ..Credential::default()
+        })))
     }
 
     pub(crate) fn failing(status: Status) -> Self {

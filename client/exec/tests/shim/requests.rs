@@ -2,12 +2,18 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-use credbroker_proto::v1::{Cluster, ClusterProfileRef, credential_ref::Source};
+use credbroker_proto::v1::{
+    Cluster, ClusterProfileRef, ExecPluginCaller, GetCredentialRequest, ProviderRef, credential_ref::Source,
+};
 
 use crate::{
     broker::Broker,
     shim::{INFO_V1BETA1, asking, bare, complaint, document, env_of},
 };
+
+fn caller_of(request: &GetCredentialRequest) -> ExecPluginCaller {
+    request.exec_plugin_caller.clone().unwrap()
+}
 
 #[test]
 fn the_cluster_is_passed_on_as_the_client_wrote_it() {
@@ -25,18 +31,21 @@ fn the_cluster_is_passed_on_as_the_client_wrote_it() {
     );
     document(asking(&broker).env("KUBERNETES_EXEC_INFO", info));
     let request = broker.request();
-    let reference = request.credential.unwrap();
-    assert_eq!(reference.source, Some(Source::Provider("gke".into())));
+    let reference = request.r#ref.unwrap();
+    assert_eq!(
+        reference.source,
+        Some(Source::Provider(ProviderRef { name: "gke".into(), definition: None }))
+    );
     assert_eq!(
         reference.cluster,
         Some(Cluster {
             server: "https://c:6443".into(),
-            tls_server_name: "api".into(),
+            tls_server_name: Some("api".into()),
             insecure_skip_tls_verify: true,
-            certificate_authority_data: "-----".into(),
-            proxy_url: "http://u:p@proxy".into(),
+            certificate_authority_data: Some("-----".into()),
+            proxy_url: Some("http://u:p@proxy".into()),
             disable_compression: true,
-            config: config.into(),
+            config: Some(config.into()),
         })
     );
 }
@@ -48,11 +57,11 @@ fn without_exec_info_there_is_no_cluster_and_the_broker_is_told_so_beside_the_ca
     document(asking(&broker).env("KUBERNETES_EXEC_INFO", ""));
     document(asking(&broker).env("KUBERNETES_EXEC_INFO", INFO_V1BETA1));
     let requests = broker.requests();
-    let said: Vec<_> = requests.iter().map(|request| request.without_exec_info).collect();
+    let said: Vec<_> = requests.iter().map(|request| caller_of(request).without_exec_info).collect();
     assert_eq!(said, [true, true, false]);
-    assert!(requests.iter().all(|request| request.credential.as_ref().unwrap().cluster.is_none()));
-    let callers: Vec<_> = requests.iter().map(|request| request.caller.as_str()).collect();
-    assert_eq!((callers[0].len(), callers[0]), (16, callers[1]));
+    assert!(requests.iter().all(|request| request.r#ref.as_ref().unwrap().cluster.is_none()));
+    let callers: Vec<_> = requests.iter().map(|request| caller_of(request).id).collect();
+    assert_eq!((callers[0].len(), &callers[0]), (16, &callers[1]));
     assert_ne!(callers[0], callers[2]);
 }
 
@@ -63,7 +72,7 @@ fn the_server_that_the_kubeconfig_believes_in_is_sent_unless_the_client_names_on
     let ask = |info: &str| {
         let mut shim = bare(&["--cluster-profile", "fleet/eu-1", "--server", "https://flag:6443"]);
         document(shim.env("CREDBROKER_SOCKET", broker.socket()).env("KUBERNETES_EXEC_INFO", info));
-        broker.requests().pop().unwrap().credential.unwrap().cluster.map(|cluster| cluster.server)
+        broker.requests().pop().unwrap().r#ref.unwrap().cluster.map(|cluster| cluster.server)
     };
     assert_eq!(ask("").as_deref(), Some("https://flag:6443"));
     let info =
@@ -79,7 +88,7 @@ fn the_caller_is_the_process_that_started_the_shim_and_its_cluster() {
             r#"{{"apiVersion":"client.authentication.k8s.io/v1","spec":{{"cluster":{{"server":"{server}"}}}}}}"#
         );
         document(asking(&broker).env("KUBERNETES_EXEC_INFO", info));
-        broker.requests().pop().unwrap().caller
+        caller_of(&broker.requests().pop().unwrap()).id
     };
     let first = caller("https://a");
     assert_eq!((first.len(), &first), (16, &caller("https://a")), "as long as this process lives");
@@ -91,7 +100,7 @@ fn a_cluster_profile_is_asked_for_by_namespace_and_name() {
     let broker = Broker::with_token("t");
     document(bare(&["--cluster-profile", "fleet/eu-1"]).env("CREDBROKER_SOCKET", broker.socket()));
     let profile = ClusterProfileRef { namespace: "fleet".into(), name: "eu-1".into() };
-    assert_eq!(broker.request().credential.unwrap().source, Some(Source::ClusterProfile(profile)));
+    assert_eq!(broker.request().r#ref.unwrap().source, Some(Source::ClusterProfile(profile)));
 }
 
 #[test]

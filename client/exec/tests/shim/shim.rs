@@ -51,6 +51,6 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn env_of(request: &GetCredentialRequest) -> Vec<(&str, &str)> {
-    let env = &request.credential.as_ref().unwrap().env;
+    let env = &request.r#ref.as_ref().unwrap().env;
     env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }

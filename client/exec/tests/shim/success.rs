@@ -44,10 +44,10 @@ fn the_answer_is_in_the_clients_version_else_in_the_flags_else_in_v1() {
 fn token_pair_and_expiry_are_all_printed() {
     let expiry = now() + 3600;
     let broker = Broker::answering(Answer::Say(Ok(Credential {
-        token: "t".into(),
-        client_certificate_data: b"CERT\r\n".to_vec(),
-        client_key_data: b"KEY\n".to_vec(),
-        expiration_timestamp: Some(Timestamp { seconds: expiry, nanos: 999 }),
+        token: Some("t".into()),
+        client_certificate_data: Some(b"CERT\r\n".to_vec()),
+        client_key_data: Some(b"KEY\n".to_vec()),
+        expiration_time: Some(Timestamp { seconds: expiry, nanos: 999 }),
         lifetime: Some(prost_types::Duration { seconds: 3600, nanos: 0 }),
         ..Credential::default()
     })));
@@ -61,8 +61,8 @@ fn token_pair_and_expiry_are_all_printed() {
 #[test]
 fn a_time_in_the_past_is_never_printed() {
     let broker = Broker::answering(Answer::Say(Ok(Credential {
-        token: "t".into(),
-        expiration_timestamp: Some(Timestamp { seconds: now() - 60, nanos: 0 }),
+        token: Some("t".into()),
+        expiration_time: Some(Timestamp { seconds: now() - 60, nanos: 0 }),
         ..Credential::default()
     })));
     let before = now();

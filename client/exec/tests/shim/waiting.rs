@@ -23,7 +23,7 @@ use crate::{
 fn a_broker_that_starts_late_is_waited_for() {
     let mut broker = Broker::absent();
     let child = asking(&broker).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    broker.start(Answer::Say(Ok(Credential { token: "late".into(), ..Credential::default() })));
+    broker.start(Answer::Say(Ok(Credential { token: Some("late".into()), ..Credential::default() })));
     assert_eq!(printed(&child.wait_with_output().unwrap())["status"]["token"], "late");
 }
 
@@ -35,7 +35,7 @@ fn a_broker_that_restarts_is_waited_for() {
     let (connection, _) = leaving.accept().unwrap();
     drop((connection, leaving)); // from here on: hung up on, then refused
     fs::remove_file(broker.socket()).unwrap(); // then absent
-    broker.start(Answer::Say(Ok(Credential { token: "new".into(), ..Credential::default() })));
+    broker.start(Answer::Say(Ok(Credential { token: Some("new".into()), ..Credential::default() })));
     assert_eq!(printed(&child.wait_with_output().unwrap())["status"]["token"], "new");
 }
 

@@ -73,14 +73,15 @@ pub(super) fn endpoint(cluster: Option<&Cluster>) -> Option<&Cluster> {
 /// Of the cluster's fields those that are set. The extension for the plugin is not among them: the broker has it from
 /// the ClusterProfile, and what a client sends could only match it.
 fn place(cluster: &Cluster) -> Entries {
-    let text = |name, value: &str| (!value.is_empty()).then(|| entry(name, string(value)));
+    let text = |name, value: Option<&str>| value.map(|value| entry(name, string(value)));
+    let authorities = cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data));
     let flag = |name, value: bool| value.then(|| entry(name, Value::Bool(true)));
     [
-        text("server", &cluster.server),
-        text("certificate-authority-data", &STANDARD.encode(&cluster.certificate_authority_data)),
-        text("tls-server-name", &cluster.tls_server_name),
+        text("server", Some(&cluster.server).filter(|server| !server.is_empty()).map(String::as_str)),
+        text("certificate-authority-data", authorities.as_deref()),
+        text("tls-server-name", cluster.tls_server_name.as_deref()),
         flag("insecure-skip-tls-verify", cluster.insecure_skip_tls_verify),
-        text("proxy-url", &cluster.proxy_url),
+        text("proxy-url", cluster.proxy_url.as_deref()),
         flag("disable-compression", cluster.disable_compression),
     ]
     .into_iter()

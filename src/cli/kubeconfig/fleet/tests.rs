@@ -1,6 +1,9 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use credbroker_proto::v1::{Cluster, ClusterState};
+use credbroker_proto::{
+    Reason,
+    v1::{Cluster, ClusterState},
+};
 use tempfile::TempDir;
 
 use super::*;
@@ -58,17 +61,17 @@ fn with(cluster: Cluster) -> ClusterState {
 fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
     let all = Cluster {
         server: "https://paris.example:6443".into(),
-        tls_server_name: "internal.example".into(),
+        tls_server_name: Some("internal.example".into()),
         insecure_skip_tls_verify: true,
-        certificate_authority_data: b"-----BEGIN".as_slice().into(),
-        proxy_url: "socks5://proxy:1080".into(),
+        certificate_authority_data: Some(b"-----BEGIN".as_slice().into()),
+        proxy_url: Some("socks5://proxy:1080".into()),
         disable_compression: true,
-        config: br#"{"clusterName":"paris"}"#.as_slice().into(),
+        config: Some(br#"{"clusterName":"paris"}"#.as_slice().into()),
     };
     let fleet = fleet([
         ("prod/paris", with(all)),
         ("dev/oslo", ready("https://oslo")),
-        ("dev/rome", unusable("NO_MATCHING_PROVIDER", "no")),
+        ("dev/rome", unusable(Reason::NoMatchingProvider, "no")),
     ]);
     insta::assert_snapshot!(rendered(&fleet), @r"
     apiVersion: v1
@@ -142,8 +145,8 @@ fn odd_names_and_values_are_read_back_as_they_are() {
     ];
     let odd = Cluster {
         server: "https://[::1]:6443/a?b=c#d".into(),
-        tls_server_name: "no".into(),
-        proxy_url: "http://u:p@h: x".into(),
+        tls_server_name: Some("no".into()),
+        proxy_url: Some("http://u:p@h: x".into()),
         ..Cluster::default()
     };
     let all = fleet(names.map(|name| (name, with(odd.clone()))));
@@ -174,7 +177,7 @@ fn two_thousand_clusters_are_the_same_bytes_in_whatever_order_they_come() {
     let cluster = |name: &str| {
         with(Cluster {
             server: format!("https://{name}"),
-            certificate_authority_data: vec![7; 1500].into(),
+            certificate_authority_data: Some(vec![7; 1500].into()),
             ..Cluster::default()
         })
     };
@@ -302,8 +305,8 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_somebody_elses() {
 fn profiles_without_an_endpoint_are_named_and_left_out() {
     let mut known = fleet([
         ("a/ok", ready("https://host")),
-        ("a/one", unusable("NO_MATCHING_PROVIDER", "it lists `aks`,\nthe broker has `gke`")),
-        ("a/two", unusable("CLUSTER_PROFILE_INVALID", "")),
+        ("a/one", unusable(Reason::NoMatchingProvider, "it lists `aks`,\nthe broker has `gke`")),
+        ("a/two", unusable(Reason::ClusterProfileInvalid, "")),
         ("a/three", ready("")),
     ]);
     known.hub = Some(hub(false, ""));
@@ -328,7 +331,7 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
     for (clusters, hub) in [
         (vec![], None),
         (vec![], Some(hub(false, "connection refused"))),
-        (vec![("a/one", unusable("NO_MATCHING_PROVIDER", "no"))], Some(hub(true, ""))),
+        (vec![("a/one", unusable(Reason::NoMatchingProvider, "no"))], Some(hub(true, ""))),
     ] {
         let known = ClusterList { hub, ..fleet(clusters) };
         let Ran { code, out, err } = ran(&FakeBroker::of(known), &[], Some(&path)).unwrap();

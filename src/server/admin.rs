@@ -1,0 +1,53 @@
+//! `CredentialBrokerAdmin`: what a broker has in its cache, for people and tools.
+
+use credbroker_proto::v1 as pb;
+use pb::credential_broker_admin_server::CredentialBrokerAdmin;
+use tonic::{Request, Response, Status};
+use tracing::Instrument as _;
+
+use super::{
+    overview,
+    selector::selector,
+    service::{BrokerService, span},
+};
+use crate::{cache::Selector, exec::PluginRunner};
+
+#[tonic::async_trait]
+impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
+    async fn list_credentials(
+        &self,
+        request: Request<pb::ListCredentialsRequest>,
+    ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
+        span(&request, "list_credentials")?;
+        let pb::ListCredentialsRequest { selector, page_size, page_token } = request.into_inner();
+        let selector = match selector {
+            None => Selector::All,
+            selector => self::selector(selector, &self.resolver)?,
+        };
+        Ok(Response::new(overview::page(&self.cache, &selector, page_size, &page_token)?))
+    }
+
+    async fn refresh_credentials(
+        &self,
+        request: Request<pb::RefreshCredentialsRequest>,
+    ) -> Result<Response<pb::RefreshCredentialsResponse>, Status> {
+        let span = span(&request, "refresh_credentials")?;
+        let selector = selector(request.into_inner().selector, &self.resolver)?;
+        let refreshed = count(self.cache.refresh(&selector).instrument(span).await);
+        Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
+    }
+
+    async fn evict_credentials(
+        &self,
+        request: Request<pb::EvictCredentialsRequest>,
+    ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
+        span(&request, "evict_credentials")?;
+        let selector = selector(request.into_inner().selector, &self.resolver)?;
+        let evicted = count(self.cache.evict(&selector));
+        Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
+    }
+}
+
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

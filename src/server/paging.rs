@@ -1,0 +1,136 @@
+//! Pages of lists, as AIP-158 has them.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    hash::{Hash, Hasher as _},
+};
+
+use prost::Message;
+use tonic::Status;
+
+use super::status;
+
+/// Rows of a page at most.
+const ROWS: usize = 1_000;
+
+/// Which rows of a list a request asks for.
+#[derive(Debug)]
+pub(super) struct Paging {
+    rows: usize,
+    /// Limit in bytes: an answer must fit the limits of clients, and a slow reader holds it.
+    bytes: usize,
+    /// Says which list it is, and what was selected from it.
+    list: String,
+}
+
+impl Paging {
+    /// Pages of `bytes` of the list `name`, of what `filter` selects. With it, where the page before ended.
+    ///
+    /// # Errors
+    ///
+    /// `page_size` is negative, or `page_token` is not from a page of the same list and filter.
+    pub(super) fn read<'a>(
+        name: &str,
+        filter: &impl Hash,
+        bytes: usize,
+        page_size: i32,
+        page_token: &'a str,
+    ) -> Result<(Self, Option<&'a str>), Status> {
+        let size =
+            usize::try_from(page_size).map_err(|_| status::invalid("`page_size` must not be negative"))?;
+        let rows = if size == 0 { ROWS } else { size.min(ROWS) };
+        // A token may outlive the broker that wrote it. One of a broker with another hash is refused, and the client
+        // lists again.
+        let mut hasher = DefaultHasher::new();
+        filter.hash(&mut hasher);
+        let paging = Self { rows, bytes, list: format!("{name}.{:016x}.", hasher.finish()) };
+        let after = match page_token {
+            "" => None,
+            token => Some(token.strip_prefix(&paging.list).ok_or_else(|| paging.foreign())?),
+        };
+        Ok((paging, after))
+    }
+
+    /// The status of a token that is not from this list.
+    pub(super) fn foreign(&self) -> Status {
+        status::invalid("`page_token` must be the `next_page_token` of a response to the same request")
+    }
+
+    /// As many of `rows` as fit, and the token of the page that follows. Each comes with where it is in the list. A row
+    /// that is larger than a page is a page.
+    pub(super) fn fill<T: Message, P>(
+        &self,
+        rows: impl Iterator<Item = (T, P)>,
+        position: impl FnOnce(&P) -> String,
+    ) -> (Vec<T>, String) {
+        let (mut page, mut size, mut last) = (Vec::new(), 0, None);
+        for (row, at) in rows {
+            size += row.encoded_len();
+            if (size > self.bytes || page.len() == self.rows)
+                && let Some(last) = last
+            {
+                return (page, format!("{}{}", self.list, position(&last)));
+            }
+            page.push(row);
+            last = Some(at);
+        }
+        (page, String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 1_000;
+
+    fn paging(size: i32) -> Paging {
+        Paging::read("list", &"filter", BYTES, size, "").unwrap().0
+    }
+
+    /// Pages of rows of so many bytes, by their numbers.
+    fn pages(size: i32, rows: usize, length: usize) -> Vec<usize> {
+        let (mut lengths, mut after) = (Vec::new(), 0);
+        loop {
+            // A string is a message: its tag and its length are two or three bytes.
+            let rest = (after..rows).map(|row| ("x".repeat(length), row));
+            let (page, token) = paging(size).fill(rest, usize::to_string);
+            lengths.push(page.len());
+            let Some(last) = Paging::read("list", &"filter", BYTES, size, &token).unwrap().1 else {
+                return lengths;
+            };
+            after = last.parse::<usize>().unwrap() + 1;
+        }
+    }
+
+    #[test]
+    fn a_page_has_as_many_rows_as_were_asked_for_or_fit() {
+        assert_eq!(pages(2, 5, 10), [2, 2, 1]);
+        assert_eq!(pages(5, 5, 10), [5], "the last page is known to be the last");
+        assert_eq!(pages(0, 5, 10), [5]);
+        assert_eq!(pages(0, 5, 300), [3, 2]);
+        assert_eq!(pages(4, 5, 300), [3, 2]);
+        assert_eq!(pages(0, 2, 2 * BYTES), [1, 1], "a row that is larger than a page is a page");
+        assert_eq!(pages(0, 0, 0), [0]);
+    }
+
+    #[test]
+    fn a_page_size_over_the_maximum_means_the_maximum_and_a_negative_one_is_refused() {
+        assert_eq!(pages(i32::MAX, ROWS + 1, 0), [ROWS, 1]);
+        let refused = Paging::read("list", &"filter", BYTES, -1, "").unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    }
+
+    #[test]
+    fn a_token_belongs_to_its_list_and_filter() {
+        let (_, token) =
+            paging(1).fill([(String::new(), "a/b"), (String::new(), "c")].into_iter(), |at| (*at).to_owned());
+        let read =
+            |name: &str, filter: &str| Paging::read(name, &filter, BYTES, 7, &token).map(|(_, after)| after);
+        assert_eq!(read("list", "filter").unwrap(), Some("a/b"), "the size may change from page to page");
+        for (name, filter) in [("other", "filter"), ("list", "other")] {
+            assert_eq!(read(name, filter).unwrap_err().code(), tonic::Code::InvalidArgument);
+        }
+        assert!(Paging::read("list", &"filter", BYTES, 0, "gke").is_err());
+    }
+}
