@@ -7,6 +7,7 @@ use super::{
     problem::Report,
     reader::{Cursor, Fields},
     stanza::{Stanza, StanzaRules, stanza},
+    unlisted::{list, unlisted},
 };
 use crate::{
     credential::LifetimeLimits,

@@ -152,30 +152,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-=======
-    fn the_caller_gives_only_what_is_asked_for_and_the_stanza_does_not_set() {
-        let env = [("AWS_PROFILE", "dev"), ("AWS_REGION", "eu"), ("HOME", "/root"), ("LD_PRELOAD", "x")];
-        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let stanza = [("AWS_REGION".to_owned(), "us".to_owned())];
-        let kept = from_caller(env, &Globs::new(["AWS_*", "LD_*"]), &stanza);
-        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [("AWS_PROFILE".to_owned(), "dev".to_owned())]);
-    }
-
-    #[test]
-    fn the_shim_sends_all_that_chooses_an_identity() {
-        let names: Vec<_> = IDENTITY_VARIABLES.iter().map(|glob| glob.replace('*', "X")).collect();
-        let caller: Environment = names.iter().map(|name| (name, "value")).collect();
-        let provider = credbroker_proto::v1::ProviderRef { name: "p".into(), definition: None };
-        let source = credbroker_proto::v1::credential_ref::Source::Provider(provider);
-        let request = credbroker_exec::request(source, None, &caller.0, String::new(), false).unwrap();
-        let sent = request.r#ref.unwrap().env.into_iter().collect();
-        let kept = from_caller(sent, &identity_variables(), &[]);
-        assert_eq!(kept.len(), names.len(), "{kept:?}");
-    }
-
-    #[test]
->>>>>>> contract
     fn debug_shows_no_values() {
         let shown = format!("{:?}", Environment::from_iter([("TOKEN", "canary")]));
         assert!(shown.contains("TOKEN") && !shown.contains("canary"), "{shown}");

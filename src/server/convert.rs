@@ -28,10 +28,6 @@ pub(super) fn ask(
         pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition }) => {
             Source::Provider(ProviderRef { name, definition })
         }
-<<<<<<< HEAD
-        pb::credential_ref::Source::Provider(name) => Source::Provider(ProviderRef::named(name)),
-=======
->>>>>>> contract
         pb::credential_ref::Source::ClusterProfile(profile) => {
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }

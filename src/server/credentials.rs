@@ -173,11 +173,7 @@ impl<R: PluginRunner> BrokerService<R> {
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<Messages>, Status> {
         let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
-<<<<<<< HEAD
-        let ask = convert::ask(request.into_inner().credential, peer.origin)?;
-=======
-        let ask = convert::ask(request.into_inner().r#ref)?;
->>>>>>> contract
+        let ask = convert::ask(request.into_inner().r#ref, peer.origin)?;
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
         let following = Following::start(cache, resolver, ask, named(&peer, ""), slot)?;
@@ -191,11 +187,8 @@ impl<R: PluginRunner> BrokerService<R> {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
         let report = async {
-<<<<<<< HEAD
-            let (spec, request) = self.resolve(convert::ask(credential, peer.origin)?, named(&peer, ""), deadline).await?;
-=======
-            let (spec, request) = self.resolve(convert::ask(r#ref)?, named(&peer, ""), deadline).await?;
->>>>>>> contract
+            let ask = convert::ask(r#ref, peer.origin)?;
+            let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
             let provider = Arc::clone(&spec.provider.name);
             let reported = self.cache.report(spec, &generation, &request).await;
             reported.map(|reported| report_answer(&reported)).map_err(|failed| refused(&provider, &failed))

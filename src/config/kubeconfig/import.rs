@@ -13,6 +13,7 @@ use crate::{
         provider::{Variables, provider},
         reader::{Cursor, Dialect, whole},
         stanza::{StanzaRules, stanza},
+        unlisted::{list, unlisted},
     },
     document::Node,
     plugin::{Definition, Environment, Globs, Provider, identity_variables},

@@ -185,20 +185,14 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-<<<<<<< HEAD
     let peer = Peer { uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
-    let others = [invalid("empty"), no_fleet(), peer_denied(&peer), no_peer()];
-=======
-    let peer = Peer { uid: 7, gid: 7, pid: None };
     let others = [
         invalid("empty"),
         no_hub(),
-        unknown_definition(),
         unfinished(Duration::from_secs(10)),
         peer_denied(&peer),
         no_peer(),
     ];
->>>>>>> contract
     let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
