@@ -21,11 +21,12 @@ use crate::{
     plugin::{Definition, Environment},
 };
 
-/// Write your kubeconfig anew with every exec user replaced by credbroker's shim
+/// Write a copy of your kubeconfig whose exec users request credentials from the broker
 ///
-/// Contexts, clusters and other users stay as they are; relative paths become absolute. The files
-/// that are read, all of KUBECONFIG or ~/.kube/config, are not touched. Each exec user becomes one
-/// that asks the broker for the provider of the user's name:
+/// Contexts, clusters and other users stay the same; relative paths become absolute. The command
+/// only reads your kubeconfig: all files of KUBECONFIG, or ~/.kube/config. In the copy, each user
+/// with an exec plugin runs credbroker's shim instead, with the user's name and the digest of the
+/// file that defines it. The broker answers only with that definition:
 ///
 ///   credbroker serve &
 ///   credbroker kubeconfig wrap -o ~/.kube/broker
@@ -36,10 +37,10 @@ pub(super) struct Args {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write to this file, with mode 0600; not one of those that are read [default: standard output]
+    /// Write to this file, with mode 0600; it must not be one of the files read [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Socket that the shim is to use [default: it looks for itself, see `credbroker-exec --help`]
+    /// Socket for the shim to use [default: see `credbroker-exec --help`]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
 }
@@ -63,15 +64,17 @@ pub(super) fn run(
         let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         bad(&left);
         let cause = match (paths.is_empty(), kubeconfig.files().is_empty()) {
-            (true, _) => "neither KUBECONFIG nor HOME is set: name a kubeconfig with --kubeconfig".to_owned(),
-            (false, true) => {
-                format!("there is no file {list}: name a kubeconfig with --kubeconfig or KUBECONFIG")
+            (true, _) => {
+                "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()
             }
-            (false, false) => format!("no user of {list} runs an exec plugin: there is nothing to wrap"),
+            (false, true) => {
+                format!("no kubeconfig: {list} not found; name one with --kubeconfig or KUBECONFIG")
+            }
+            (false, false) => format!("nothing to wrap: no user of {list} runs an exec plugin"),
         };
         return Ok(bad(&[format!("credbroker: {cause}")]));
     }
-    bad(&left); // these users stay as they are
+    bad(&left); // these users stay the same
     let shim = Shim::find(environment, shim, args.socket.as_deref())?;
     let by_name: HashMap<_, _> =
         definitions.iter().map(|(name, definition)| (name.as_str(), definition)).collect();
@@ -87,14 +90,14 @@ pub(super) fn run(
     };
     output::write(path, &text, &paths)?;
     let names: Vec<_> = definitions.iter().map(|(name, _)| name.as_str()).collect();
-    let users = if names.len() == 1 { "user asks" } else { "users ask" };
-    writeln!(out, "{}: {} {users} credbroker: {}", path.display(), names.len(), names.join(", "))?;
-    writeln!(out, "Use it with `KUBECONFIG={} kubectl …`; the broker reads the original.", path.display())?;
+    let users = if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
+    writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))?;
+    writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
     Ok(0)
 }
 
-/// Makes the plugin of `user` the shim. Its apiVersion stays, for it is what the client understands, and so does what we
-/// do not know.
+/// Replaces the plugin of `user` with the shim. The apiVersion stays, because the client understands that one, and so
+/// do unknown keys.
 fn replace(shim: &Shim, name: &str, definition: &Definition, user: &mut Entries) {
     let Some(exec) = map(user, "exec") else { return };
     let version = exec.iter().find(|(key, _)| key.name == "apiVersion");
@@ -106,11 +109,11 @@ fn replace(shim: &Shim, name: &str, definition: &Definition, user: &mut Entries)
     exec.extend(shim.stanza(&source, version.as_deref().unwrap_or("v1")));
 }
 
-/// Tells a person; standard output is for the kubeconfig.
+/// Prints to stderr; standard output is for the kubeconfig.
 fn bad<T: ToString>(problems: &[T]) -> u8 {
     for problem in problems {
-        // Where stderr is gone there is nobody to tell.
-        let _unheard = writeln!(std::io::stderr(), "{}", problem.to_string());
+        // Nothing can be reported where stderr is closed.
+        let _closed = writeln!(std::io::stderr(), "{}", problem.to_string());
     }
     EX_CONFIG
 }
