@@ -168,10 +168,10 @@ fn json_has_every_field_with_the_names_of_the_api() {
           },
           "displayName": "",
           "failure": {
-              "reason": "NO_MATCHING_PROVIDER"
+            "message": "m",
+            "reason": "NO_MATCHING_PROVIDER"
           },
           "kubernetesVersion": "",
-          "message": "m",
           "properties": [],
           "provider": null,
           "readiness": "unusable",
