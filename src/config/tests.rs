@@ -228,7 +228,7 @@ fn a_configured_name_is_one_provider_and_users_of_several_kubeconfigs_share_one(
         "{HEAD}kubeconfigs: [~/one, ~/two]\nproviders:\n- name: p\n  {}\n- name: p\n  {}\n- name: v\n  {}\n",
         stanza("x"),
         stanza("z"),
-        stanza("y")
+        stanza("w")
     ));
     let user =
         "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x}}\n";

@@ -15,7 +15,7 @@ use crate::text::{listed, listed_all, nearest, shown};
 pub enum ResolveError {
     /// Several kubeconfigs define a provider of that name.
     #[error(
-        "provider `{}`: several kubeconfigs define it: {}; write your kubeconfig again with `credbroker kubeconfig wrap`, or name the definition",
+        "provider `{}`: several kubeconfigs define it: {}; name the definition, or write your kubeconfig again with `credbroker kubeconfig wrap`",
         shown(.name), all_of(.candidates)
     )]
     AmbiguousProvider {
@@ -132,7 +132,7 @@ pub enum ResolveError {
     },
     /// A definition that is not among those that the broker has read.
     #[error(
-        "provider `{}`: the broker does not have the definition {}; {}. Name the kubeconfig that it is from in `kubeconfigs` of the broker's configuration, or in its KUBECONFIG, and restart the broker; or write your kubeconfig again with `credbroker kubeconfig wrap`",
+        "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker",
         shown(.name), shown(.definition), known_definitions(.known)
     )]
     UnknownDefinition {
@@ -174,10 +174,10 @@ fn all_of(definitions: &[Definition]) -> String {
 
 fn known_definitions(definitions: &[Definition]) -> String {
     if definitions.is_empty() {
-        return "no kubeconfig that it has read defines one".to_owned();
+        return "the broker has read no kubeconfig that defines this provider".to_owned();
     }
     let files = definitions.iter().map(|definition| shown_path(definition.file()));
-    format!("it has the one of {}", listed_all(files))
+    format!("the broker has read only {}", listed_all(files))
 }
 
 fn place(command: &Command, install_hint: Option<&str>) -> String {

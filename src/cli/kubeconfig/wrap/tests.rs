@@ -38,7 +38,7 @@ impl Place {
         let mut out = Vec::new();
         let environment = variables.iter().copied().collect();
         let code = run(args, &environment, &self.path(shim), &mut out).unwrap();
-        (code, String::from_utf8(out).unwrap().replace(self.0.path().to_str().unwrap(), "~"))
+        (code, masked(&String::from_utf8(out).unwrap()).replace(self.0.path().to_str().unwrap(), "~"))
     }
 
     fn wrapped(&self, file: &str) -> String {
@@ -46,6 +46,16 @@ impl Place {
         assert_eq!(code, 0);
         text
     }
+}
+
+/// Digests depend on the directory.
+fn masked(text: &str) -> String {
+    let is_digest = |item: &str| item.len() == 40 && item.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let masked = |line: &str| match line.split_once("- ") {
+        Some((indent, item)) if is_digest(item.trim_matches('"')) => format!("{indent}- DIGEST\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(masked).collect()
 }
 
 const MINIMAL: &str =
@@ -123,6 +133,8 @@ users:
       args:
       - --provider
       - eks
+      - --definition
+      - DIGEST
       - --api-version
       - v1beta1
       provideClusterInfo: true
@@ -135,6 +147,8 @@ users:
       args:
       - --provider
       - "arn:aws:eks:eu:1:cluster/x y"
+      - --definition
+      - DIGEST
       - --api-version
       - v1
       provideClusterInfo: true
@@ -192,6 +206,8 @@ users:
       args:
       - --provider
       - u
+      - --definition
+      - DIGEST
       - --api-version
       - v1beta1
       provideClusterInfo: true
@@ -258,8 +274,8 @@ fn an_output_file_is_written_and_the_input_never() {
     let (code, summary) = place.run(&args, &[], "bin/credbroker-exec");
     assert_eq!(code, 0);
     insta::assert_snapshot!(summary, @r"
-~/out: 1 user asks credbroker: u
-Use it with `KUBECONFIG=~/out kubectl …`; the broker reads the original.
+~/out: 1 user requests its credential from the broker: u
+Use it with `KUBECONFIG=~/out kubectl …`.
 ");
     let out = fs::read_to_string(place.path("out")).unwrap();
     assert_eq!(out.replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
