@@ -42,6 +42,11 @@ impl Globs {
         Self(patterns.into_iter().map(|pattern| Glob::new(pattern.as_ref())).collect())
     }
 
+    /// Whether there is no pattern.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// These patterns and `others`.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {

@@ -5,11 +5,14 @@ mod cluster_profiles;
 mod file;
 mod inventory;
 mod issuers;
+mod keys;
 pub mod kubeconfig;
 mod problem;
 mod provider;
 mod reader;
+mod reference;
 mod stanza;
+mod table;
 mod unlisted;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +29,7 @@ use reader::whole;
 pub use broker::{Limits, Listen};
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use problem::{ConfigError, Problem};
+pub use reference::{json_schema, markdown};
 
 /// A configuration, checked. Immutable.
 #[derive(Debug)]
@@ -83,9 +87,8 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<(String, 
     let mut report = Report::default();
     let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &mut report);
     let users = kubeconfig.users();
-    let is_first = |name: &str, file: &Path| {
-        users.iter().any(|user| user.name == name && user.identity == file)
-    };
+    let is_first =
+        |name: &str, file: &Path| users.iter().any(|user| user.name == name && user.identity == file);
     let defined = providers.into_iter().filter_map(|provider| {
         let definition = provider.definition?;
         is_first(&provider.name, definition.file()).then(|| (provider.name.to_string(), definition))

@@ -49,7 +49,8 @@ mod tests {
             "EDITOR",
             "PATH",
         ];
-        let broker: Environment = broker.map(|name| (name, "x")).into_iter().chain([("EMPTY_TOKEN", "")]).collect();
+        let broker: Environment =
+            broker.map(|name| (name, "x")).into_iter().chain([("EMPTY_TOKEN", "")]).collect();
         unlisted(&broker, &Globs::new(pass_env), &Globs::new(caller_env))
     }
 

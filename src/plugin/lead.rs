@@ -6,8 +6,12 @@ use serde::de::IgnoredAny;
 
 use super::{
     caller::{Origin, check, reaches},
-    error::ResolveError, key::PluginKey, provider::Provider, providers::Entry,
-    spec::PluginSpec, target::Target,
+    error::ResolveError,
+    key::PluginKey,
+    provider::Provider,
+    providers::Entry,
+    spec::PluginSpec,
+    target::Target,
 };
 use crate::credential::Cluster;
 

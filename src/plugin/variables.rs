@@ -419,7 +419,10 @@ mod tests {
     #[test]
     fn names_and_values_are_neither() {
         assert_effects(Effect::Identity, IDENTITIES);
-        assert_effects(Effect::Value, &["AWS_REGION", "AWS_ACCESS_KEY_ID", "AZURE_CLIENT_SECRET", "SCW_REGION"]);
+        assert_effects(
+            Effect::Value,
+            &["AWS_REGION", "AWS_ACCESS_KEY_ID", "AZURE_CLIENT_SECRET", "SCW_REGION"],
+        );
         for name in VALUES {
             assert_eq!(effect(&name.replace('*', "X")), Effect::Value, "{name}");
         }

@@ -201,7 +201,8 @@ fn ask_for(file: &str, name: &str) -> CredentialRequest {
 
 #[test]
 fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
-    let resolver = resolver([defined("/a", "rel", "one"), defined("/b", "rel", "two"), defined("/b", "x", "two")]);
+    let resolver =
+        resolver([defined("/a", "rel", "one"), defined("/b", "rel", "two"), defined("/b", "x", "two")]);
     let command = |ask: CredentialRequest| {
         let key = resolver.key(&ask).unwrap();
         let spec = resolver.resolve(ask).unwrap();
@@ -216,10 +217,13 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
     insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition 3598bb66043a8e6b667c38ddf844690baf195036: the broker has read only /a, /b; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker");
     insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"provider `unheard`: unknown definition 87e652345f8cb9c21d256c18bfa0a2e743101bc2: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker");
     assert_eq!(resolver.providers().names(), ["rel", "x"]);
-    let mixed = ProviderRef { name: "x".into(), ..match ask_for("/b", "rel").source {
-        Source::Provider(provider) => provider,
-        Source::ClusterProfile(_) => unreachable!(),
-    } };
+    let mixed = ProviderRef {
+        name: "x".into(),
+        ..match ask_for("/b", "rel").source {
+            Source::Provider(provider) => provider,
+            Source::ClusterProfile(_) => unreachable!(),
+        }
+    };
     assert!(resolver.key(&CredentialRequest { source: Source::Provider(mixed), ..ask("x") }).is_err());
 }
 
@@ -255,8 +259,10 @@ fn what_a_caller_may_not_contribute_finds_nothing_that_is_held() {
     let of = |patterns: &[&str]| {
         resolver([Provider { caller_env: Globs::new(patterns), ..provider("p", Command::Name("x".into())) }])
     };
-    let with = |name: &str, origin| {
-        CredentialRequest { env: [(name.to_owned(), "x".to_owned())].into(), origin, ..ask("p") }
+    let with = |name: &str, origin| CredentialRequest {
+        env: [(name.to_owned(), "x".to_owned())].into(),
+        origin,
+        ..ask("p")
     };
     let file = of(&["AWS_*"]);
     assert!(file.key(&with("AWS_CONFIG_FILE", Origin::Beside)).is_ok());

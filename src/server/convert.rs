@@ -14,10 +14,7 @@ use crate::{
 };
 
 /// What a caller asks for.
-pub(super) fn ask(
-    reference: Option<pb::CredentialRef>,
-    origin: Origin,
-) -> Result<CredentialRequest, Status> {
+pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
     };

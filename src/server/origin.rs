@@ -36,7 +36,9 @@ impl Home {
     /// connected.
     pub(super) fn origin(&self, uid: u32, pid: Option<i32>) -> Origin {
         match (pid, &self.namespaces) {
-            (Some(pid), Some(own)) if uid == self.uid && Namespaces::of(pid).is_ok_and(|peers| peers == *own) => {
+            (Some(pid), Some(own))
+                if uid == self.uid && Namespaces::of(pid).is_ok_and(|peers| peers == *own) =>
+            {
                 Origin::Beside
             }
             _ => Origin::Elsewhere,

@@ -78,10 +78,7 @@ mod tests {
         assert!(policy.serves_its_own());
         let policy = PeerPolicy { own_uid: 65_534 };
         assert!(!policy.serves_its_own());
-        assert!(
-            !policy.allows(&peer(65_534)),
-            "every unmapped user has this uid"
-        );
+        assert!(!policy.allows(&peer(65_534)), "every unmapped user has this uid");
     }
 
     #[tokio::test]

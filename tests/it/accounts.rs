@@ -99,7 +99,11 @@ impl TwoFiles {
 /// A kubeconfig whose user `rel` runs `plugin`.
 fn write(path: &Path, plugin: &FakePlugin) {
     let cluster = json!({"server": "https://cluster.example"});
-    Kubeconfig::new().cluster("c", &cluster).exec_user("rel", &plugin.exec_stanza()).context("x", "c", "rel").write(path);
+    Kubeconfig::new()
+        .cluster("c", &cluster)
+        .exec_user("rel", &plugin.exec_stanza())
+        .context("x", "c", "rel")
+        .write(path);
 }
 
 /// Runs the plugin of user `rel` in `kubeconfig`, as a client does.
@@ -170,7 +174,8 @@ fn a_changed_stanza_is_the_same_provider_and_starts_cold() {
     write(&files.file("first"), &changed);
     let broker = files.broker_of_both();
     let (again, _) = files.wrap("first", &broker.socket());
-    let args = |path: &Path| std::fs::read_to_string(path).unwrap().split("--socket").next().unwrap().to_owned();
+    let args =
+        |path: &Path| std::fs::read_to_string(path).unwrap().split("--socket").next().unwrap().to_owned();
     assert_eq!(args(&again), args(&wrapped), "its definition is the one that was written before");
     assert_eq!(token(&plugin_of(&again, &[])), "changed");
     assert_eq!((files.runs(), changed.runs()), ([1, 0], 1));
@@ -235,7 +240,10 @@ fn a_caller_that_names_another_identity_gets_none_until_the_configuration_decide
     assert_eq!(token(&shim(&broker.socket(), "eks", &[DEV])), "dev");
     assert_eq!(token(&shim(&broker.socket(), "eks", &[])), "none");
     let (broker, _plugin) = profiles(&json!({}), &[]);
-    assert!(failure(&shim(&broker.socket(), "eks", &[DEV])).contains("IDENTITY_CONFLICT"), "it would have none");
+    assert!(
+        failure(&shim(&broker.socket(), "eks", &[DEV])).contains("IDENTITY_CONFLICT"),
+        "it would have none"
+    );
 }
 
 /// Of IAM roles for service accounts.
@@ -275,8 +283,10 @@ fn a_program_of_the_callers_never_runs_and_its_files_do_where_both_are_one_user(
 #[test]
 fn a_variable_that_may_select_an_identity_and_is_on_no_list_is_warned_about() {
     let files = TwoFiles::new();
-    let broker =
-        Broker::builder(PROGRAM).kubeconfig(files.file("first")).env("SCW_PROFILE", "prod").env("AWS_PROFILE", "x");
+    let broker = Broker::builder(PROGRAM)
+        .kubeconfig(files.file("first"))
+        .env("SCW_PROFILE", "prod")
+        .env("AWS_PROFILE", "x");
     let (_, log) = broker.start().stop();
     assert!(log.contains("[SCW_PROFILE]") && log.contains("callerEnv: [SCW_PROFILE]"), "{log}");
 }

@@ -203,8 +203,11 @@ fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError
 }
 
 fn definition(value: &OsStr) -> Result<String, UsageError> {
-    let digest = value.to_str().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric()));
-    digest.map(str::to_owned).ok_or_else(|| refused(DEFINITION, value, "a digest that `credbroker kubeconfig` wrote"))
+    let digest =
+        value.to_str().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric()));
+    digest
+        .map(str::to_owned)
+        .ok_or_else(|| refused(DEFINITION, value, "a digest that `credbroker kubeconfig` wrote"))
 }
 
 fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {

@@ -60,7 +60,9 @@ pub(super) fn run(
         Err(ConfigError { problems, .. }) => return Ok(bad(&problems)),
     };
     let (definitions, left) = config::definitions(&kubeconfig, environment);
-    if definitions.is_empty() && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim)) {
+    if definitions.is_empty()
+        && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim))
+    {
         let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         bad(&left);
         let cause = match (paths.is_empty(), kubeconfig.files().is_empty()) {
@@ -90,7 +92,8 @@ pub(super) fn run(
     };
     output::write(path, &text, &paths)?;
     let names: Vec<_> = definitions.iter().map(|(name, _)| name.as_str()).collect();
-    let users = if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
+    let users =
+        if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
     writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))?;
     writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
     Ok(0)

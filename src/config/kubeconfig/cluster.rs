@@ -46,11 +46,19 @@ impl<'a> Clusters<'a> {
     /// A context leads to the user and the cluster of its own file, or to the first ones of these names. In a list that
     /// somebody uses as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
-        let (users, all) = (Definitions::of(kubeconfig, "users", "user"), Definitions::of(kubeconfig, "clusters", "cluster"));
+        let (users, all) = (
+            Definitions::of(kubeconfig, "users", "user"),
+            Definitions::of(kubeconfig, "clusters", "cluster"),
+        );
         let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
         let mut lead = |context: &Named<'a>, file: Option<&'a Path>| {
-            let (Some(user), Some(cluster)) = (text(context.body, "user"), text(context.body, "cluster")) else { return };
-            let (Some(user), Some(cluster)) = (users.find(user, file), all.find(cluster, file)) else { return };
+            let (Some(user), Some(cluster)) = (text(context.body, "user"), text(context.body, "cluster"))
+            else {
+                return;
+            };
+            let (Some(user), Some(cluster)) = (users.find(user, file), all.find(cluster, file)) else {
+                return;
+            };
             by_user.entry(place_of(user)).or_default().push(place_of(cluster));
         };
         for file in kubeconfig.files() {
@@ -81,7 +89,11 @@ impl<'a> Clusters<'a> {
     }
 
     /// The first cluster of that name; `None`: there is none.
-    pub(super) fn named(&mut self, name: &'a str, report: &mut Report) -> Result<Option<Cluster>, Unreadable> {
+    pub(super) fn named(
+        &mut self,
+        name: &'a str,
+        report: &mut Report,
+    ) -> Result<Option<Cluster>, Unreadable> {
         let named = self.all.find(name, None).copied();
         named.map(|named| self.read(&named, report)).transpose()
     }

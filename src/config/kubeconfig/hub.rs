@@ -70,7 +70,9 @@ impl Kubeconfig {
         let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
         let mut provider = provider(name, stanza, &variables);
         with_kubeconfig(&mut provider, &self.list);
-        provider.clusters.extend(Clusters::of(self, Mode::Named).named(text("cluster"), report).ok().flatten());
+        provider
+            .clusters
+            .extend(Clusters::of(self, Mode::Named).named(text("cluster"), report).ok().flatten());
         Some(provider)
     }
 }

@@ -120,15 +120,17 @@ impl Kubeconfig {
 
 impl KubeFile {
     /// The items of one of its lists, in order: what has a name and a body. The rest was reported when it was read.
-    fn items<'a>(
-        &'a self,
-        list: &str,
-        body: &'static str,
-    ) -> impl Iterator<Item = Named<'a>> + use<'a> {
+    fn items<'a>(&'a self, list: &str, body: &'static str) -> impl Iterator<Item = Named<'a>> + use<'a> {
         let (file, identity) = (self.path.as_path(), self.identity.as_path());
         let items = self.root.get(list).and_then(Node::as_sequence).unwrap_or_default();
         items.iter().filter_map(move |item| {
-            Some(Named { name: item.get("name")?.as_str()?, body: item.get(body)?, file, identity, at: item.at })
+            Some(Named {
+                name: item.get("name")?.as_str()?,
+                body: item.get(body)?,
+                file,
+                identity,
+                at: item.at,
+            })
         })
     }
 }

@@ -84,7 +84,8 @@ fn users_of_one_plugin_share_its_file_and_those_of_another_path_do_not() {
     let at = provider("d", Command::Path("/bin/plugin".into()));
     let all = [in_path("a", "/bin"), in_path("b", "/bin"), in_path("c", "/usr/bin"), at];
     let providers = Providers::new(all);
-    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| &providers.entry(&ProviderRef::named(name)).unwrap().file);
+    let [a, b, c, d] =
+        ["a", "b", "c", "d"].map(|name| &providers.entry(&ProviderRef::named(name)).unwrap().file);
     assert!(Arc::ptr_eq(a, b) && !Arc::ptr_eq(a, c) && !Arc::ptr_eq(a, d));
     assert_eq!(providers.files.len(), 3);
 }

@@ -121,7 +121,11 @@ fn resolve_errors() -> Vec<ResolveError> {
             variable: "AWS_PROFILE".into(),
             runs_with: true,
         },
-        ResolveError::UnknownDefinition { name: "cloud".into(), definition: "12ab".into(), known: Vec::new() },
+        ResolveError::UnknownDefinition {
+            name: "cloud".into(),
+            definition: "12ab".into(),
+            known: Vec::new(),
+        },
         ResolveError::UnknownDefinition {
             name: "cloud".into(),
             definition: "12ab".into(),
@@ -186,13 +190,8 @@ fn every_error_has_its_reason_code_and_text() {
     let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
     let peer = Peer { uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
-    let others = [
-        invalid("empty"),
-        no_hub(),
-        unfinished(Duration::from_secs(10)),
-        peer_denied(&peer),
-        no_peer(),
-    ];
+    let others =
+        [invalid("empty"), no_hub(), unfinished(Duration::from_secs(10)), peer_denied(&peer), no_peer()];
     let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
@@ -228,7 +227,8 @@ fn every_status_fits_the_headers_that_clients_take() {
 
 #[test]
 fn a_denied_peer_is_told_what_helps_it() {
-    let said = |uid| peer_denied(&Peer { uid, gid: 1, pid: None, origin: Origin::Elsewhere }).message().to_owned();
+    let said =
+        |uid| peer_denied(&Peer { uid, gid: 1, pid: None, origin: Origin::Elsewhere }).message().to_owned();
     assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));
     assert!(said(65_534).contains("as another user"), "{}", said(65_534));
 }
