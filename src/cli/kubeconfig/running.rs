@@ -1,8 +1,9 @@
 //! Whether the running broker has the definitions that were wrapped.
 
-use credbroker_client::Code;
+use std::collections::HashSet;
+
+use credbroker_client::Error;
 use credbroker_exec::Failure;
-use credbroker_proto::v1::ProviderState;
 
 use crate::{
     cli::broker::{SocketArg, TimeoutArg, ask},
@@ -17,31 +18,25 @@ pub(super) fn advice(
     definitions: &[(String, Definition)],
 ) -> anyhow::Result<String> {
     let limit = TimeoutArg::default().limit;
-    let answer = ask(socket, limit, environment, async |mut client| client.providers().await)?;
-    Ok(text(definitions, answer.as_deref()))
+    let answer = ask(socket, limit, environment, async |client| client.admin().providers().await)?;
+    let answer = answer
+        .map(|providers| providers.into_iter().filter_map(|known| known.definition).collect::<HashSet<_>>());
+    Ok(text(definitions, answer.as_ref()))
 }
 
-fn text(definitions: &[(String, Definition)], answer: Result<&[ProviderState], &Failure>) -> String {
-    let providers = match answer {
-        Ok(providers) => providers,
-        Err(Failure::Broker(credbroker_client::Error::Unreachable { .. })) => {
+/// `answer` is the digests of the broker's definitions. Each covers the name too.
+fn text(definitions: &[(String, Definition)], answer: Result<&HashSet<String>, &Failure>) -> String {
+    let known = match answer {
+        Ok(known) => known,
+        Err(Failure::Broker(Error::Unreachable { .. })) => {
             return format!("No broker is running. {}", remedy(definitions, "start it"));
-        }
-        Err(Failure::Broker(credbroker_client::Error::Failed { code: Code::Unimplemented, .. })) => {
-            return format!(
-                "The running broker is of an older release and cannot say which providers it has. {}",
-                remedy(definitions, "restart it")
-            );
         }
         Err(failure) => {
             return format!("The broker did not say which providers it has: {}.", failure.line(None));
         }
     };
-    let is_known = |name: &str, definition: &Definition| {
-        providers.iter().any(|known| known.name == name && known.definition.as_deref() == Some(definition.digest()))
-    };
     let unknown: Vec<_> =
-        definitions.iter().filter(|(name, definition)| !is_known(name, definition)).cloned().collect();
+        definitions.iter().filter(|(_, definition)| !known.contains(definition.digest())).cloned().collect();
     if unknown.is_empty() {
         return "The running broker has all of these providers.".to_owned();
     }
@@ -72,7 +67,7 @@ fn remedy(definitions: &[(String, Definition)], then: &str) -> String {
 mod tests {
     use std::{io, sync::Arc};
 
-    use credbroker_client::{Error, Socket};
+    use credbroker_client::Socket;
 
     use super::*;
 
@@ -82,13 +77,8 @@ mod tests {
             .into()
     }
 
-    fn known(definitions: &[(String, Definition)]) -> Vec<ProviderState> {
-        let state = |(name, definition): &(String, Definition)| ProviderState {
-            name: name.clone(),
-            definition: Some(definition.digest().to_owned()),
-            ..ProviderState::default()
-        };
-        definitions.iter().map(state).collect()
+    fn known(definitions: &[(String, Definition)]) -> HashSet<String> {
+        definitions.iter().map(|(_, definition)| definition.digest().to_owned()).collect()
     }
 
     #[test]
@@ -104,7 +94,7 @@ mod tests {
         let mut providers = known(&definitions()[1..]);
         providers.extend(known(&[other]));
         insta::assert_snapshot!(text(&definitions(), Ok(&providers)), @"The running broker does not have these definitions: rel. Until it does, requests for them fail. Add `kubeconfigs: [/home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/home/jane/.kube/config for it, and restart it.");
-        insta::assert_snapshot!(text(&definitions(), Ok(&[])), @"The running broker does not have these definitions: rel, dev, prod. Until it does, requests for them fail. Add `kubeconfigs: [/etc/prod, /home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/etc/prod:/home/jane/.kube/config for it, and restart it.");
+        insta::assert_snapshot!(text(&definitions(), Ok(&HashSet::new())), @"The running broker does not have these definitions: rel, dev, prod. Until it does, requests for them fail. Add `kubeconfigs: [/etc/prod, /home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/etc/prod:/home/jane/.kube/config for it, and restart it.");
     }
 
     #[test]

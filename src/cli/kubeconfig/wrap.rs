@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -10,10 +11,11 @@ use super::{
     emit,
     merge::{Entries, map, merged},
     output,
+    running::advice,
     shim::Shim,
 };
 use crate::{
-    cli::EX_CONFIG,
+    cli::{EX_CONFIG, broker::SocketArg},
     config::{
         self, ConfigError,
         kubeconfig::{Kubeconfig, Mode, is_shim},
@@ -86,8 +88,10 @@ pub(super) fn run(
         }
     });
     let text = emit::yaml(&document);
+    let socket = SocketArg { path: args.socket.clone().map(OsString::from) };
     let Some(path) = &args.output else {
         out.write_all(text.as_bytes())?;
+        bad(&[format!("credbroker: {}", advice(&socket, environment, &definitions)?)]);
         return Ok(0);
     };
     output::write(path, &text, &paths)?;
@@ -96,6 +100,7 @@ pub(super) fn run(
         if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
     writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))?;
     writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
+    writeln!(out, "{}", advice(&socket, environment, &definitions)?)?;
     Ok(0)
 }
 

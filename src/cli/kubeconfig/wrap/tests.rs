@@ -36,7 +36,9 @@ impl Place {
     /// Exit code and standard output, in which `~` stands for the directory.
     fn run(&self, args: &Args, variables: &[(&str, &str)], shim: &str) -> (u8, String) {
         let mut out = Vec::new();
-        let environment = variables.iter().copied().collect();
+        let socket = self.path("no-broker.sock");
+        let socket = ("CREDBROKER_SOCKET", socket.to_str().unwrap());
+        let environment = variables.iter().copied().chain([socket]).collect();
         let code = run(args, &environment, &self.path(shim), &mut out).unwrap();
         (code, masked(&String::from_utf8(out).unwrap()).replace(self.0.path().to_str().unwrap(), "~"))
     }
@@ -276,6 +278,7 @@ fn an_output_file_is_written_and_the_input_never() {
     insta::assert_snapshot!(summary, @r"
 ~/out: 1 user requests its credential from the broker: u
 Use it with `KUBECONFIG=~/out kubectl …`.
+No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if it has none set KUBECONFIG=~/config for it, and start it.
 ");
     let out = fs::read_to_string(place.path("out")).unwrap();
     assert_eq!(out.replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
