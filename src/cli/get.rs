@@ -108,7 +108,7 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
 }
 
 fn provider(name: String) -> Source {
-    Source::Provider(ProviderRef { name, definition: None })
+    Source::Provider(ProviderRef { name, definition })
 }
 
 fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {

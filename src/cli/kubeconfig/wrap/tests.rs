@@ -281,7 +281,7 @@ Use it with `KUBECONFIG=~/out kubectl …`.
 No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if it has none set KUBECONFIG=~/config for it, and start it.
 ");
     let out = fs::read_to_string(place.path("out")).unwrap();
-    assert_eq!(out.replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
+    assert_eq!(masked(&out).replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
     let args = Args { output: Some(place.path("config")), ..place.args("config") };
     assert!(
         run(&args, &Environment::default(), &place.path("bin/credbroker-exec"), &mut Vec::new()).is_err()
