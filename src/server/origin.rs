@@ -25,7 +25,8 @@ impl Home {
     /// Of this process.
     pub(super) fn of_this_process() -> Self {
         let own = getpid().as_raw_nonzero().get();
-        let shown = std::fs::read_link("/proc/self").is_ok_and(|link| link == PathBuf::from(own.to_string()));
+        let shown =
+            std::fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&own.to_string()));
         let namespaces = Namespaces::of(own).ok().filter(|_| shown);
         Self { uid: geteuid().as_raw(), namespaces }
     }
@@ -57,14 +58,14 @@ impl Namespaces {
 mod tests {
     use super::*;
 
-    fn own_pid() -> Option<i32> {
-        Some(getpid().as_raw_nonzero().get())
+    fn own_pid() -> i32 {
+        getpid().as_raw_nonzero().get()
     }
 
     fn origin_of_this_process(change: impl FnOnce(&mut Home)) -> Origin {
         let mut home = Home::of_this_process();
         change(&mut home);
-        home.origin(geteuid().as_raw(), own_pid())
+        home.origin(geteuid().as_raw(), Some(own_pid()))
     }
 
     #[test]

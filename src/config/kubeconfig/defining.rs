@@ -11,7 +11,7 @@ const LINKS: usize = 40;
 /// The path that identifies the kubeconfig at `path`, which is absolute: the same in every process, whichever of its
 /// names it is reached by. So symbolic links are followed, and no `..` is left.
 ///
-/// The link `..data` is not: kubelet points it to another directory whenever a ConfigMap or Secret changes, and the file
+/// The link `..data` is not: kubelet points it to another directory whenever a `ConfigMap` or Secret changes, and the file
 /// stays the same to everybody who mounts it. A file that does not exist is identified by the path as it is.
 pub(super) fn defining_file(path: &Path) -> PathBuf {
     let mut path = path.to_owned();

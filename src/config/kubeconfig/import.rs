@@ -21,7 +21,7 @@ use crate::{
 
 /// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
 /// caller. That is the list of common variables, and what the configuration names besides (`more`).
-pub(in crate::config) fn variables<'a>(broker: &'a Environment, more: Globs) -> Variables<'a> {
+pub(in crate::config) fn variables(broker: &Environment, more: Globs) -> Variables<'_> {
     Variables { broker, pass_env: Globs::new(["*"]), caller_env: identity_variables().and(more) }
 }
 
