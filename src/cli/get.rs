@@ -111,7 +111,8 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
     Some(Source::Provider(ProviderRef { name, definition: args.definition.clone() }))
 }
 
-fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
+/// Parses `NAMESPACE/NAME`.
+pub(super) fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
     let parts = text
         .split_once('/')
         .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'));
