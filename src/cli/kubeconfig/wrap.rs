@@ -77,7 +77,7 @@ pub(super) fn run(
             replace(&shim, name, user);
         }
     });
-    let text = emit::yaml(&document);
+    let text = emit::yaml(&document)?;
     let Some(path) = &args.output else {
         out.write_all(text.as_bytes())?;
         return Ok(0);
