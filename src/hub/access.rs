@@ -21,7 +21,7 @@ use super::{
     bounds::{Bounds, Excess},
 };
 use crate::{
-    cache::{Caller, CredentialCache, Request, Watch},
+    cache::{Caller, CredentialCache, CredentialWatch, Request},
     config::HubAccess,
     credential::Issued,
     exec::PluginRunner,
@@ -74,7 +74,7 @@ pub(super) struct Access<R> {
 pub(super) struct Identity<R> {
     cache: CredentialCache<R>,
     spec: PluginSpec,
-    watch: Watch<R>,
+    watch: CredentialWatch<R>,
     issued: Arc<Issued>,
 }
 

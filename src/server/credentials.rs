@@ -18,6 +18,7 @@ use credbroker_proto::v1 as pb;
 use http::Request as HttpRequest;
 use pb::credential_broker_server::CredentialBrokerServer;
 use prost::Message as _;
+use tokio::time::Instant;
 use tonic::{
     Request, Response, Status,
     body::Body,
@@ -203,7 +204,7 @@ impl<R: PluginRunner> BrokerService<R> {
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {
-        self.resolver.settled(&ask).await;
+        let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
         let sent = ask.cluster.clone();
         let spec = self.resolver.resolve(ask).map_err(|error| {
             tracing::debug!("request refused: {error}");
@@ -256,6 +257,18 @@ fn named(peer: &Peer, name: &str) -> Caller {
     let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
     let peer = peer.pid.map_or(name, |pid| u64::from(pid.cast_unsigned()));
     Caller { name, peer, ..Caller::default() }
+}
+
+/// Waits for `event`, but not longer than `deadline`, and returns the rest of the deadline.
+async fn wait_within(deadline: Option<Duration>, event: impl Future<Output = ()>) -> Option<Duration> {
+    let Some(limit) = deadline else {
+        event.await;
+        return None;
+    };
+    #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the deadline does")]
+    let started = Instant::now();
+    drop(tokio::time::timeout(limit, event).await);
+    Some(limit.saturating_sub(started.elapsed()))
 }
 
 /// How long the caller may be kept waiting: its `grpc-timeout` less a margin, so that the broker can still say what it
@@ -322,6 +335,22 @@ mod tests {
         assert_eq!(within("1S"), Some(Duration::from_millis(900)));
         assert_eq!(within("soon"), None);
         assert_eq!(deadline(&Request::new(())), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_before_the_run_counts_against_the_deadline() {
+        let secs = Duration::from_secs;
+        let table = [
+            (Some(secs(1)), secs(5), Some(Duration::ZERO), secs(1)),
+            (Some(secs(7)), secs(5), Some(secs(2)), secs(5)),
+            (None, secs(5), None, secs(5)),
+        ];
+        for (deadline, takes, left, waited) in table {
+            #[expect(clippy::disallowed_methods, reason = "tokio's paused clock is the test's clock")]
+            let started = Instant::now();
+            assert_eq!(wait_within(deadline, tokio::time::sleep(takes)).await, left, "{deadline:?}");
+            assert_eq!(started.elapsed(), waited, "{deadline:?}");
+        }
     }
 
     #[test]

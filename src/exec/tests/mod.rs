@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::{Limits, ProcessRunner, RunError};
+use super::{ProcessRunner, RunError, RunLimits};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
     plugin::{
@@ -30,10 +30,10 @@ use crate::{
 /// Longer than anything here takes, on any machine.
 const AGES: Duration = Duration::from_secs(60);
 
-/// A plugin on disk, with a runner of its own. Scripts find the plugin's home in `$STATE`.
+/// A plugin on disk, with a separate runner. Scripts find the plugin's home in `$STATE`.
 struct Plugin {
     home: TempDir,
-    limits: Limits,
+    limits: RunLimits,
     provider: Provider,
     path: PathBuf,
 }
@@ -70,7 +70,7 @@ impl Plugin {
             verify: Verify::default(),
             profile_sourced: None,
         };
-        let limits = Limits { terminate_grace: AGES, stdout_grace: AGES, ..Limits::default() };
+        let limits = RunLimits { terminate_grace: AGES, stdout_grace: AGES, ..RunLimits::default() };
         Self { home, limits, provider, path }
     }
 
