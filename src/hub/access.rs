@@ -25,7 +25,7 @@ use crate::{
     config::HubAccess,
     credential::Issued,
     exec::PluginRunner,
-    plugin::{PluginSpec, Providers},
+    plugin::{PluginSpec, ProviderRef, Providers},
     resolver::{CredentialRequest, Resolver, Source},
 };
 
@@ -140,7 +140,7 @@ impl<R: PluginRunner> Access<R> {
     async fn identity(&self, resolver: &Resolver, name: &str) -> Result<Identity<R>, HubError> {
         let resolve = || {
             let ask = CredentialRequest {
-                source: Source::Provider(name.to_owned()),
+                source: Source::Provider(ProviderRef::named(name)),
                 ..CredentialRequest::default()
             };
             resolver.resolve(ask).map_err(HubError::Plugin)

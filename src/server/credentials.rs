@@ -56,7 +56,7 @@ pub(super) trait Memory: Send + Sync {
 impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes> {
         let (caller, reference) = asking(peer, pb::GetCredentialRequest::decode(message).ok()?);
-        let key = self.resolver.key(&convert::ask(reference).ok()?).ok()?;
+        let key = self.resolver.key(&convert::ask(reference, peer.origin).ok()?).ok()?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => Some(issued.encoded.frame.clone()),
             Lookup::Undecided => None,
@@ -159,7 +159,7 @@ impl<R: PluginRunner> BrokerService<R> {
     async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
         let (peer, deadline) = (peer(&request)?, deadline(&request));
         let (caller, reference) = asking(&peer, request.into_inner());
-        let ask = convert::ask(reference)?;
+        let ask = convert::ask(reference, peer.origin)?;
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
             let provider = Arc::clone(&spec.provider.name);
@@ -174,7 +174,7 @@ impl<R: PluginRunner> BrokerService<R> {
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<Messages>, Status> {
         let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
-        let ask = convert::ask(request.into_inner().r#ref)?;
+        let ask = convert::ask(request.into_inner().r#ref, peer.origin)?;
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
         let following = Following::start(cache, resolver, ask, named(&peer, ""), slot)?;
@@ -188,7 +188,8 @@ impl<R: PluginRunner> BrokerService<R> {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
         let report = async {
-            let (spec, request) = self.resolve(convert::ask(r#ref)?, named(&peer, ""), deadline).await?;
+            let ask = convert::ask(r#ref, peer.origin)?;
+            let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
             let provider = Arc::clone(&spec.provider.name);
             let reported = self.cache.report(spec, &generation, &request).await;
             reported.map(|reported| report_answer(&reported)).map_err(|failed| refused(&provider, &failed))
@@ -301,6 +302,7 @@ fn timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plugin::Origin;
 
     #[test]
     fn a_timeout_has_digits_and_a_unit() {
@@ -355,7 +357,7 @@ mod tests {
 
     #[test]
     fn callers_differ_by_process_where_the_kernel_shows_it_and_by_name_elsewhere() {
-        let at = |pid| Peer { uid: 1, gid: 1, pid };
+        let at = |pid| Peer { uid: 1, gid: 1, pid, origin: Origin::Elsewhere };
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
         assert_ne!(named(&at(None), "a").peer, named(&at(None), "b").peer);
         assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);

@@ -15,6 +15,7 @@ mod encode;
 mod follow;
 mod handshake;
 mod health;
+mod origin;
 mod overview;
 mod paging;
 mod peer;

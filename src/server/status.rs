@@ -57,12 +57,6 @@ pub(super) fn no_hub() -> Status {
     status(Reason::HubNotConfigured, message.to_owned(), None, None)
 }
 
-/// The request names a definition of the provider that the broker did not read.
-pub(super) fn unknown_definition() -> Status {
-    let message = "the broker does not know the definition of the provider that the request names; start it with the kubeconfig that defines the provider";
-    status(Reason::UnknownDefinition, message.to_owned(), None, None)
-}
-
 /// No credential came of it. `provider` is named, so that the message stands by itself.
 pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
     let retry = match &failed.error {
@@ -134,8 +128,10 @@ fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Optio
 /// The stable reason why a request leads to no run.
 pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
+        ResolveError::AmbiguousProvider { .. } => Reason::AmbiguousProvider,
         ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
         ResolveError::HubUnavailable { .. } => Reason::HubUnavailable,
+        ResolveError::IdentityConflict { .. } => Reason::IdentityConflict,
         ResolveError::Profile { source, .. } => profile_reason(source),
         ResolveError::UnknownProfile { is_configured: false, .. } => Reason::HubNotConfigured,
         ResolveError::UnknownProfile { is_configured: true, .. } => Reason::UnknownClusterProfile,
@@ -145,7 +141,9 @@ pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
         | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
+        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
+        ResolveError::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
     }
 }
 

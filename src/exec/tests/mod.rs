@@ -52,11 +52,13 @@ impl Plugin {
         let path_variable = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
         let provider = Provider {
             name: "test".into(),
+            definition: None,
             command: Command::Path(path.clone()),
             args: Vec::new(),
             env: vec![("STATE".into(), state)],
             inherited: Environment(BTreeMap::from([path_variable])).into(),
             caller_env: Globs::default(),
+            refuses_other_identities: true,
             api_version: ApiVersion::V1,
             provide_cluster_info: false,
             needs_terminal: false,
