@@ -96,7 +96,10 @@ impl Error {
         if !ours && code == Code::Unavailable {
             return Self::lost(socket, ConnectionLost::new(message));
         }
-        Self::Failed { code, reason, limit, message: message.to_owned(), retry_after }
+        // The reason at the end is for clients that do not decode details.
+        let ending = reason.map(|reason| format!(" ({})", reason.name()));
+        let message = ending.and_then(|ending| message.strip_suffix(&ending)).unwrap_or(message).to_owned();
+        Self::Failed { code, reason, limit, message, retry_after }
     }
 
     pub(crate) fn lost(socket: &Socket, lost: ConnectionLost) -> Self {
@@ -157,7 +160,7 @@ mod tests {
     fn converted(code: Code, domain: &str, reason: &str) -> Error {
         let mut details = ErrorDetails::with_error_info(reason, domain, HashMap::new());
         details.set_retry_info(Some(Duration::from_secs(7)));
-        let status = Status::with_error_details(code, "the plugin failed", details);
+        let status = Status::with_error_details(code, format!("the plugin failed ({reason})"), details);
         Error::from_status(&Socket::at("/s"), &status)
     }
 

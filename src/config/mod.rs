@@ -37,6 +37,8 @@ pub struct Config {
     pub limits: Limits,
     /// Where ClusterProfiles are read; `None`: nowhere.
     pub cluster_profiles: Option<ClusterProfiles>,
+    /// The files that it was read from, including kubeconfigs.
+    pub files: Vec<PathBuf>,
 }
 
 /// A configuration and where it is from.
@@ -64,7 +66,8 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
     let Sections { listen, limits, cluster_profiles, .. } = sections;
-    let config = Config { listen, providers, limits, cluster_profiles };
+    let files = std::mem::take(&mut report.files);
+    let config = Config { listen, providers, limits, cluster_profiles, files };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
 }

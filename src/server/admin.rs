@@ -6,7 +6,9 @@ use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::{
-    overview,
+    clusters::Clusters,
+    overview::{self, PAGE},
+    paging::Paging,
     selector::selector,
     service::{BrokerService, span},
 };
@@ -45,6 +47,29 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let selector = selector(request.into_inner().selector, &self.resolver)?;
         let evicted = count(self.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
+    }
+
+    async fn list_providers(
+        &self,
+        request: Request<pb::ListProvidersRequest>,
+    ) -> Result<Response<pb::ListProvidersResponse>, Status> {
+        span(&request, "list_providers")?;
+        let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
+        let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
+        let providers = self.resolver.providers();
+        let rest = providers.iter().filter(|provider| after.is_none_or(|after| *provider.name > *after));
+        let rows = rest.map(|provider| (overview::provider(providers, provider), &provider.name));
+        let (providers, next_page_token) = paging.fill(rows, ToString::to_string);
+        Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
+    }
+
+    async fn get_broker_info(
+        &self,
+        request: Request<pb::GetBrokerInfoRequest>,
+    ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
+        span(&request, "get_broker_info")?;
+        let hub = self.clusters.as_ref().map(Clusters::hub);
+        Ok(Response::new(self.info.message(hub)))
     }
 }
 
