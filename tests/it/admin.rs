@@ -56,6 +56,10 @@ async fn evict(admin: &mut Admin, selector: Option<pb::CredentialSelector>) -> R
     Ok(admin.evict_credentials(request).await?.into_inner().evicted)
 }
 
+fn keys(states: &[pb::CredentialState]) -> Vec<&str> {
+    states.iter().map(|state| state.key.as_str()).collect()
+}
+
 fn reason(status: &Status) -> Option<Reason> {
     Reason::from_name(&status.get_details_error_info()?.reason)
 }
@@ -66,7 +70,7 @@ async fn a_selector_means_a_provider_one_key_or_all() {
     let aws = list(&mut admin, selecting(Selector::Provider("aws".into()))).await;
     assert_eq!(aws.len(), 2);
     let key = || selecting(Selector::Key(aws[0].key.clone()));
-    assert_eq!(list(&mut admin, key()).await, aws[..1]);
+    assert_eq!(keys(&list(&mut admin, key()).await), keys(&aws[..1]));
 
     assert_eq!(refresh(&mut admin, key()).await.unwrap(), 1);
     assert_eq!(plugin.runs(), 4);
@@ -123,7 +127,7 @@ async fn pages_have_the_size_that_is_asked_for_and_tokens_belong_to_their_list()
         found.extend(answer.credentials);
         token = answer.next_page_token;
     }
-    assert_eq!((found, token.as_str()), (all, ""));
+    assert_eq!((keys(&found), token.as_str()), (keys(&all), ""));
     for size in [0, i32::MAX] {
         let answer = admin.list_credentials(page(size, "")).await.unwrap().into_inner();
         assert_eq!((answer.credentials.len(), answer.next_page_token.as_str()), (3, ""));

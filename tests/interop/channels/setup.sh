@@ -43,8 +43,9 @@ python() { # VERSION DIRECTORY
     "$bin/python" -m pip install --quiet --only-binary :all: \
         "grpcio==$1" "grpcio-tools==$1" "grpcio-status==$1" 'setuptools<81' || return
     mkdir -p "$out/$2/generated" || return
-    "$bin/python" -m grpc_tools.protoc -I "$proto" --python_out="$out/$2/generated" \
-        --grpc_python_out="$out/$2/generated" credbroker/v1/credbroker.proto
+    # The command of docs/clients.md.
+    "$bin/python" -m grpc_tools.protoc -I "$proto" \
+        --python_out="$out/$2/generated" --grpc_python_out="$out/$2/generated" credbroker/v1/credbroker.proto
 }
 python_newest() { python "$(sed -n 's/^grpcio==//p' "$root/examples/python/requirements.txt")" python; }
 python_1_60() {
@@ -59,16 +60,12 @@ java_client() {
 }
 
 go_client() {
-    local source=$out/go package=credbroker.io/tests/interop/channels/credbroker/v1
-    mkdir -p "$source" && cp "$here"/go/* "$source" || return
+    local source=$out/go
+    rm -rf "$source/gen" && mkdir -p "$source/gen" && cp "$here"/go/* "$source" || return
     (cd "$source" && go build -buildvcs=false -o bin/ tool) || return
-    "$out/python/venv/bin/python" -m grpc_tools.protoc -I "$proto" \
-        --plugin="$source/bin/protoc-gen-go" --plugin="$source/bin/protoc-gen-go-grpc" \
-        --go_out="$source" --go_opt=module=credbroker.io/tests/interop/channels \
-        --go_opt="Mcredbroker/v1/credbroker.proto=$package" \
-        --go-grpc_out="$source" --go-grpc_opt=module=credbroker.io/tests/interop/channels \
-        --go-grpc_opt="Mcredbroker/v1/credbroker.proto=$package" \
-        credbroker/v1/credbroker.proto || return
+    # The command of docs/clients.md, with the plugins on PATH.
+    PATH=$source/bin:$PATH protoc -I "$proto" -I "$includes" \
+        --go_out="$source/gen" --go-grpc_out="$source/gen" credbroker/v1/credbroker.proto || return
     (cd "$source" && go build -buildvcs=false -o channels .)
 }
 
@@ -80,16 +77,37 @@ node_client() {
 ruby_client() {
     ruby -e 'require "grpc"' || { echo "Ruby has no grpc (Debian: ruby-grpc)"; return 77; }
     mkdir -p "$out/ruby" || return
-    # Debian's protoc, which fits Debian's Ruby, with the imports that grpcio-tools brings along.
-    protoc -I "$proto" -I "$(echo "$out"/python/venv/lib/python3*/site-packages/grpc_tools/_proto)" --ruby_out="$out/ruby" --grpc_out="$out/ruby" \
+    # The command of docs/clients.md, with Debian's name of the plugin.
+    protoc -I "$proto" -I "$includes" --ruby_out="$out/ruby" --grpc_out="$out/ruby" \
         --plugin=protoc-gen-grpc="$(command -v grpc_ruby_plugin)" credbroker/v1/credbroker.proto
 }
 
-PATH=$PATH:/usr/local/go/bin
+grpcurl_client() {
+    GOBIN=$out/grpcurl go install -buildvcs=false github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3
+}
+
+# protoc of protobuf 22 or newer: older ones do not know `debug_redact`, and Debian 12 has 21. Maven has it for Java.
+protoc_binary() (
+    local version
+    version=$(sed -n 's:.*<protobuf.version>\(.*\)</protobuf.version>.*:\1:p' "$here/java/pom.xml")
+    mkdir -p "$out/protoc" && cd "$out/protoc" || return
+    mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dmdep.stripVersion=true \
+        -Dartifact="com.google.protobuf:protoc:$version:exe:linux-$(uname -m | sed s/aarch64/aarch_64/)" \
+        -DoutputDirectory="$out/protoc" || return
+    mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
+        -Dartifact="com.google.protobuf:protobuf-java:$version" -Dmdep.unpack.includes='**/*.proto' \
+        -DoutputDirectory="$includes" || return
+    mv "$out"/protoc/protoc-linux-*.exe "$out/protoc/protoc" && chmod +x "$out/protoc/protoc"
+)
+
+includes=$out/protoc/include
+PATH=$out/protoc:$PATH:/usr/local/go/bin
+prepare protoc mvn -- protoc_binary
 prepare python python3 -- python_newest
 prepare python-1.60 python3 -- python_1_60
 prepare java java mvn -- java_client
-prepare go go python3 -- go_client
+prepare go go protoc -- go_client
+prepare grpcurl go -- grpcurl_client
 prepare node node npm -- node_client
-prepare ruby ruby python3 protoc grpc_ruby_plugin -- ruby_client
+prepare ruby ruby protoc grpc_ruby_plugin -- ruby_client
 exit "$failed"
