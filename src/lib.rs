@@ -5,6 +5,7 @@
 //! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
 pub mod app;
+mod backoff;
 pub mod cache;
 pub mod cli;
 pub mod clock;

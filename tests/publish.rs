@@ -1,6 +1,6 @@
 //! Publishing the socket, on real directories.
 //!
-//! A binary of its own that starts no process: a child holds every descriptor of its parent for the moment between fork
+//! A separate binary that starts no process: a child holds every descriptor of its parent for the moment between fork
 //! and exec, a listener and a lock too, and so a socket that was just closed would look alive.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests end by panics")]
@@ -111,7 +111,7 @@ fn no_wider_mode_and_no_gap_is_ever_visible() {
             while !done.load(Ordering::Relaxed) {
                 for found in fs::read_dir(root.path()).unwrap().flatten() {
                     let Ok(found) = found.path().symlink_metadata() else { continue };
-                    assert_eq!(found.mode() & 0o177, 0, "somebody else could connect");
+                    assert_eq!(found.mode() & 0o177, 0, "another user could connect");
                 }
                 let found = fs::symlink_metadata(&path).expect("the name is always there");
                 assert!(found.file_type().is_socket());
@@ -119,12 +119,12 @@ fn no_wider_mode_and_no_gap_is_ever_visible() {
         });
         for _ in 0..200 {
             let (listener, published) = publish(&options(path.clone())).unwrap();
-            // As after a crash: a socket that nobody listens on, and no lock.
+            // As after a crash: a socket without a listener, and no lock.
             let stale = elsewhere.path().join("stale");
             drop((listener, UnixListener::bind(&stale).unwrap()));
             fs::set_permissions(&stale, fs::Permissions::from_mode(0o600)).unwrap();
             fs::rename(&stale, &path).unwrap();
-            drop(published); // leaves a name alone that is not its own any more
+            drop(published); // keeps a name that now belongs to another socket
         }
     });
 }

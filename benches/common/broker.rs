@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use credbroker_proto::v1::{CredentialRef, GetCredentialRequest, ProviderRef, credential_ref::Source};
 
 pub(crate) const PROVIDER: &str = "bench";
 
@@ -63,13 +62,6 @@ pub(crate) fn ready(mut command: Command, directory: &Path, socket: PathBuf) -> 
         sleep(Duration::from_millis(10));
     }
     bail!("{command:?} did not listen within 5 s\n{}", fs::read_to_string(log)?)
-}
-
-pub(crate) fn request() -> GetCredentialRequest {
-    let provider = ProviderRef { name: PROVIDER.to_owned(), definition: None };
-    let source = Some(Source::Provider(provider));
-    let reference = CredentialRef { source, ..CredentialRef::default() };
-    GetCredentialRequest { r#ref: Some(reference), ..Default::default() }
 }
 
 impl Running {

@@ -9,8 +9,7 @@ use std::{
 };
 
 use anyhow::Result;
-use credbroker_client::{Client, Socket};
-use credbroker_proto::v1::GetCredentialRequest;
+use credbroker_client::{Client, CredentialRef, Socket};
 use tokio::{task::JoinSet, time::sleep};
 
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -19,7 +18,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load<'a> {
     pub(crate) socket: &'a Socket,
-    pub(crate) request: &'a GetCredentialRequest,
+    pub(crate) request: &'a CredentialRef,
     pub(crate) connections: usize,
     /// On each connection.
     pub(crate) in_flight: usize,
@@ -64,11 +63,11 @@ impl Load<'_> {
         for _ in 0..self.connections {
             let client = Client::connect(self.socket).await?;
             for _ in 0..self.in_flight {
-                let (mut client, request) = (client.clone(), self.request.clone());
+                let (client, request) = (client.clone(), self.request.clone());
                 let (stop, count) = (Arc::clone(&stop), Arc::clone(&count));
                 tasks.spawn(async move {
                     while !stop.load(Ordering::Relaxed) {
-                        client.credential(request.clone()).await?;
+                        client.credential(&request).await?;
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok::<_, credbroker_client::Error>(())

@@ -8,18 +8,18 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use credbroker_client::Socket;
-use credbroker_proto::v1::{self as pb, GetCredentialRequest};
+use credbroker_client::{CredentialRef, Socket};
+use credbroker_proto::v1 as pb;
 
 use crate::{
-    broker::{self, request},
+    broker::{self, PROVIDER},
     channel::channel,
-    hub::PROFILES,
+    hub::{NAMESPACE, PROFILES, name},
     ledger::millis,
     load::{Load, in_turns},
     mirror,
     report::{Report, figure, percentile, section},
-    subject::{Rpc, Subject, reference},
+    subject::{Rpc, Subject},
 };
 
 const LISTS: usize = 25;
@@ -88,8 +88,8 @@ async fn credentials(report: &mut Report, subject: &Subject) -> Result<()> {
         ROUND.as_secs()
     ));
     let socket = Socket::at(&subject.running.socket);
-    let by_profile = GetCredentialRequest { r#ref: Some(reference(0)), ..Default::default() };
-    let by_provider = request();
+    let by_profile = CredentialRef::cluster_profile(NAMESPACE, name(0));
+    let by_provider = CredentialRef::provider(PROVIDER);
     let runs = subject.running.runs();
     let load = |request| Load { socket: &socket, request, connections: CONNECTIONS, in_flight: IN_FLIGHT };
     let rates = in_turns(load(&by_profile), load(&by_provider), ROUNDS, ROUND).await?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use credbroker_client::{Client, Socket};
+use credbroker_client::{Client, CredentialRef, Socket};
 use credbroker_proto::v1::WatchCredentialRequest;
 use tokio::{
     runtime,
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    broker::request,
+    broker::PROVIDER,
     hub::{Change, Hub, NAMESPACE, PROFILES, name, number_of},
     ledger::{Note, latencies, spread},
     news::News,
@@ -176,11 +176,12 @@ impl Asking {
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-                let (mut client, mut times) = (Client::connect(&socket).await?, Vec::new());
-                client.credential(request()).await?;
+                let (client, mut times) = (Client::connect(&socket).await?, Vec::new());
+                let reference = CredentialRef::provider(PROVIDER);
+                client.credential(&reference).await?;
                 while !stopped.load(Ordering::Relaxed) {
                     let start = Instant::now();
-                    client.credential(request()).await?;
+                    client.credential(&reference).await?;
                     times.push(start.elapsed());
                     sleep(ASK_PAUSE).await;
                 }

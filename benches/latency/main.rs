@@ -9,6 +9,8 @@ mod artefacts;
 #[path = "../common/broker.rs"]
 mod broker;
 mod cold;
+#[path = "../common/credential.rs"]
+mod credential;
 mod daemon;
 mod echo;
 #[path = "../common/load.rs"]

@@ -2,12 +2,13 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context, Result};
-use credbroker_client::{Client, Socket};
+use anyhow::Result;
+use credbroker_client::{CredentialRef, Socket};
 use tokio::runtime;
 
 use crate::{
-    broker::request,
+    broker::PROVIDER,
+    credential::credential,
     daemon::{self, Subject},
     load::{Load, in_turns},
     report::{Report, figure, section},
@@ -23,10 +24,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, subject: Subject) -
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let broker = daemon::start(directory, subject)?;
     let broker_socket = Socket::at(&broker.socket);
-    let credential = runtime.block_on(async {
-        let answer = Client::connect(&broker_socket).await?.credential(request()).await?;
-        answer.credential.context("the broker's answer holds no credential")
-    })?;
+    let credential = runtime.block_on(credential(&broker_socket))?;
     let bare_directory = directory.join("bare");
     std::fs::create_dir(&bare_directory)?;
     let bare = daemon::start_echo(&bare_directory, &credential)?;
@@ -37,7 +35,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, subject: Subject) -
         ROUND.as_secs()
     );
     section(&title);
-    let request = request();
+    let request = CredentialRef::provider(PROVIDER);
     let load = |socket| Load { socket, request: &request, connections: CONNECTIONS, in_flight: IN_FLIGHT };
     let rates = runtime.block_on(in_turns(load(&broker_socket), load(&bare_socket), ROUNDS, ROUND))?;
     figure("credbroker, requests per second", &format!("{:.0}", rates.subject));

@@ -7,8 +7,10 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use credbroker_client::{Client, Selector, Socket};
-use credbroker_proto::v1::credential_state::State;
+use credbroker_client::{
+    Client, CredentialRef, Socket,
+    admin::{Selector, State},
+};
 
 use crate::{
     broker::{self, PROVIDER, Running},
@@ -38,8 +40,8 @@ impl Subject {
     pub(crate) async fn start(directory: &Path) -> Result<Self> {
         broker::private(directory)?;
         let running = broker::start(directory, PLUGIN, "")?;
-        let mut steering = Client::connect(&Socket::at(&running.socket)).await?;
-        steering.credential(broker::request()).await?;
+        let steering = Client::connect(&Socket::at(&running.socket)).await?;
+        steering.credential(&CredentialRef::provider(PROVIDER)).await?;
         Ok(Self { running, steering, rotations: 1 })
     }
 
@@ -50,8 +52,10 @@ impl Subject {
     /// Has the plugin run, once, and returns when it printed the new credential.
     pub(crate) async fn rotate(&mut self) -> Result<SystemTime> {
         self.rotations += 1;
-        let held = self.steering.refresh(Selector::Provider(PROVIDER.to_owned())).await?;
-        ensure!(held.iter().all(|held| held.state() == State::Valid), "{held:?}");
+        let (admin, selector) = (self.steering.admin(), Selector::Provider(PROVIDER.to_owned()));
+        admin.refresh(&selector).await?;
+        let held = admin.credentials(&selector).await?;
+        ensure!(held.iter().all(|held| held.state == State::Valid), "{held:?}");
         ensure!(self.running.runs() == self.rotations, "one run for each rotation");
         let printed = fs::read_to_string(self.running.directory.join("printed"))?;
         Ok(SystemTime::UNIX_EPOCH + Duration::from_nanos(printed.trim().parse()?))

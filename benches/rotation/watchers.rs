@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use credbroker_proto::v1::WatchCredentialRequest;
+use credbroker_proto::v1::{CredentialRef, ProviderRef, WatchCredentialRequest, credential_ref::Source};
 use prost::Message as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -23,7 +23,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::broker::request;
+use crate::broker::PROVIDER;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Of HTTP/2: types of frames, and flags.
@@ -72,7 +72,10 @@ impl Watchers {
 
     /// Opens `each` more watches on every connection, and returns when all of them have the credential.
     pub(crate) async fn watch(&mut self, each: u32) -> Result<()> {
-        let message = WatchCredentialRequest { r#ref: request().r#ref }.encode_to_vec();
+        let provider = ProviderRef { name: PROVIDER.to_owned(), definition: None };
+        let reference =
+            CredentialRef { source: Some(Source::Provider(provider)), ..CredentialRef::default() };
+        let message = WatchCredentialRequest { r#ref: Some(reference) }.encode_to_vec();
         let mut body = vec![0];
         body.extend(u32::try_from(message.len())?.to_be_bytes());
         body.extend(&message);

@@ -2,11 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context, Result};
-use credbroker_client::{Client, Socket};
+use anyhow::Result;
+use credbroker_client::{CredentialRef, Socket};
 
 use crate::{
-    broker::request,
+    broker::PROVIDER,
+    credential::credential,
     daemon,
     keys::TOKEN_PLUGIN,
     load::{Load, in_turns},
@@ -23,8 +24,7 @@ const LIMIT: f64 = 0.92;
 pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()> {
     let subject = Subject::start(directory, TOKEN_PLUGIN, "").await?;
     let socket = Socket::at(&subject.running.socket);
-    let answer = Client::connect(&socket).await?.credential(request()).await?;
-    let credential = answer.credential.context("the broker's answer holds no credential")?;
+    let credential = credential(&socket).await?;
     let bare = directory.join("bare");
     std::fs::create_dir(&bare)?;
     let bare = daemon::start_echo(&bare, &credential)?;
@@ -32,7 +32,7 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
 
     section(&format!("GetCredential on a warm key, {ROUNDS} rounds of {} ms in turns", ROUND.as_millis()));
     for (connections, in_flight) in SHAPES {
-        let request = request();
+        let request = CredentialRef::provider(PROVIDER);
         let load = |socket| Load { socket, request: &request, connections, in_flight };
         let rates = in_turns(load(&socket), load(&bare), ROUNDS, ROUND).await?;
         let shape = format!("{} in flight on {connections}", connections * in_flight);

@@ -9,6 +9,8 @@
 mod broker;
 #[path = "../common/channel.rs"]
 mod channel;
+#[path = "../common/credential.rs"]
+mod credential;
 mod crowd;
 #[path = "../latency/daemon.rs"]
 #[expect(dead_code, reason = "only the bare service is needed")]

@@ -1,99 +1,73 @@
-//! Questions to the broker.
+//! Calls to the broker over one connection.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use credbroker_proto::v1::{
-    Cluster, CredentialSelector, CredentialState, EvictCredentialsRequest, GetCredentialRequest,
-    GetCredentialResponse, ListClustersRequest, ListClustersResponse, ListCredentialsRequest,
-    RefreshCredentialsRequest, ReportRejectedRequest, WatchClustersRequest, WatchClustersResponse,
-    WatchCredentialRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
-    credential_broker_client::CredentialBrokerClient,
+    GetCredentialRequest, ListClustersRequest, ReportRejectedRequest, WatchClustersRequest,
+    WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
 };
-use futures_util::{Stream, StreamExt};
+use futures_core::Stream;
+use futures_util::StreamExt;
 use http::Uri;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixStream,
-    time::{sleep, timeout},
+    time::timeout,
 };
-use tonic::{Code, Request, Response, Status};
 
 use crate::{
-    Credential, CredentialRef, Error, Selector, Socket, Waits, clock, connect::connect, lost::ConnectionLost,
-    patience::Patience, transport::Transport,
+    clock,
+    cluster_state::{ClusterChanges, ClusterList, ClusterState, HubState},
+    connect::connect,
+    credential::Credential,
+    deadline::CallDeadline,
+    error::Error,
+    lost::ConnectionLost,
+    reference::CredentialRef,
+    rejection::{RejectionReport, ReportOutcome},
+    socket::Socket,
+    transport::Transport,
 };
 
-/// From connecting to the first bytes of the other end, which a broker sends at once.
-const BEGINNING: Duration = Duration::from_secs(5);
-/// Longer than a plugin may run by default, so that its error arrives.
-const ANSWER: Duration = Duration::from_secs(45);
-/// Hundreds of slow runs, a few at a time.
-const REFRESH: Duration = Duration::from_secs(3600);
+/// From connecting to the first bytes of the other end. A broker sends them at once.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Longer than the default limit of a plugin run, so that the run's error arrives.
+pub(crate) const ANSWER: Duration = Duration::from_secs(45);
 
-/// Asks once, from finding the socket to the answer. A broker that is not there yet, or that leaves before it answers
-/// (a restart), is waited for as `waits` says. One that accepts the connection and then sends nothing is given five
-/// seconds. The broker knows how long the caller waits, so that it can say in time why there is no credential yet.
+/// One connection to the broker. Clones share it, and their calls run side by side.
 ///
-/// Dropping the future does not stop a plugin run that it started: other callers may be waiting for it.
+/// Each call has a deadline: 45 seconds, or the one that [`Client::timeout`] sets; when it passes, the call fails with
+/// [`Error::Timeout`]. The broker knows the deadline. A list that comes in pages is one call for each page. The deadline
+/// of a watch is for its first response; the stream itself has none. A connection with open calls is pinged after 30
+/// seconds of silence, and is lost when the answer takes 15 seconds.
 ///
-/// # Errors
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use credbroker_client::{Client, Socket};
 ///
-/// Every [`Error`]; its variants say what the caller can do.
-pub async fn ask(
-    socket: &Socket,
-    request: GetCredentialRequest,
-    waits: Waits,
-) -> Result<GetCredentialResponse, Error> {
-    // Why a broker is being waited for at this moment: out of time then means that there was none.
-    let mut absent = None;
-    let limit = waits.in_all;
-    let begun = clock::system().boot;
-    let attempts = async {
-        let mut patience = Patience::new(waits.for_broker);
-        loop {
-            let left = limit.saturating_sub(clock::system().boot.saturating_sub(begun));
-            let outcome = attempt(socket, request.clone(), left).await;
-            let Err(error) = outcome else { return outcome };
-            match patience.next().filter(|_| error.may_be_starting()) {
-                Some(pause) => {
-                    absent = Some(error);
-                    sleep(pause).await;
-                    absent = None;
-                }
-                None => return Err(error),
-            }
-        }
-    };
-    match timeout(limit, attempts).await {
-        // What was left for the last attempt is not what the caller allowed.
-        Ok(Err(Error::Timeout { .. })) => Err(Error::Timeout { limit }),
-        Ok(outcome) => outcome,
-        Err(_) => Err(absent.unwrap_or(Error::Timeout { limit })),
-    }
-}
-
-/// One connection to the broker. Clones share it; requests on it run side by side.
-///
-/// Each request has a deadline, which the broker knows: 45 seconds, or what [`Client::timeout`] says, then
-/// [`Error::Timeout`]. A list that comes in pages is one request for each page. A watch may last: its deadline is for
-/// the broker's first response. A connection with open requests that sends nothing is asked for a sign of life after
-/// 30 seconds, and is lost 15 seconds later.
+/// let client = Client::connect(&Socket::from_env()?).await?.timeout(Duration::from_secs(5));
+/// for cluster in client.clusters(None).await?.clusters {
+///     println!("{} {:?}", cluster.profile, cluster.readiness);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    rpc: CredentialBrokerClient<Transport>,
-    admin: CredentialBrokerAdminClient<Transport>,
-    socket: Socket,
-    limit: Option<Duration>,
+    pub(crate) transport: Transport,
+    pub(crate) socket: Socket,
+    pub(crate) limit: Option<Duration>,
 }
 
 impl Client {
-    /// Connects to the first of the socket's paths that exists, once it is known to be trusted. One attempt; needs a
-    /// tokio runtime, on which the connection lives.
+    /// Connects to the first path of `socket` that exists, after checking that it can be trusted. This is one attempt. It
+    /// needs a tokio runtime, which the connection lives on.
     ///
     /// # Errors
     ///
     /// - [`Error::Unreachable`]: nothing listens there, or it sent nothing within five seconds.
-    /// - [`Error::Untrusted`]: something does, but it may be an impostor.
+    /// - [`Error::Untrusted`]: what listens there may be an impostor.
     pub async fn connect(socket: &Socket) -> Result<Self, Error> {
         let connected = async {
             let (stream, _) = connect(socket)?;
@@ -101,286 +75,138 @@ impl Client {
                 .map_err(|error| Error::lost(socket, ConnectionLost::new(error.to_string())))?;
             Self::over(stream, socket).await
         };
-        timeout(BEGINNING, connected).await.unwrap_or_else(|_| Err(Error::silent(socket, BEGINNING)))
+        timeout(HANDSHAKE, connected).await.unwrap_or_else(|_| Err(Error::silent(socket, HANDSHAKE)))
     }
 
-    /// Once the other end has sent something.
+    /// Resolves once the other end has sent something.
     pub(crate) async fn over<S>(stream: S, socket: &Socket) -> Result<Self, Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let transport = Transport::over(stream).await.map_err(|lost| Error::lost(socket, lost))?;
-        let origin = Uri::from_static("http://localhost");
-        let admin = CredentialBrokerAdminClient::with_origin(transport.clone(), origin.clone());
-        let rpc = CredentialBrokerClient::with_origin(transport, origin);
-        Ok(Self { rpc, admin, socket: socket.clone(), limit: None })
+        Ok(Self { transport, socket: socket.clone(), limit: None })
     }
 
-    /// How long each request of this clone may take, in place of the defaults.
-    ///
-    /// ```no_run
-    /// # async fn example(client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
-    /// use std::time::Duration;
-    ///
-    /// use credbroker_client::Selector;
-    ///
-    /// let held = client.clone().timeout(Duration::from_secs(5)).list(Selector::All).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Sets how long each call of this clone may take.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// The credential; the broker runs its plugin only if it holds no valid one.
+    /// The credential. The broker runs its plugin only if it holds no valid credential.
     ///
     /// # Errors
     ///
-    /// - [`Error::Failed`]: the broker has none; its `reason` says why.
-    /// - [`Error::Timeout`]: the broker did not say within the deadline; ask again later.
-    /// - [`Error::Unreachable`]: the connection ended; [`Client::connect`] again.
-    pub async fn credential(
-        &mut self,
-        request: GetCredentialRequest,
-    ) -> Result<GetCredentialResponse, Error> {
-        let within = self.within(ANSWER);
-        within.answer(&self.socket, self.rpc.get_credential(within.of(request))).await
+    /// - [`Error::Failed`]: the broker has none; [`Error::reason`] says why.
+    /// - [`Error::Timeout`]: the broker did not answer within the deadline; try again later.
+    /// - [`Error::Unreachable`]: the connection ended; connect again.
+    pub async fn credential(&self, reference: &CredentialRef) -> Result<Credential, Error> {
+        let request =
+            GetCredentialRequest { r#ref: Some(reference.message()), ..GetCredentialRequest::default() };
+        let deadline = self.deadline(ANSWER);
+        let mut rpc = self.rpc();
+        let answer = deadline.response(&self.socket, rpc.get_credential(deadline.request(request))).await?;
+        Credential::receive(answer.credential.unwrap_or_default(), answer.cluster, clock::system())
     }
 
-    /// The credentials that `selector` selects of the broker's cache: every page as one answer, sorted by provider and
-    /// key. What the broker begins to hold meanwhile may be missing. No secrets.
+    /// The credential now, then one item for each rotation. Rotations that come together are one item. The stream ends
+    /// with an error. [`CredentialSource`](crate::CredentialSource) is a watch that reconnects.
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] with [`UNKNOWN_PROVIDER`](credbroker_proto::Reason::UnknownProvider), [`Error::Timeout`], or
-    /// [`Error::Unreachable`].
-    pub async fn list(&mut self, selector: Selector) -> Result<Vec<CredentialState>, Error> {
-        let selector = Some(CredentialSelector::from(selector));
-        let (mut all, mut page_token) = (Vec::new(), String::new());
-        loop {
-            let request = ListCredentialsRequest { selector: selector.clone(), page_size: 0, page_token };
-            let within = self.within(ANSWER);
-            let page = within.answer(&self.socket, self.admin.list_credentials(within.of(request))).await?;
-            all.extend(page.credentials);
-            if page.next_page_token.is_empty() {
-                return Ok(all);
-            }
-            page_token = page.next_page_token;
-        }
-    }
-
-    /// Runs the plugin now for each credential that `selector` selects of the broker's cache, waits for the last run,
-    /// and returns the state after it. What was held is served meanwhile, and stays if a run fails.
-    ///
-    /// The broker runs a few plugins at a time, so many keys take long: the default deadline is an hour. When it ends,
-    /// the runs go on.
-    ///
-    /// # Errors
-    ///
-    /// As [`list`](Self::list). A run that failed is not an error: the state says so.
-    pub async fn refresh(&mut self, selector: Selector) -> Result<Vec<CredentialState>, Error> {
-        let request = RefreshCredentialsRequest { selector: Some(selector.clone().into()) };
-        let within = self.within(REFRESH);
-        within.answer(&self.socket, self.admin.refresh_credentials(within.of(request))).await?;
-        self.list(selector).await
-    }
-
-    /// Removes what `selector` selects from the broker's cache: how many credentials that were. The next request for one
-    /// of them runs the plugin.
-    ///
-    /// # Errors
-    ///
-    /// As [`list`](Self::list).
-    pub async fn evict(&mut self, selector: Selector) -> Result<u32, Error> {
-        let request = EvictCredentialsRequest { selector: Some(selector.into()) };
-        let within = self.within(ANSWER);
-        Ok(within.answer(&self.socket, self.admin.evict_credentials(within.of(request))).await?.evicted)
-    }
-
-    /// The clusters of the fleet, of one namespace or of all when it is empty: every page as one answer, with the hub's
-    /// state as the last page has it. No secrets.
-    ///
-    /// ```no_run
-    /// # async fn example(mut client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
-    /// for cluster in client.clusters("fleet").await?.clusters {
-    ///     println!("{} {:?}", cluster.display_name, cluster.readiness());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Failed`], with [`Code::Unimplemented`](crate::Code) by a broker that is older than this question,
-    /// [`Error::Timeout`], or [`Error::Unreachable`].
-    pub async fn clusters(&mut self, namespace: &str) -> Result<ListClustersResponse, Error> {
-        let mut all = ListClustersResponse::default();
-        loop {
-            let page_token = std::mem::take(&mut all.next_page_token);
-            let request =
-                ListClustersRequest { namespace: in_namespace(namespace), page_size: 0, page_token };
-            let within = self.within(ANSWER);
-            let page = within.answer(&self.socket, self.rpc.list_clusters(within.of(request))).await?;
-            all.clusters.extend(page.clusters);
-            all.hub = page.hub;
-            if page.next_page_token.is_empty() {
-                return Ok(all);
-            }
-            all.next_page_token = page.next_page_token;
-        }
-    }
-
-    /// The clusters of the fleet now, of one namespace or of all when it is empty, then what changes. It ends with an
-    /// error, never without one. [`Clusters`](crate::Clusters) is this with everything that can go wrong seen to.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), credbroker_client::Error> {
-    /// use credbroker_client::{Client, Socket};
-    /// use futures_util::StreamExt;
-    ///
-    /// let mut client = Client::connect(&Socket::at(Socket::SYSTEM)).await?;
-    /// let mut messages = client.watch_clusters("fleet").await?;
-    /// while let Some(message) = messages.next().await {
-    ///     for cluster in message?.changed {
-    ///         println!("{}", cluster.display_name);
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As of [`Client::clusters`]; the stream's own too.
-    pub async fn watch_clusters(
-        &mut self,
-        namespace: &str,
-    ) -> Result<impl Stream<Item = Result<WatchClustersResponse, Error>> + Send + Unpin + use<>, Error> {
-        let socket = self.socket.clone();
-        let request = WatchClustersRequest { namespace: in_namespace(namespace) };
-        let messages = self.within(ANSWER).answer(&socket, self.rpc.watch_clusters(request)).await?;
-        let ended = Error::ended(&socket);
-        let messages =
-            messages.map(move |message| message.map_err(|status| Error::from_status(&socket, &status)));
-        Ok(messages.chain(futures_util::stream::iter([Err(ended)])))
-    }
-
-    /// The credential now, then one more with each rotation, the newest only. It ends with an error, never without
-    /// one. [`CredentialSource`](crate::CredentialSource) is this with everything that can go wrong seen to.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), credbroker_client::Error> {
-    /// use credbroker_client::{Client, CredentialRef, Socket};
-    /// use futures_util::StreamExt;
-    ///
-    /// let mut client = Client::connect(&Socket::at(Socket::SYSTEM)).await?;
-    /// let mut credentials = client.watch(CredentialRef::provider("gke")).await?;
-    /// while let Some(credential) = credentials.next().await {
-    ///     println!("{}", credential?.generation());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As of [`Client::credential`]; the stream's own too.
+    /// As [`Client::credential`], and the same for the items of the stream.
     pub async fn watch(
-        &mut self,
-        reference: CredentialRef,
+        &self,
+        reference: &CredentialRef,
     ) -> Result<impl Stream<Item = Result<Credential, Error>> + Send + Unpin + use<>, Error> {
         let socket = self.socket.clone();
-        let request = WatchCredentialRequest::from(reference);
-        let messages = self.within(ANSWER).answer(&socket, self.rpc.watch_credential(request)).await?;
+        let request = WatchCredentialRequest { r#ref: Some(reference.message()) };
+        let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_credential(request)).await?;
         let ended = Error::ended(&socket);
         let credentials = messages.map(move |message| match message {
-            Ok(message) => received(message.credential, message.cluster),
+            Ok(message) => {
+                let credential = message.credential.unwrap_or_default();
+                Credential::receive(credential, message.cluster, clock::system())
+            }
             Err(status) => Err(Error::from_status(&socket, &status)),
         });
         Ok(credentials.chain(futures_util::stream::iter([Err(ended)])))
     }
 
-    /// Says that the API server answered 401 to `generation`, and waits for what to use instead: the same one, if the
-    /// plugin was not asked or had nothing newer. It comes without its cluster, which only a watch or a get names.
-    ///
-    /// ```no_run
-    /// # async fn example(mut client: credbroker_client::Client) -> Result<(), credbroker_client::Error> {
-    /// # let reference = credbroker_client::CredentialRef::provider("gke");
-    /// let instead = client.report_rejected(reference, "7f3a-12").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Reports that the API server answered 401 to `generation`, and returns the credential to use from now on.
     ///
     /// # Errors
     ///
-    /// As of [`Client::credential`].
+    /// As [`Client::credential`].
     pub async fn report_rejected(
-        &mut self,
-        reference: CredentialRef,
-        generation: impl Into<String>,
-    ) -> Result<Credential, Error> {
-        let request = ReportRejectedRequest { r#ref: Some(reference.into()), generation: generation.into() };
-        let within = self.within(ANSWER);
-        received(
-            within.answer(&self.socket, self.rpc.report_rejected(within.of(request))).await?.credential,
-            None,
-        )
+        &self,
+        reference: &CredentialRef,
+        generation: &str,
+    ) -> Result<RejectionReport, Error> {
+        let request =
+            ReportRejectedRequest { r#ref: Some(reference.message()), generation: generation.to_owned() };
+        let deadline = self.deadline(ANSWER);
+        let mut rpc = self.rpc();
+        let answer = deadline.response(&self.socket, rpc.report_rejected(deadline.request(request))).await?;
+        let outcome = ReportOutcome::from_message(answer.outcome());
+        let retry_after = answer.retry_after.and_then(|delay| Duration::try_from(delay).ok());
+        let credential =
+            Credential::receive(answer.credential.unwrap_or_default(), answer.cluster, clock::system())?;
+        Ok(RejectionReport { credential, outcome, retry_after })
     }
 
-    /// How long a request may take.
-    fn within(&self, default: Duration) -> Deadline {
-        Deadline(self.limit.unwrap_or(default))
-    }
-}
-
-/// How long one request may take.
-#[derive(Clone, Copy)]
-struct Deadline(Duration);
-
-impl Deadline {
-    /// A request whose deadline the broker knows. Not for a watch: it would end the stream.
-    fn of<T>(self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        request.set_timeout(self.0);
-        request
-    }
-
-    async fn answer<T>(
-        self,
-        socket: &Socket,
-        answer: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Result<T, Error> {
-        let late = Error::Timeout { limit: self.0 };
-        match timeout(self.0, answer).await {
-            Err(_) => Err(late),
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            // A server that knows the deadline may be the first to end the request.
-            Ok(Err(status)) if status.code() == Code::DeadlineExceeded => Err(late),
-            Ok(Err(status)) => Err(Error::from_status(socket, &status)),
+    /// The clusters of the fleet: those of one namespace, or all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::credential`].
+    pub async fn clusters(&self, namespace: Option<&str>) -> Result<ClusterList, Error> {
+        let mut list = ClusterList::default();
+        let mut page_token = String::new();
+        loop {
+            let request =
+                ListClustersRequest { namespace: namespace.map(str::to_owned), page_size: 0, page_token };
+            let deadline = self.deadline(ANSWER);
+            let mut rpc = self.rpc();
+            let page = deadline.response(&self.socket, rpc.list_clusters(deadline.request(request))).await?;
+            list.clusters.extend(page.clusters.into_iter().map(ClusterState::from_message));
+            list.hub = page.hub.map(HubState::from_message);
+            if page.next_page_token.is_empty() {
+                return Ok(list);
+            }
+            page_token = page.next_page_token;
         }
     }
-}
 
-/// Empty: all.
-fn in_namespace(namespace: &str) -> Option<String> {
-    Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty())
-}
+    /// The clusters of the fleet now, of one namespace or all, then what changes. The stream ends with an error.
+    /// [`Clusters`](crate::Clusters) is a watch that reconnects.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::credential`], and the same for the items of the stream.
+    pub async fn watch_clusters(
+        &self,
+        namespace: Option<&str>,
+    ) -> Result<impl Stream<Item = Result<ClusterChanges, Error>> + Send + Unpin + use<>, Error> {
+        let socket = self.socket.clone();
+        let request = WatchClustersRequest { namespace: namespace.map(str::to_owned) };
+        let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_clusters(request)).await?;
+        let ended = Error::ended(&socket);
+        let changes = messages.map(move |message| {
+            message.map(ClusterChanges::from_message).map_err(|status| Error::from_status(&socket, &status))
+        });
+        Ok(changes.chain(futures_util::stream::iter([Err(ended)])))
+    }
 
-fn received(
-    credential: Option<credbroker_proto::v1::Credential>,
-    cluster: Option<Cluster>,
-) -> Result<Credential, Error> {
-    Credential::receive(credential.unwrap_or_default(), cluster, clock::system())
-}
+    fn rpc(&self) -> CredentialBrokerClient<Transport> {
+        CredentialBrokerClient::with_origin(self.transport.clone(), Uri::from_static("http://localhost"))
+    }
 
-async fn attempt(
-    socket: &Socket,
-    request: GetCredentialRequest,
-    limit: Duration,
-) -> Result<GetCredentialResponse, Error> {
-    Client::connect(socket).await?.timeout(limit).credential(request).await
+    /// The deadline that was set, or `default`.
+    pub(crate) fn deadline(&self, default: Duration) -> CallDeadline {
+        CallDeadline(self.limit.unwrap_or(default))
+    }
 }
 
 #[cfg(test)]

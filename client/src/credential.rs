@@ -5,19 +5,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use credbroker_proto::v1::{self, Cluster};
+use credbroker_proto::v1;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use crate::{
-    Error,
-    clock::{End, Now},
+    clock::{Expiry, Now},
+    cluster::Cluster,
+    error::Error,
 };
 
-/// One credential: a token, a certificate with its key, or both, and the cluster that it came with. Immutable: a rotation
-/// makes a new value, and so does an endpoint that moves.
+/// One credential: a token, a certificate with its key, or both, and the cluster that it came with. It is immutable: a
+/// rotation makes a new value, and so does an endpoint that moves.
 ///
-/// `Debug` shows neither token nor key.
+/// `Debug` shows neither the token nor the key.
 ///
 /// ```no_run
 /// # async fn example(source: credbroker_client::CredentialSource) {
@@ -32,25 +33,17 @@ pub struct Credential {
     bearer: Option<Bearer>,
     identity: Option<TlsIdentity>,
     cluster: Option<Cluster>,
-    end: Option<End>,
+    expiry: Option<Expiry>,
     lifetime: Option<Duration>,
 }
 
 struct Bearer {
     token: SecretString,
-    /// Made once, so that a request costs a reference count and no copy of the token.
+    /// Built once, so that a request costs a reference count and no copy of the token.
     header: HeaderValue,
 }
 
-/// A client certificate and its key, in PEM.
-///
-/// ```no_run
-/// # fn example(credential: &credbroker_client::Credential) {
-/// if let Some(identity) = credential.identity() {
-///     println!("certificate {}", identity.fingerprint());
-/// }
-/// # }
-/// ```
+/// A client certificate and its private key, in PEM. `Debug` does not show the key.
 pub struct TlsIdentity {
     chain: Vec<u8>,
     key: SecretSlice<u8>,
@@ -58,131 +51,85 @@ pub struct TlsIdentity {
 }
 
 impl Credential {
-    /// Checked once, here: what is held can be sent.
+    /// Checks a message once: a credential that is held can be sent.
     pub(crate) fn receive(
-        received: v1::Credential,
-        cluster: Option<Cluster>,
+        message: v1::Credential,
+        cluster: Option<v1::Cluster>,
         now: Now,
     ) -> Result<Self, Error> {
         let unusable = |problem| Error::Unusable { problem };
-        let bearer = match received.token {
+        let bearer = match message.token.filter(|token| !token.is_empty()) {
             None => None,
             Some(token) => Some(Bearer::new(token).ok_or(unusable("its token does not fit into a header"))?),
         };
-        let identity = match (received.client_certificate_data, received.client_key_data) {
+        let chain = message.client_certificate_data.filter(|chain| !chain.is_empty());
+        let identity = match (chain, message.client_key_data.filter(|key| !key.is_empty())) {
             (None, None) => None,
             (Some(chain), Some(key)) => Some(TlsIdentity {
                 chain,
                 key: key.into(),
-                fingerprint: received.certificate_fingerprint.unwrap_or_default(),
+                fingerprint: message.certificate_fingerprint.unwrap_or_default(),
             }),
-            _ => return Err(unusable("it has only half of a certificate and key")),
+            _ => return Err(unusable("it has a certificate or a key without the other")),
         };
         if bearer.is_none() && identity.is_none() {
             return Err(unusable("it has neither a token nor a certificate"));
         }
-        let end = match received.expiration_time {
+        let expiry = match message.expiration_time {
             None => None,
             Some(at) => {
-                let at = SystemTime::try_from(at).ok().ok_or(unusable("its expiry is no time"))?;
-                Some(End::at(at, now))
+                let at = SystemTime::try_from(at).ok().ok_or(unusable("its expiry is not a valid time"))?;
+                Some(Expiry::at(at, now))
             }
         };
-        let lifetime = received.lifetime.and_then(|lifetime| Duration::try_from(lifetime).ok());
-        Ok(Self { generation: received.generation, bearer, identity, cluster, end, lifetime })
+        let lifetime = message.lifetime.and_then(|lifetime| Duration::try_from(lifetime).ok());
+        let cluster = cluster.map(Cluster::from_message);
+        Ok(Self { generation: message.generation, bearer, identity, cluster, expiry, lifetime })
     }
 
-    /// Opaque; equal means the same credential.
-    ///
-    /// ```no_run
-    /// # fn example(source: credbroker_client::CredentialSource, rejected: &credbroker_client::Credential) {
-    /// source.reject(rejected.generation());
-    /// # }
-    /// ```
+    /// An opaque name. Credentials of the same generation are the same credential.
     pub fn generation(&self) -> &str {
         &self.generation
     }
 
-    /// The bearer token, if it has one.
-    ///
-    /// ```no_run
-    /// # fn example(credential: &credbroker_client::Credential) {
-    /// use secrecy::ExposeSecret;
-    /// let length = credential.token().map(|token| token.expose_secret().len());
-    /// # }
-    /// ```
+    /// The bearer token.
     pub fn token(&self) -> Option<&SecretString> {
         self.bearer.as_ref().map(|bearer| &bearer.token)
     }
 
-    /// The client certificate and its key, if it has them.
-    ///
-    /// ```no_run
-    /// # fn example(credential: &credbroker_client::Credential) {
-    /// let needs_mtls = credential.identity().is_some();
-    /// # }
-    /// ```
+    /// The client certificate with its key.
     pub fn identity(&self) -> Option<&TlsIdentity> {
         self.identity.as_ref()
     }
 
-    /// Where it is for, as the broker said in the same breath. Of a `ClusterProfile`: how to reach it. Of a provider: the
-    /// cluster that the plugin was told about, if any.
-    ///
-    /// ```no_run
-    /// # fn example(credential: &credbroker_client::Credential) {
-    /// let server = credential.cluster().map(|cluster| cluster.server.as_str());
-    /// # }
-    /// ```
+    /// The cluster that the broker sent with the credential. For a `ClusterProfile`: how to reach it. For a provider: the
+    /// cluster that its plugin was run for, if any.
     pub fn cluster(&self) -> Option<&Cluster> {
         self.cluster.as_ref()
     }
 
-    /// Whether both are for the same place: server, authorities, TLS name and proxy. What a plugin is told besides does
-    /// not count.
-    ///
-    /// ```no_run
-    /// # fn example(before: &credbroker_client::Credential, after: &credbroker_client::Credential) {
-    /// let moved = !after.is_for_endpoint_of(before);
-    /// # }
-    /// ```
-    pub fn is_for_endpoint_of(&self, other: &Self) -> bool {
+    /// Whether both credentials came with the same endpoint: server, authorities, TLS server name and proxy. The fields
+    /// for the plugin do not count.
+    pub fn has_same_endpoint(&self, other: &Self) -> bool {
         match (&self.cluster, &other.cluster) {
             (None, None) => true,
-            (Some(ours), Some(theirs)) => is_same_endpoint(ours, theirs),
+            (Some(ours), Some(theirs)) => ours.has_same_endpoint(theirs),
             _ => false,
         }
     }
 
-    /// When it ends; `None`: unknown.
-    ///
-    /// ```no_run
-    /// # fn example(credential: &credbroker_client::Credential) {
-    /// println!("{:?}", credential.expires_at());
-    /// # }
-    /// ```
+    /// When it expires. `None`: unknown.
     pub fn expires_at(&self) -> Option<SystemTime> {
-        self.end.map(|end| end.wall)
+        self.expiry.map(|expiry| expiry.wall)
     }
 
-    /// From when the broker got it to its end: lets a caller choose a margin that suits it. `None`: unknown.
-    ///
-    /// ```no_run
-    /// # fn example(credential: &credbroker_client::Credential) {
-    /// let margin = credential.lifetime().map(|lifetime| lifetime / 10);
-    /// # }
-    /// ```
+    /// The time from when the broker got it to its expiry, for callers that choose a margin. `None`: unknown.
     pub fn lifetime(&self) -> Option<Duration> {
         self.lifetime
     }
 
-    /// Sets `Authorization`, marked as sensitive, if it has a token; whatever was there goes.
-    ///
-    /// ```no_run
-    /// # fn example(credential: &credbroker_client::Credential, request: &mut http::Request<()>) {
-    /// credential.authorize(request.headers_mut());
-    /// # }
-    /// ```
+    /// Sets `Authorization` to the token, marked as sensitive, and replaces what was there. A credential without a token
+    /// changes nothing.
     pub fn authorize(&self, headers: &mut HeaderMap) {
         if let Some(bearer) = &self.bearer {
             headers.insert(AUTHORIZATION, bearer.header.clone());
@@ -190,26 +137,8 @@ impl Credential {
     }
 
     pub(crate) fn is_valid(&self, now: Now) -> bool {
-        self.end.is_none_or(|end| end.is_after(now))
+        self.expiry.is_none_or(|expiry| expiry.is_after(now))
     }
-}
-
-/// Nothing here asks for compressed responses, and `config` is for the plugin.
-fn is_same_endpoint(ours: &Cluster, theirs: &Cluster) -> bool {
-    let Cluster {
-        server,
-        tls_server_name,
-        insecure_skip_tls_verify,
-        certificate_authority_data,
-        proxy_url,
-        disable_compression: _,
-        config: _,
-    } = ours;
-    *server == theirs.server
-        && *tls_server_name == theirs.tls_server_name
-        && *insecure_skip_tls_verify == theirs.insecure_skip_tls_verify
-        && *certificate_authority_data == theirs.certificate_authority_data
-        && *proxy_url == theirs.proxy_url
 }
 
 impl Bearer {
@@ -223,36 +152,17 @@ impl Bearer {
 }
 
 impl TlsIdentity {
-    /// The certificate chain, leaf first, in PEM.
-    ///
-    /// ```no_run
-    /// # fn example(identity: &credbroker_client::TlsIdentity) {
-    /// let pem = identity.chain_pem();
-    /// # }
-    /// ```
+    /// The certificate chain in PEM, leaf first.
     pub fn chain_pem(&self) -> &[u8] {
         &self.chain
     }
 
-    /// The leaf's private key, in PEM.
-    ///
-    /// ```no_run
-    /// # fn example(identity: &credbroker_client::TlsIdentity) {
-    /// use secrecy::ExposeSecret;
-    /// let pem = identity.key_pem().expose_secret();
-    /// # }
-    /// ```
+    /// The private key of the leaf in PEM.
     pub fn key_pem(&self) -> &SecretSlice<u8> {
         &self.key
     }
 
     /// Changes if and only if the certificate or the key changes.
-    ///
-    /// ```no_run
-    /// # fn example(before: &credbroker_client::TlsIdentity, after: &credbroker_client::TlsIdentity) {
-    /// let reconnect = before.fingerprint() != after.fingerprint();
-    /// # }
-    /// ```
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -283,12 +193,11 @@ mod tests {
     use crate::clock::tests::paused;
 
     fn received(token: &str, chain: &str, key: &str) -> Result<Credential, Error> {
-        let present = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let credential = v1::Credential {
             generation: "g1".into(),
-            token: present(token),
-            client_certificate_data: present(chain).map(String::into_bytes),
-            client_key_data: present(key).map(String::into_bytes),
+            token: Some(token.into()),
+            client_certificate_data: Some(chain.into()),
+            client_key_data: Some(key.into()),
             ..v1::Credential::default()
         };
         Credential::receive(credential, None, paused())
@@ -306,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_used_is_refused_without_being_shown() {
+    async fn an_unusable_credential_is_refused_and_not_shown() {
         for (token, chain, key) in
             [("", "", ""), ("c4n4ry\n", "", ""), ("", "c4n4ry", ""), ("t", "", "c4n4ry")]
         {
@@ -317,26 +226,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endpoint_is_everything_that_says_where_a_request_goes_and_whom_it_trusts() {
-        let at = |change: fn(&mut Cluster)| {
-            let mut cluster = Cluster { server: "https://a".into(), ..Cluster::default() };
-            change(&mut cluster);
+    async fn credentials_are_compared_by_the_endpoint_that_they_came_with() {
+        let at = |server: &str, config: &'static str| {
+            let config = Some(config.into());
+            let cluster = v1::Cluster { server: server.into(), config, ..v1::Cluster::default() };
             let token = v1::Credential { token: Some("t".into()), ..v1::Credential::default() };
             Credential::receive(token, Some(cluster), paused()).unwrap()
         };
-        let here = at(|_| {});
-        let elsewhere: [fn(&mut Cluster); 5] = [
-            |cluster| cluster.server = "https://b".into(),
-            |cluster| cluster.tls_server_name = Some("b".into()),
-            |cluster| cluster.insecure_skip_tls_verify = true,
-            |cluster| cluster.certificate_authority_data = Some("b".into()),
-            |cluster| cluster.proxy_url = Some("http://b".into()),
-        ];
-        for (index, change) in elsewhere.into_iter().enumerate() {
-            assert!(!at(change).is_for_endpoint_of(&here), "change {index}");
-        }
-        assert!(at(|cluster| cluster.config = Some("{}".into())).is_for_endpoint_of(&here));
+        let here = at("https://a", "");
+        assert!(at("https://a", "{}").has_same_endpoint(&here));
+        assert!(!at("https://b", "").has_same_endpoint(&here));
         let nowhere = received("t", "", "").unwrap();
-        assert!(nowhere.is_for_endpoint_of(&nowhere) && !nowhere.is_for_endpoint_of(&here));
+        assert!(nowhere.has_same_endpoint(&nowhere) && !nowhere.has_same_endpoint(&here));
     }
 }

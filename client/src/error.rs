@@ -4,12 +4,25 @@ use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 
 use credbroker_proto::{Code, Reason};
 
-use crate::{Distrust, Socket, details::Details, lost::ConnectionLost};
+use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::TrustError};
 
-/// The name of the broker's limit that concerns one connection; all others concern the broker.
+/// The limit of the broker that concerns one connection. All others concern the broker.
 const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
 
-/// Why there is no credential. `Display` is one layer; what lies below is its `source()`.
+/// Why there is no credential. `Display` is one layer; the causes are in `source()`.
+///
+/// ```
+/// use credbroker_client::{Error, Reason};
+///
+/// fn advice(error: &Error) -> &'static str {
+///     match error.reason() {
+///         Some(Reason::InteractionRequired) => "log in, then try again",
+///         Some(Reason::UnknownClusterProfile | Reason::UnknownProvider) => "check the name",
+///         _ if error.retry_after().is_some() => "try again later",
+///         _ => "see the broker's log",
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(
@@ -17,70 +30,71 @@ const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
     reason = "the one error of this crate; users write credbroker_client::Error"
 )]
 pub enum Error {
-    /// The broker answered: no. Whether asking again helps is in `retry_after`.
-    #[error("{message}")]
-    Failed {
-        /// The gRPC status code.
-        code: Code,
-        /// Which of the stable reasons, if the broker gave one that this release knows.
-        reason: Option<Reason>,
-        /// With [`OVERLOADED`](Reason::Overloaded): which limit of the broker is reached, by its name in the broker's
-        /// configuration, for example `limits.watchesPerConnection`.
-        limit: Option<String>,
-        /// What failed and what to do about it, in the broker's words.
-        message: String,
-        /// When asking again may help; `None`: not before somebody changes something.
-        retry_after: Option<Duration>,
-    },
-    /// The answer took longer than allowed. The plugin run, if there is one, goes on: ask again later.
+    /// The broker answered with an error.
+    #[error("{}", .0.message)]
+    Failed(Box<Failure>),
+    /// The deadline passed before the broker answered. A plugin run that is in flight goes on: try again later.
     #[error("no answer within {limit:?}")]
     Timeout {
-        /// What was allowed.
+        /// The time that the caller allowed.
         limit: Duration,
     },
-    /// No broker is there, it went away before it answered, or it accepts connections and sends nothing. Start it, or
-    /// start it again.
+    /// No broker listens there, it went away before it answered, or it accepts connections and sends nothing. Start or
+    /// restart it.
     #[error("no broker answers on {socket}")]
     Unreachable {
-        /// Where it was looked for.
+        /// The paths that were tried.
         socket: Socket,
-        /// What the last attempt met.
+        /// The error of the last attempt.
         source: Arc<dyn StdError + Send + Sync>,
     },
-    /// The broker's credential cannot be used. It and this library are of releases that do not fit, or its plugin
-    /// prints something odd; a person has to look at it.
-    #[error("the broker's credential cannot be used: {problem}; see what its plugin prints")]
+    /// The credential from the broker cannot be used: the broker and this library are of releases that do not fit, or the
+    /// plugin prints something unusual. A person has to look at it.
+    #[error("the broker's credential cannot be used: {problem}; check what its plugin prints")]
     Unusable {
-        /// What is wrong; nothing of the credential itself.
+        /// What is wrong with it. Never a part of the credential.
         problem: &'static str,
     },
-    /// Whoever listens there may be an impostor; nothing was sent. A person has to look at it.
-    #[error("the socket {} is not trusted: {distrust}", path.display())]
+    /// The process that listens there may be an impostor. Nothing was sent to it. A person has to look at it.
+    #[error("the socket {} is not trusted: {reason}", path.display())]
     Untrusted {
         /// The socket.
         path: PathBuf,
-        /// What is wrong and how to mend it.
-        distrust: Distrust,
+        /// The problem and its remedy.
+        reason: TrustError,
     },
 }
 
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(Box::new(failure))
+    }
+}
+
 impl Error {
-    /// The exit code that credbroker's own commands end with: 1 the broker answered with a failure, 69 unreachable,
-    /// 75 out of time, 77 denied (by the broker, or the broker by us).
-    pub fn exit_code(&self) -> u8 {
+    /// The stable reason, if the broker answered with one that this release knows.
+    pub fn reason(&self) -> Option<Reason> {
+        self.failure()?.reason
+    }
+
+    /// The broker's answer, if there is one.
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Failed { reason: Some(reason), .. } => reason.exit_code(),
-            Self::Failed { code: Code::PermissionDenied, .. } | Self::Untrusted { .. } => 77,
-            Self::Failed { .. } | Self::Unusable { .. } => 1,
-            Self::Unreachable { .. } => 69,
-            Self::Timeout { .. } => 75,
+            Self::Failed(failure) => Some(failure),
+            _ => None,
         }
     }
 
-    /// No broker now, but one may be starting: nothing listens yet, its queue is full, or its predecessor is leaving.
+    /// The time after which another request may succeed, if the broker said one.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.failure()?.retry_after
+    }
+
+    /// There is no broker now, but one may be starting: nothing listens yet, its queue is full, or the previous broker is
+    /// shutting down.
     pub(crate) fn may_be_starting(&self) -> bool {
         match self {
-            Self::Failed { reason, .. } => *reason == Some(Reason::Draining),
+            Self::Failed(failure) => failure.reason == Some(Reason::Draining),
             Self::Unreachable { source, .. } => source.downcast_ref::<std::io::Error>().is_none_or(|error| {
                 use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
                 matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | WouldBlock)
@@ -89,17 +103,13 @@ impl Error {
         }
     }
 
-    /// The broker's no: status code, message and `grpc-status-details-bin`. UNAVAILABLE that our `ErrorInfo` does not
-    /// explain comes from no broker of ours: it counts as none.
+    /// An error status. UNAVAILABLE without our `ErrorInfo` does not come from a broker: it counts as no answer.
     pub(crate) fn refused(socket: &Socket, code: Code, message: &str, details: &[u8]) -> Self {
-        let Details { ours, reason, limit, retry_after } = Details::decode(details);
-        if !ours && code == Code::Unavailable {
+        let (failure, is_ours) = Failure::decode(code, message, details);
+        if !is_ours && code == Code::Unavailable {
             return Self::lost(socket, ConnectionLost::new(message));
         }
-        // The reason at the end is for clients that do not decode details.
-        let ending = reason.map(|reason| format!(" ({})", reason.name()));
-        let message = ending.and_then(|ending| message.strip_suffix(&ending)).unwrap_or(message).to_owned();
-        Self::Failed { code, reason, limit, message, retry_after }
+        failure.into()
     }
 
     pub(crate) fn lost(socket: &Socket, lost: ConnectionLost) -> Self {
@@ -109,24 +119,24 @@ impl Error {
 
 #[cfg(feature = "async")]
 impl Error {
-    /// A stream that should not have ended did.
+    /// A stream that must not end has ended.
     pub(crate) fn ended(socket: &Socket) -> Self {
         Self::lost(socket, ConnectionLost::new("the watch ended"))
     }
 
-    /// Whether the connection that it came over is of no further use.
+    /// Whether the connection of the call cannot be used any more.
     pub(crate) fn ends_connection(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Failed { reason: Some(Reason::Draining), .. })
+        matches!(self, Self::Unreachable { .. }) || self.reason() == Some(Reason::Draining)
     }
 
-    /// Something accepted the connection and then sent nothing.
+    /// The other end accepted the connection and then sent nothing.
     pub(crate) fn silent(socket: &Socket, limit: Duration) -> Self {
         let silence = format!("it accepted the connection and sent nothing for {limit:?}");
         let source = Arc::new(std::io::Error::new(std::io::ErrorKind::TimedOut, silence));
         Self::Unreachable { socket: socket.clone(), source }
     }
 
-    /// Whether it is [`Self::silent`]: to ask again at once costs as long again.
+    /// Whether it is [`Self::silent`]: another attempt takes as long again.
     pub(crate) fn is_silence(&self) -> bool {
         let Self::Unreachable { source, .. } = self else { return false };
         source
@@ -134,9 +144,9 @@ impl Error {
             .is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut)
     }
 
-    /// Whether the connection that it came over has all the watches that the broker allows it.
+    /// Whether the connection of the call has all the watches that the broker allows it.
     pub(crate) fn fills_connection(&self) -> bool {
-        matches!(self, Self::Failed { limit: Some(limit), .. } if limit == WATCHES_PER_CONNECTION)
+        self.failure().and_then(|failure| failure.limit.as_deref()) == Some(WATCHES_PER_CONNECTION)
     }
 
     pub(crate) fn from_status(socket: &Socket, status: &tonic::Status) -> Self {
@@ -165,15 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_status_with_our_reason_keeps_it_and_its_exit_code() {
+    fn a_status_keeps_its_reason_and_its_retry_time() {
         for reason in Reason::all() {
             let error = converted(reason.code(), DOMAIN, reason.name());
-            assert!(
-                matches!(&error, Error::Failed { reason: Some(found), retry_after: Some(after), .. }
-                    if *found == reason && after.as_secs() == 7),
-                "{error:?}"
-            );
-            assert_eq!(error.exit_code(), reason.exit_code());
+            assert_eq!(error.reason(), Some(reason));
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
             assert_eq!(error.to_string(), "the plugin failed");
         }
     }
@@ -187,9 +193,6 @@ mod tests {
             Error::from_status(&Socket::at("/s"), &status)
         };
         let full = overloaded(DOMAIN, "limits.watchesPerConnection");
-        assert!(
-            matches!(&full, Error::Failed { limit: Some(limit), .. } if limit == "limits.watchesPerConnection")
-        );
         assert!(full.fills_connection());
         assert!(!overloaded(DOMAIN, "limits.entries").fills_connection());
         assert!(!overloaded("example.com", "limits.watchesPerConnection").fills_connection());
@@ -197,26 +200,26 @@ mod tests {
     }
 
     #[test]
-    fn unavailable_from_somebody_else_is_unreachable() {
+    fn unavailable_that_does_not_come_from_a_broker_is_unreachable() {
         let foreign = converted(Code::Unavailable, "example.com", "PLUGIN_EXIT");
-        assert_eq!(foreign.exit_code(), 69, "{foreign:?}");
+        assert!(matches!(foreign, Error::Unreachable { .. }), "{foreign:?}");
         let bare = Error::from_status(&Socket::at("/s"), &Status::unavailable("no"));
         assert!(matches!(bare, Error::Unreachable { .. }), "{bare:?}");
         let unknown = converted(Code::Unavailable, DOMAIN, "A_LATER_REASON");
-        assert_eq!(unknown.exit_code(), 1, "{unknown:?}");
+        assert!(matches!(unknown, Error::Failed(_)), "{unknown:?}");
         let denied = Error::from_status(&Socket::at("/s"), &Status::permission_denied("no"));
-        assert_eq!(denied.exit_code(), 77);
+        assert_eq!(denied.failure().unwrap().code, credbroker_proto::Code::PermissionDenied);
     }
 
     #[test]
-    fn only_what_may_be_a_starting_broker_is_tried_again() {
-        let met = |kind: std::io::ErrorKind| Error::Unreachable {
+    fn only_a_broker_that_may_be_starting_is_tried_again() {
+        let unreachable = |kind: std::io::ErrorKind| Error::Unreachable {
             socket: Socket::at("/s"),
             source: Arc::new(std::io::Error::from(kind)),
         };
-        assert!(met(std::io::ErrorKind::NotFound).may_be_starting());
-        assert!(met(std::io::ErrorKind::ConnectionRefused).may_be_starting());
-        assert!(!met(std::io::ErrorKind::PermissionDenied).may_be_starting());
+        assert!(unreachable(std::io::ErrorKind::NotFound).may_be_starting());
+        assert!(unreachable(std::io::ErrorKind::ConnectionRefused).may_be_starting());
+        assert!(!unreachable(std::io::ErrorKind::PermissionDenied).may_be_starting());
         assert!(converted(Code::Unavailable, DOMAIN, "DRAINING").may_be_starting());
         assert!(!converted(Code::Unavailable, DOMAIN, "PLUGIN_EXIT").may_be_starting());
     }

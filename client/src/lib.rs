@@ -1,22 +1,20 @@
 //! Client of credbroker, the local credential broker for Kubernetes.
 //!
-//! - [`CredentialSource`] is a credential that is always the current one, for programs that run for longer than it
-//!   lasts. Many of them share a few [`Connections`].
-//! - [`Clusters`] is the fleet: every `ClusterProfile` that the broker knows, and what becomes of it.
-//! - [`Authenticate`] is a tower layer that sends each request in the name of a source, and reports the 401s.
-//! - `tls` (feature `rustls`) has connections that follow a client certificate: old ones take no new request.
-//! - `kube` (feature `kube`) makes a `kube::Client` that follows every rotation, and of a `ClusterProfile` its endpoint.
-//! - [`ask`] is one question from start to end: find the [`Socket`], check that it can be trusted, wait a little for a
-//!   broker that is just starting, ask.
-//! - `blocking` (feature `blocking`) has the same question for processes that live for a millisecond: without a runtime,
-//!   in one write. Without the default feature `async` it is all that is built.
-//! - [`Client`] is the connection by itself, for whoever wants the calls.
+//! - [`CredentialSource`] is a credential that is always current, for programs that run for longer than a credential
+//!   lasts. Many sources share the [`Connections`] to one broker.
+//! - [`Clusters`] are the `ClusterProfile`s that the broker knows, and their changes.
+//! - [`Authenticate`] is a tower layer that sends requests with the credential of a source, and reports the 401s.
+//! - `tls` (feature `rustls`) has connections that follow a client certificate.
+//! - `kube` (feature `kube`) makes a `kube::Client` that follows every rotation, and the endpoint of a `ClusterProfile`.
+//! - [`Client`] is one connection, for single calls. [`admin`] has the administrative calls.
+//! - `blocking` (feature `blocking`) is one call without a runtime, for processes that live for a millisecond. Without the
+//!   default feature `async` it is all that is built.
 //!
 //! ```no_run
-//! # async fn example() -> Result<(), credbroker_client::Error> {
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use credbroker_client::{CredentialRef, CredentialSource, Socket};
 //!
-//! let source = CredentialSource::open(Socket::at(Socket::SYSTEM), CredentialRef::provider("gke")).await?;
+//! let source = CredentialSource::open(Socket::from_env()?, CredentialRef::provider("gke")).await?;
 //! let mut headers = http::HeaderMap::new();
 //! if let Some(credential) = source.current() {
 //!     credential.authorize(&mut headers);
@@ -24,7 +22,11 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The broker runs on Linux. This crate also builds on macOS, so that programs that use it can be developed there.
 
+#[cfg(feature = "async")]
+pub mod admin;
 #[cfg(feature = "async")]
 mod authenticate;
 #[cfg(feature = "blocking")]
@@ -33,26 +35,37 @@ pub mod blocking;
 mod client;
 #[cfg(feature = "async")]
 mod clock;
+#[cfg(feature = "async")]
+mod cluster;
+#[cfg(feature = "async")]
+mod cluster_state;
 mod connect;
 #[cfg(feature = "async")]
 mod connections;
 #[cfg(feature = "async")]
 mod credential;
-mod details;
+#[cfg(feature = "async")]
+mod deadline;
 mod error;
+mod failure;
 #[cfg(feature = "async")]
 mod fleet;
 #[cfg(feature = "kube")]
 pub mod kube;
 mod lost;
-mod patience;
+#[cfg(feature = "messages")]
+mod messages;
+#[cfg(feature = "async")]
+mod pool;
 #[cfg(feature = "async")]
 mod reference;
 #[cfg(feature = "async")]
-mod selector;
+mod rejection;
 mod socket;
 #[cfg(feature = "async")]
 mod source;
+#[cfg(feature = "async")]
+mod supervisor;
 #[cfg(feature = "rustls")]
 pub mod tls;
 #[cfg(feature = "async")]
@@ -64,25 +77,27 @@ pub use authenticate::{
     Authenticate, AuthenticateError, Authenticated, Destination, Never, Repeat, WithoutBody,
 };
 #[cfg(feature = "async")]
-pub use client::{Client, ask};
+pub use client::Client;
+#[cfg(feature = "async")]
+pub use cluster::Cluster;
+#[cfg(feature = "async")]
+pub use cluster_state::{
+    ClusterChanges, ClusterList, ClusterState, HubState, Property, Readiness, SkippedProvider,
+};
 #[cfg(feature = "async")]
 pub use connections::Connections;
-/// The code in [`Error::Failed`].
-pub use credbroker_proto::Code;
+pub use credbroker_proto::{Code, Reason};
 #[cfg(feature = "async")]
 pub use credential::{Credential, TlsIdentity};
 pub use error::Error;
+pub use failure::Failure;
 #[cfg(feature = "async")]
-pub use fleet::{
-    ClusterEvent, ClusterProfileRef, ClusterState, Clusters, HubState, ListClustersResponse,
-    WatchClustersResponse,
-};
-pub use patience::Waits;
+pub use fleet::{ClusterEvent, ClusterEvents, Clusters};
 #[cfg(feature = "async")]
-pub use reference::{Cluster, CredentialRef};
+pub use reference::{ClusterProfileRef, CredentialRef};
 #[cfg(feature = "async")]
-pub use selector::Selector;
-pub use socket::{Locations, Socket, SocketError};
+pub use rejection::{RejectionReport, ReportOutcome};
+pub use socket::{Socket, SocketError, SocketSources};
 #[cfg(feature = "async")]
-pub use source::CredentialSource;
-pub use trust::Distrust;
+pub use source::{CredentialChanges, CredentialSource};
+pub use trust::TrustError;

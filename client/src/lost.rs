@@ -2,8 +2,8 @@
 
 use std::{error::Error, fmt};
 
-/// The connection ended before the answer was there. Without a source on purpose: tonic searches the chain for errors
-/// that it knows, and would turn hyper's into a status that looks like one from the broker.
+/// The connection ended before the response arrived. It has no source, because tonic searches the chain of sources for
+/// errors of hyper and would turn one into a status that looks as if it came from the broker.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLost(String);
 

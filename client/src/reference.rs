@@ -1,16 +1,23 @@
-//! Which credential is meant.
+//! Names of credentials.
 
 use std::fmt;
 
-use credbroker_proto::v1::{
-    self, ClusterProfileRef, GetCredentialRequest, ProviderRef, WatchCredentialRequest,
-    credential_ref::Source,
-};
+use credbroker_proto::v1::{self, ProviderRef, credential_ref::Source};
 
-pub use credbroker_proto::v1::Cluster;
+use crate::cluster::Cluster;
 
-/// Names one credential, and what the caller contributes to it. `Debug` shows no value of the environment and nothing
-/// secret of the cluster.
+/// The name of a `ClusterProfile` object (multicluster.x-k8s.io).
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ClusterProfileRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Names one credential, with what the caller contributes to it.
+///
+/// `Debug` shows no value of the environment and nothing secret of the cluster.
 ///
 /// ```
 /// use credbroker_client::CredentialRef;
@@ -23,77 +30,83 @@ pub use credbroker_proto::v1::Cluster;
 #[derive(Clone, PartialEq)]
 pub struct CredentialRef(v1::CredentialRef);
 
+impl ClusterProfileRef {
+    /// The `ClusterProfile` of this name.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    pub(crate) fn from_message(message: v1::ClusterProfileRef) -> Self {
+        let v1::ClusterProfileRef { namespace, name } = message;
+        Self { namespace, name }
+    }
+
+    pub(crate) fn into_message(self) -> v1::ClusterProfileRef {
+        let Self { namespace, name } = self;
+        v1::ClusterProfileRef { namespace, name }
+    }
+}
+
+/// `NAMESPACE/NAME`.
+impl fmt::Display for ClusterProfileRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 impl CredentialRef {
-    /// Of a provider, by its configured name.
-    ///
-    /// ```
-    /// let reference = credbroker_client::CredentialRef::provider("gke");
-    /// ```
+    /// The credential of a provider, by its name.
     pub fn provider(name: impl Into<String>) -> Self {
         Self::of(Source::Provider(ProviderRef { name: name.into(), definition: None }))
     }
 
-    /// Of a `ClusterProfile` object.
-    ///
-    /// ```
-    /// let reference = credbroker_client::CredentialRef::cluster_profile("fleet", "paris");
-    /// ```
-    pub fn cluster_profile(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self::of(Source::ClusterProfile(ClusterProfileRef { namespace: namespace.into(), name: name.into() }))
+    /// The credential of the provider of this name that a certain kubeconfig defines. `definition` is the digest that
+    /// `credbroker kubeconfig` writes beside the name. It is needed only where several providers have the name.
+    pub fn provider_definition(name: impl Into<String>, definition: impl Into<String>) -> Self {
+        Self::of(Source::Provider(ProviderRef { name: name.into(), definition: Some(definition.into()) }))
     }
 
-    /// With a value from the caller's environment. The broker keeps it only if the provider's `callerEnv` names it.
-    ///
-    /// ```
-    /// use credbroker_client::CredentialRef;
-    ///
-    /// let reference = CredentialRef::provider("eks").env("AWS_PROFILE", "prod");
-    /// ```
+    /// The credential of a `ClusterProfile` object.
+    pub fn cluster_profile(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        ClusterProfileRef::new(namespace, name).into()
+    }
+
+    /// Adds a variable of the caller's environment. The broker uses it only if the provider's `callerEnv` names it.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.env.insert(name.into(), value.into());
         self
     }
 
-    /// For this cluster, which a provider with `provideClusterInfo` tells its plugin.
-    ///
-    /// ```
-    /// use credbroker_client::{Cluster, CredentialRef};
-    ///
-    /// let cluster = Cluster { server: "https://paris.example:6443".into(), ..Cluster::default() };
-    /// let reference = CredentialRef::provider("gke").cluster(cluster);
-    /// ```
+    /// Adds the cluster that the credential is for. The broker passes it to a plugin with `provideClusterInfo`.
     #[must_use]
     pub fn cluster(mut self, cluster: Cluster) -> Self {
-        self.0.cluster = Some(cluster);
+        self.0.cluster = Some(cluster.into_message());
         self
     }
 
     fn of(source: Source) -> Self {
         Self(v1::CredentialRef { source: Some(source), ..v1::CredentialRef::default() })
     }
+
+    #[cfg(feature = "messages")]
+    pub(crate) fn from_message(message: v1::CredentialRef) -> Self {
+        Self(message)
+    }
+
+    pub(crate) fn message(&self) -> v1::CredentialRef {
+        self.0.clone()
+    }
+}
+
+impl From<ClusterProfileRef> for CredentialRef {
+    fn from(profile: ClusterProfileRef) -> Self {
+        Self::of(Source::ClusterProfile(profile.into_message()))
+    }
 }
 
 impl fmt::Debug for CredentialRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl From<CredentialRef> for v1::CredentialRef {
-    fn from(reference: CredentialRef) -> Self {
-        reference.0
-    }
-}
-
-impl From<CredentialRef> for GetCredentialRequest {
-    fn from(reference: CredentialRef) -> Self {
-        Self { r#ref: Some(reference.0), ..Self::default() }
-    }
-}
-
-impl From<CredentialRef> for WatchCredentialRequest {
-    fn from(reference: CredentialRef) -> Self {
-        Self { r#ref: Some(reference.0) }
     }
 }

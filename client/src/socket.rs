@@ -7,67 +7,118 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What may say where the socket is, in descending precedence. Read by the caller: this crate reads no environment.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Locations<'a> {
-    /// A command line flag.
-    pub flag: Option<&'a OsStr>,
-    /// `CREDBROKER_SOCKET`; empty counts as unset.
-    pub variable: Option<&'a OsStr>,
-    /// `XDG_RUNTIME_DIR`; a relative one counts as unset, as its specification demands.
-    pub runtime_directory: Option<&'a OsStr>,
-    /// Root's broker is the system's: its `XDG_RUNTIME_DIR` is not looked at.
-    pub is_root: bool,
-}
-
-/// One or more paths of which the first that exists is the broker's socket.
+/// One or more paths. The first that exists is the broker's socket.
 ///
-/// They are looked at anew with every attempt to connect, so a broker that starts meanwhile is found.
+/// The paths are looked up again for every attempt to connect, so a broker that starts later is found.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Socket {
     candidates: Vec<PathBuf>,
 }
 
-/// A socket address that names no path.
+/// The values that decide where the socket is, for programs that have a flag or read their environment themselves;
+/// others use [`Socket::from_env`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SocketSources<'a> {
+    flag: Option<&'a OsStr>,
+    variable: Option<&'a OsStr>,
+    runtime_directory: Option<&'a OsStr>,
+    is_root: bool,
+}
+
+/// A value that is not a valid socket address.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{origin} has {value:?}, which is no socket address; write a path or unix:///absolute/path")]
+#[error("{origin} is {value:?}, which is not a valid socket address; use a path or unix:///absolute/path")]
+#[non_exhaustive]
 pub struct SocketError {
-    /// Where it was given.
+    /// The flag or the variable: `--socket` or `CREDBROKER_SOCKET`.
     pub origin: &'static str,
-    /// What was given.
+    /// Its value.
     pub value: String,
 }
 
+impl<'a> SocketSources<'a> {
+    /// Nothing is set, and the user is not root.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A command line flag `--socket`. It wins over everything else.
+    #[must_use]
+    pub fn flag(mut self, value: Option<&'a OsStr>) -> Self {
+        self.flag = value;
+        self
+    }
+
+    /// `CREDBROKER_SOCKET`. An empty value counts as unset.
+    #[must_use]
+    pub fn variable(mut self, value: Option<&'a OsStr>) -> Self {
+        self.variable = value;
+        self
+    }
+
+    /// `XDG_RUNTIME_DIR`. A relative path counts as unset, as the XDG base directory specification demands.
+    #[must_use]
+    pub fn runtime_directory(mut self, value: Option<&'a OsStr>) -> Self {
+        self.runtime_directory = value;
+        self
+    }
+
+    /// Whether the user is root, whose broker is the system's: `XDG_RUNTIME_DIR` is then ignored.
+    #[must_use]
+    pub fn is_root(mut self, is_root: bool) -> Self {
+        self.is_root = is_root;
+        self
+    }
+}
+
 impl Socket {
-    /// Where the system's broker listens.
+    /// The socket of the system's broker.
     pub const SYSTEM: &str = "/run/credbroker/credbroker.sock";
 
-    /// The socket at `path`, nowhere else.
+    /// The socket at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { candidates: vec![path.into()] }
     }
 
-    /// The flag, else the variable, else the user's broker if it is there, else the system's.
+    /// The socket of this process's environment: `CREDBROKER_SOCKET` if it is set, else the user's broker at
+    /// `$XDG_RUNTIME_DIR/credbroker/credbroker.sock` if that exists and the user is not root, else the system's at
+    /// [`Socket::SYSTEM`].
     ///
     /// # Errors
     ///
-    /// The flag or the variable is neither a path nor `unix://` with an absolute path.
-    pub fn locate(locations: &Locations<'_>) -> Result<Self, SocketError> {
-        if let Some(flag) = locations.flag {
+    /// `CREDBROKER_SOCKET` is not a path or `unix://` with an absolute path.
+    pub fn from_env() -> Result<Self, SocketError> {
+        #[expect(clippy::disallowed_methods, reason = "the one place where this crate reads the environment")]
+        let variable = |name: &str| std::env::var_os(name);
+        let (socket, runtime_directory) = (variable("CREDBROKER_SOCKET"), variable("XDG_RUNTIME_DIR"));
+        let sources = SocketSources::new()
+            .variable(socket.as_deref())
+            .runtime_directory(runtime_directory.as_deref())
+            .is_root(rustix::process::geteuid().is_root());
+        Self::locate(&sources)
+    }
+
+    /// The flag, else the variable, else the user's broker if its socket exists, else the system's.
+    ///
+    /// # Errors
+    ///
+    /// The flag or the variable is not a path or `unix://` with an absolute path.
+    pub fn locate(sources: &SocketSources<'_>) -> Result<Self, SocketError> {
+        if let Some(flag) = sources.flag {
             return parse("--socket", flag);
         }
-        if let Some(variable) = locations.variable.filter(|value| !value.is_empty()) {
+        if let Some(variable) = sources.variable.filter(|value| !value.is_empty()) {
             return parse("CREDBROKER_SOCKET", variable);
         }
-        let user = locations
+        let user = sources
             .runtime_directory
             .map(Path::new)
-            .filter(|directory| !locations.is_root && directory.is_absolute())
+            .filter(|directory| !sources.is_root && directory.is_absolute())
             .map(|directory| directory.join("credbroker/credbroker.sock"));
         Ok(Self { candidates: user.into_iter().chain([Self::SYSTEM.into()]).collect() })
     }
 
-    /// Every path that is looked at, in order.
+    /// The paths in the order in which they are looked up.
     pub fn candidates(&self) -> impl Iterator<Item = &Path> {
         self.candidates.iter().map(PathBuf::as_path)
     }
@@ -113,13 +164,12 @@ mod tests {
         runtime_directory: Option<&str>,
         is_root: bool,
     ) -> String {
-        let locations = Locations {
-            flag: flag.map(OsStr::new),
-            variable: variable.map(OsStr::new),
-            runtime_directory: runtime_directory.map(OsStr::new),
-            is_root,
-        };
-        Socket::locate(&locations).map_or_else(|error| error.to_string(), |socket| socket.to_string())
+        let sources = SocketSources::new()
+            .flag(flag.map(OsStr::new))
+            .variable(variable.map(OsStr::new))
+            .runtime_directory(runtime_directory.map(OsStr::new))
+            .is_root(is_root);
+        Socket::locate(&sources).map_or_else(|error| error.to_string(), |socket| socket.to_string())
     }
 
     #[test]
@@ -143,12 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_path_is_refused_with_where_it_was_given() {
+    fn an_invalid_address_is_refused_with_its_origin() {
         for text in ["", "unix://", "unix://relative/path", "unix:relative", "tcp://127.0.0.1:80", "/", ".."]
         {
             let message = located(Some(text), None, None, false);
-            assert!(message.starts_with("--socket has"), "{text:?}: {message}");
+            assert!(message.starts_with("--socket is"), "{text:?}: {message}");
         }
-        assert!(located(None, Some("http://x"), None, false).starts_with("CREDBROKER_SOCKET has"));
+        assert!(located(None, Some("http://x"), None, false).starts_with("CREDBROKER_SOCKET is"));
     }
 }

@@ -21,30 +21,30 @@ use tower::Service;
 
 use crate::lost::ConnectionLost;
 
-/// Room for a `Status` whose message has the tail of a plugin's stderr, in both of its headers.
+/// Room for a status whose message has the end of a plugin's stderr, in both of its headers.
 const MAX_HEADER_LIST: u32 = 256 * 1024;
 
-/// A connection with open calls that is quiet for so long is asked for a sign of life, as client-go asks API servers.
+/// A connection with open calls is pinged when it has been silent for this long, as client-go pings API servers.
 const PING_AFTER: Duration = Duration::from_secs(30);
-/// How long the sign of life may take; then the connection counts as lost.
+/// The connection counts as lost when the answer to a ping takes longer.
 const PING_LIMIT: Duration = Duration::from_secs(15);
 
 type ResponseBody = MapErr<Incoming, fn(hyper::Error) -> ConnectionLost>;
 
-/// Sends requests on one connection, which lives as long as the last clone of this.
+/// Sends requests on one connection, which is closed with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     sender: http2::SendRequest<Body>,
 }
 
 impl Transport {
-    /// Resolves when the other end has sent something: a server begins with its SETTINGS. The caller sets the limit.
+    /// Resolves when the other end has sent something: a server begins with its SETTINGS. The caller limits the time.
     pub(crate) async fn over<S>(stream: S) -> Result<Self, ConnectionLost>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (began, begins) = oneshot::channel();
-        let stream = Listening { stream, began: Some(began) };
+        let (begin, began) = oneshot::channel();
+        let stream = FirstRead { stream, begin: Some(begin) };
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_AFTER)
@@ -57,19 +57,19 @@ impl Transport {
             .await?;
         #[expect(clippy::disallowed_methods, reason = "ends by itself when the last `Transport` is dropped")]
         tokio::spawn(connection);
-        // A connection that ended instead is every call's error.
-        drop(begins.await);
+        // If the connection ended instead, every call on it fails.
+        drop(began.await);
         Ok(Self { sender })
     }
 }
 
-/// Tells of the first bytes that come, then passes everything on.
-struct Listening<S> {
+/// Signals the first bytes that arrive, and passes everything on.
+struct FirstRead<S> {
     stream: S,
-    began: Option<oneshot::Sender<()>>,
+    begin: Option<oneshot::Sender<()>>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Listening<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FirstRead<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -78,16 +78,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Listening<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if buffer.filled().len() > before
-            && let Some(began) = self.began.take()
+            && let Some(begin) = self.begin.take()
         {
-            // Who gave up waiting closes the connection.
-            let _unheard = began.send(());
+            // Without a receiver the caller has given up, and the connection closes.
+            let _given_up = begin.send(());
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Listening<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FirstRead<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -118,7 +118,7 @@ impl Service<http::Request<Body>> for Transport {
     type Error = ConnectionLost;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
-    /// Always ready: a request on a closed connection fails by itself, with a better error.
+    /// Always ready: a request on a closed connection fails with a better error.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }

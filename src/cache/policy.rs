@@ -9,7 +9,10 @@ use super::{
     Failed,
     state::{Current, State},
 };
-use crate::credential::{Issued, Lifetime, Material, Now};
+use crate::{
+    backoff::full_jitter,
+    credential::{Issued, Lifetime, Material, Now},
+};
 
 /// An entry without a valid credential is forgotten when there was no request for it in this time.
 pub(crate) const IDLE: Duration = Duration::from_secs(300);
@@ -153,8 +156,7 @@ pub(crate) fn lead(lifetime: Duration, u: f64) -> Duration {
 /// How long after the `attempts`th failure in a row no refresh starts: full jitter up to 2 s, 4 s, 8 s … 60 s, and at
 /// least one second.
 pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
-    let ceiling = 2_f64.powi(attempts.clamp(1, 6).cast_signed()).min(60.0);
-    Duration::from_secs_f64((ceiling * u).max(1.0))
+    full_jitter(attempts, Duration::from_secs(2), Duration::from_secs(60), u).max(Duration::from_secs(1))
 }
 
 /// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again without a run. The time is

@@ -3,15 +3,16 @@
 use std::io::{self, Write};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_proto::v1::{Cluster, ClusterState, Failure, HubState, cluster_state::Readiness};
+use credbroker_client::{Cluster, ClusterState, Failure, Readiness, Reason};
+use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     broker::{OutputFormat, fail},
-    fleet::{ClusterList, ClusterName, ClusterQuery, one_line},
+    fleet::{ClusterList, ClusterName, ClusterQuery},
     table,
 };
-use crate::plugin::Environment;
+use crate::{plugin::Environment, text::one_line};
 
 /// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
 ///
@@ -77,7 +78,7 @@ fn as_table(list: &ClusterList) -> String {
         let server = cluster.cluster.as_ref().map(|cluster| cluster.server.as_str());
         [
             one_line(&name.to_string()), // not shortened: other commands take it as an argument
-            cell(cluster.provider(), NARROW),
+            cell(cluster.provider.as_deref().unwrap_or_default(), NARROW),
             cell(server.unwrap_or_default(), WIDE),
             state(cluster),
             cell(&cluster.kubernetes_version, NARROW),
@@ -98,16 +99,16 @@ fn as_table(list: &ClusterList) -> String {
 
 /// Why a cluster has no credential.
 fn failure_message(cluster: &ClusterState) -> Option<&str> {
-    let bad = matches!(cluster.readiness(), Readiness::Failed | Readiness::Unusable);
+    let bad = matches!(cluster.readiness, Readiness::Failed | Readiness::Unusable);
     let failure = cluster.failure.as_ref().filter(|failure| bad && !failure.message.is_empty());
     failure.map(|failure| failure.message.as_str())
 }
 
 fn state(cluster: &ClusterState) -> String {
-    let state = name(cluster.readiness());
+    let state = name(cluster.readiness);
     match &cluster.failure {
         None => state.to_owned(),
-        Some(failure) => format!("{state} ({})", failure.reason().name()),
+        Some(failure) => format!("{state} ({})", reason(failure)),
     }
 }
 
@@ -120,18 +121,17 @@ fn cell(text: &str, most: usize) -> String {
 fn as_json(list: &ClusterList) -> Value {
     json!({
         "clusters": list.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
-        "hub": list.hub.as_ref().map(|HubState { synced, failure, since_time }| json!({
-            "synced": synced,
-            "failure": failure.as_ref().map(self::failure),
-            "sinceTime": since_time.map(|at| at.to_string()),
+        "hub": list.hub.as_ref().map(|hub| json!({
+            "synced": hub.synced,
+            "failure": hub.failure.as_ref().map(failure),
+            "sinceTime": hub.since.map(|at| Timestamp::from(at).to_string()),
         })),
     })
 }
 
 fn one(at: &ClusterName, cluster: &ClusterState) -> Value {
-    let profile = at.profile();
     json!({
-        "clusterProfile": {"namespace": profile.namespace, "name": profile.name},
+        "clusterProfile": {"namespace": at.namespace, "name": at.name},
         "displayName": cluster.display_name,
         "clusterManager": cluster.cluster_manager,
         "kubernetesVersion": cluster.kubernetes_version,
@@ -145,14 +145,19 @@ fn one(at: &ClusterName, cluster: &ClusterState) -> Value {
             "reason": skipped.reason,
         })).collect::<Vec<_>>(),
         "cluster": cluster.cluster.as_ref().map(endpoint),
-        "readiness": name(cluster.readiness()),
+        "readiness": name(cluster.readiness),
         "failure": cluster.failure.as_ref().map(failure),
     })
 }
 
 /// A failure, as every command prints it in JSON.
 pub(super) fn failure(failure: &Failure) -> Value {
-    json!({"reason": failure.reason().name(), "message": failure.message})
+    json!({"reason": reason(failure), "message": failure.message})
+}
+
+/// The name of a failure's reason.
+pub(super) fn reason(failure: &Failure) -> &'static str {
+    failure.reason.unwrap_or(Reason::Unspecified).name()
 }
 
 /// With the field names of `spec.cluster` of an ExecCredential.
@@ -170,12 +175,12 @@ fn endpoint(cluster: &Cluster) -> Value {
 
 fn name(readiness: Readiness) -> &'static str {
     match readiness {
-        Readiness::Unspecified => "unknown",
         Readiness::Ready => "ready",
         Readiness::Idle => "idle",
         Readiness::Fetching => "fetching",
         Readiness::Failed => "failed",
         Readiness::Unusable => "unusable",
+        _ => "unknown",
     }
 }
 

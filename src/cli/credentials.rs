@@ -6,15 +6,20 @@ use std::{
     time::SystemTime,
 };
 
-use credbroker_proto::v1::{
-    CredentialState,
-    credential_state::{Rejections, State, Verdict},
-};
+use credbroker_client::admin::{CredentialState, Rejections, State, Verdict};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{broker::OutputFormat, clusters::failure, fleet::one_line, get::expires, table};
-use crate::clock::{Clock as _, SystemClock};
+use super::{
+    broker::OutputFormat,
+    clusters::{failure, reason},
+    get::expires,
+    table,
+};
+use crate::{
+    clock::{Clock as _, SystemClock},
+    text::one_line,
+};
 
 /// Prints `states` without secrets.
 pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
@@ -29,7 +34,7 @@ pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut 
 
 fn as_table(states: &[CredentialState], now: SystemTime) -> String {
     let head = ["PROVIDER", "KEY", "STATE", "EXPIRES", "NEXT REFRESH", "WATCHES", "RUNS", "LAST FAILURE"];
-    let time = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| expires(at, now));
+    let time = |at: Option<SystemTime>| at.map_or_else(|| "-".to_owned(), |at| expires(at.into(), now));
     let rows: Vec<_> = states
         .iter()
         .map(|held| {
@@ -37,14 +42,14 @@ fn as_table(states: &[CredentialState], now: SystemTime) -> String {
             [
                 provider(held),
                 held.key.clone(),
-                name(held.state()).to_owned(),
-                time(held.expiration_time),
-                time(held.next_refresh_time),
+                name(held.state).to_owned(),
+                time(held.expires_at),
+                time(held.next_refresh),
                 held.watchers.to_string(),
                 held.runs.to_string(),
                 failure.map_or_else(
                     || "-".to_owned(),
-                    |failure| format!("{}: {}", failure.reason().name(), one_line(&failure.message)),
+                    |failure| format!("{}: {}", reason(failure), one_line(&failure.message)),
                 ),
             ]
         })
@@ -65,22 +70,23 @@ fn summary(rejections: &Rejections, now: SystemTime) -> String {
     let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut text = count(rejections.rejections, "rejection");
     if rejections.verifications > 0 {
-        let verdict = verdict(rejections.last_verdict());
+        let verdict = verdict(rejections.last_verdict);
         let verifications = count(rejections.verifications, "verification");
         let _infallible = write!(text, ", {verifications}, the last: {verdict}");
     }
-    if let Some(at) = rejections.next_run_time {
-        let _infallible = write!(text, "; the next run for a rejection not before {}", expires(at, now));
+    if let Some(at) = rejections.next_run {
+        let _infallible =
+            write!(text, "; the next run for a rejection not before {}", expires(at.into(), now));
     }
     text
 }
 
-fn verdict(verdict: Verdict) -> &'static str {
+fn verdict(verdict: Option<Verdict>) -> &'static str {
     match verdict {
-        Verdict::Unspecified => "none",
-        Verdict::Rejected => "rejected",
-        Verdict::Accepted => "accepted",
-        Verdict::Unverifiable => "unverifiable",
+        None => "none",
+        Some(Verdict::Rejected) => "rejected",
+        Some(Verdict::Accepted) => "accepted",
+        Some(_) => "unverifiable",
     }
 }
 
@@ -103,10 +109,10 @@ fn as_json(held: &CredentialState) -> Value {
         "key": held.key,
         "server": held.server,
         "callerEnv": held.caller_env,
-        "state": name(held.state()),
+        "state": name(held.state),
         "generation": held.generation,
-        "expirationTime": held.expiration_time.map(|at| at.to_string()),
-        "nextRefreshTime": held.next_refresh_time.map(|at| at.to_string()),
+        "expirationTime": time(held.expires_at),
+        "nextRefreshTime": time(held.next_refresh),
         "watchers": held.watchers,
         "runs": held.runs,
         "lastFailure": held.last_failure.as_ref().map(failure),
@@ -114,21 +120,26 @@ fn as_json(held: &CredentialState) -> Value {
         "rejections": held.rejections.as_ref().map(|rejections| json!({
             "rejections": rejections.rejections,
             "verifications": rejections.verifications,
-            "lastVerdict": verdict(rejections.last_verdict()),
-            "nextRunTime": rejections.next_run_time.map(|at| at.to_string()),
+            "lastVerdict": verdict(rejections.last_verdict),
+            "nextRunTime": time(rejections.next_run),
         })),
     })
 }
 
 fn name(state: State) -> &'static str {
     match state {
-        State::Unspecified => "unknown",
         State::Valid => "valid",
         State::Renewing => "renewing",
         State::Waiting => "waiting",
         State::Failed => "failed",
         State::Empty => "empty",
+        _ => "unknown",
     }
+}
+
+/// A time in JSON.
+fn time(at: Option<SystemTime>) -> Option<String> {
+    at.map(|at| Timestamp::from(at).to_string())
 }
 
 #[cfg(test)]
@@ -137,14 +148,21 @@ mod tests {
 
     use credbroker_proto::{
         Reason,
-        v1::{ClusterProfileRef, Failure},
+        v1::{
+            self, ClusterProfileRef, Failure,
+            credential_state::{Rejections, State, Verdict},
+        },
     };
 
-    use super::*;
+    use super::{CredentialState, SystemTime, Value, as_json, as_table, json, summary};
 
     fn held() -> CredentialState {
-        let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
-        CredentialState {
+        message().into()
+    }
+
+    fn message() -> v1::CredentialState {
+        let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+        v1::CredentialState {
             provider: "gke".into(),
             key: "0a1b2c".into(),
             definition: None,
@@ -178,7 +196,11 @@ mod tests {
 
     #[test]
     fn the_summary_of_rejections_is_one_line() {
-        let line = |rejections| summary(&rejections, now());
+        let line = |rejections| {
+            let held =
+                CredentialState::from(v1::CredentialState { rejections: Some(rejections), ..message() });
+            summary(&held.rejections.unwrap(), now())
+        };
         let mut rejections = Rejections { rejections: 1, ..Rejections::default() };
         assert_eq!(line(rejections), "1 rejection");
         rejections.verifications = 1;
@@ -188,21 +210,21 @@ mod tests {
 
     #[test]
     fn a_failure_with_several_lines_is_one_row() {
-        let mut failed = held();
+        let mut failed = v1::CredentialState { rejections: None, ..message() };
         failed.last_failure.as_mut().unwrap().message = "plugin failed:\n  no \x1b[31msession\n".into();
-        let text = as_table(&[CredentialState { rejections: None, ..failed }], now());
+        let text = as_table(&[failed.into()], now());
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.ends_with("plugin failed: no U+001B[31msession\n"), "{text}");
     }
 
     #[test]
     fn the_table_has_a_row_per_credential_and_rejections_below() {
-        let empty = CredentialState {
+        let empty = v1::CredentialState {
             provider: "x".into(),
             state: State::Empty.into(),
-            ..CredentialState::default()
+            ..v1::CredentialState::default()
         };
-        insta::assert_snapshot!(as_table(&[held(), empty], now()), @r"
+        insta::assert_snapshot!(as_table(&[held(), empty.into()], now()), @r"
         PROVIDER           KEY     STATE     EXPIRES                        NEXT REFRESH                   WATCHES  RUNS  LAST FAILURE
         gke (fleet/paris)  0a1b2c  renewing  2027-01-15T08:10:00Z (in 10m)  2027-01-15T08:01:00Z (in 60s)  2        9     PLUGIN_EXIT: no
         x                          empty     -                              -                              0        0     -
@@ -236,6 +258,7 @@ mod tests {
             },
         });
         assert_eq!(as_json(&held()), expected);
-        assert_eq!(as_json(&CredentialState { rejections: None, ..held() })["rejections"], Value::Null);
+        let unsuspected = v1::CredentialState { rejections: None, ..message() };
+        assert_eq!(as_json(&unsuspected.into())["rejections"], Value::Null);
     }
 }

@@ -31,8 +31,9 @@ Examples:
 
 pub(super) fn run(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     let selector = args.selection.selector();
-    let evicted =
-        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.evict(selector).await)?;
+    let evicted = ask(&args.socket, args.timeout.limit, environment, async |client| {
+        client.admin().evict(&selector).await
+    })?;
     finish(evicted, out, |count, out| {
         let credentials = if count == 1 { "credential" } else { "credentials" };
         writeln!(out, "evicted {count} {credentials}")

@@ -5,12 +5,14 @@ use std::{
     io::{self, Write},
 };
 
-use credbroker_client::Client;
+use credbroker_client::{Client, ClusterState, HubState};
 use credbroker_exec::Failure;
-use credbroker_proto::v1::{ClusterProfileRef, ClusterState, HubState};
 
-use super::broker::{SocketArg, TimeoutArg, ask};
-use crate::{plugin::Environment, text::sanitize};
+use super::{
+    broker::{SocketArg, TimeoutArg, ask},
+    clusters::reason,
+};
+use crate::{plugin::Environment, text::one_line};
 
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]
@@ -32,22 +34,18 @@ pub(super) struct ClusterList {
     pub(super) hub: Option<HubState>,
 }
 
-/// Namespace and name of a ClusterProfile, in their sort order.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct ClusterName {
-    namespace: String,
-    name: String,
-}
+/// Namespace and name of a ClusterProfile.
+pub(super) use credbroker_client::ClusterProfileRef as ClusterName;
 
 impl ClusterQuery {
     /// Requests all pages. The fleet may change between two pages; if a cluster is in both, its later state counts.
     pub(super) fn ask(&self, environment: &Environment) -> anyhow::Result<Result<ClusterList, Failure>> {
-        let all = String::new();
-        let mut namespaces: BTreeSet<&String> = self.namespaces.iter().collect();
+        let mut namespaces: BTreeSet<Option<&str>> =
+            self.namespaces.iter().map(|name| Some(name.as_str())).collect();
         if namespaces.is_empty() {
-            namespaces.insert(&all);
+            namespaces.insert(None);
         }
-        ask(&self.socket, self.timeout.limit, environment, async |mut client: Client| {
+        ask(&self.socket, self.timeout.limit, environment, async |client: Client| {
             let mut list = ClusterList::default();
             for namespace in namespaces {
                 let answer = client.clusters(namespace).await?;
@@ -61,10 +59,8 @@ impl ClusterQuery {
 
 impl ClusterList {
     pub(super) fn add(&mut self, clusters: Vec<ClusterState>) {
-        for mut cluster in clusters {
-            let profile = cluster.cluster_profile.take().unwrap_or_default();
-            let name = ClusterName { namespace: profile.namespace, name: profile.name };
-            self.clusters.insert(name, cluster);
+        for cluster in clusters {
+            self.clusters.insert(cluster.profile.clone(), cluster);
         }
     }
 
@@ -104,35 +100,16 @@ impl ClusterList {
     }
 }
 
-impl ClusterName {
-    /// The name as a message of the contract.
-    pub(super) fn profile(&self) -> ClusterProfileRef {
-        ClusterProfileRef { namespace: self.namespace.clone(), name: self.name.clone() }
-    }
-}
-
-/// `NAMESPACE/NAME`, the value of `--cluster-profile`.
-impl std::fmt::Display for ClusterName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
 const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub in its configuration: \
                               `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`";
 
 const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
                              `labelSelector` of `clusterProfiles` in the broker's configuration";
 
-/// A text from the hub or a plugin, safe to show in one line of a terminal.
-pub(super) fn one_line(text: &str) -> String {
-    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// Why a cluster cannot be used; empty if it can.
 pub(super) fn problem(cluster: &ClusterState) -> String {
     let Some(failure) = &cluster.failure else { return String::new() };
-    match (one_line(&failure.message), failure.reason().name()) {
+    match (one_line(&failure.message), reason(failure)) {
         (message, reason) if message.is_empty() => reason.to_owned(),
         (message, reason) => format!("{message} ({reason})"),
     }

@@ -44,9 +44,11 @@ Examples:
   credbroker refresh gke --timeout 30s";
 
 pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let refreshed = ask(&args.socket, args.timeout, environment, async |mut client| {
+    let refreshed = ask(&args.socket, args.timeout, environment, async |client| {
         let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
-        explained(&what, client.refresh(args.selection.selector())).await
+        let (admin, selector) = (client.admin(), args.selection.selector());
+        explained(&what, admin.refresh(&selector)).await?;
+        admin.credentials(&selector).await
     })?;
     if let Err(failure @ Failure::Broker(Error::Timeout { .. })) = &refreshed {
         let remedy = "see `credbroker status`, or wait longer with --timeout";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use credbroker_client::Selector;
+use credbroker_client::admin::Selector;
 
 /// Exactly one of these.
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use credbroker_client::{Locations, Socket, SocketError};
+use credbroker_client::{Socket, SocketError, SocketSources};
 use credbroker_exec::Failure;
 use tracing::{error, info, warn};
 
@@ -168,12 +168,12 @@ fn socket(args: &ServeArgs, config: &Config, environment: &Environment) -> Resul
     if let (None, None, Some(configured)) = (&args.socket, variable, &config.listen.socket) {
         return Ok(configured.clone());
     }
-    let socket = Socket::locate(&Locations {
-        flag: args.socket.as_deref().map(Path::as_os_str),
-        variable,
-        runtime_directory: environment.get("XDG_RUNTIME_DIR"),
-        is_root: rustix::process::geteuid().is_root(),
-    })?;
+    let sources = SocketSources::new()
+        .flag(args.socket.as_deref().map(Path::as_os_str))
+        .variable(variable)
+        .runtime_directory(environment.get("XDG_RUNTIME_DIR"))
+        .is_root(rustix::process::geteuid().is_root());
+    let socket = Socket::locate(&sources)?;
     Ok(socket.candidates().next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
 }
 

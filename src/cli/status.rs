@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use credbroker_client::Selector;
+use credbroker_client::admin::Selector;
 
 use super::{
     broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish},
@@ -37,7 +37,8 @@ Examples:
 
 pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     let selector = args.provider.clone().map_or(Selector::All, Selector::Provider);
-    let listed =
-        ask(&args.socket, args.timeout.limit, environment, async |mut client| client.list(selector).await)?;
+    let listed = ask(&args.socket, args.timeout.limit, environment, async |client| {
+        client.admin().credentials(&selector).await
+    })?;
     finish(listed, out, |states, out| credentials::print(&states, args.output, out))
 }

@@ -75,7 +75,7 @@ providers:
         let (code, shown) = validate(CONFIG);
         assert_eq!(code, 0);
         insta::assert_snapshot!(shown, @r#"
-/etc/credbroker/config.yaml:4:3: warning: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller brings its own
+/etc/credbroker/config.yaml:4:3: warning: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller has its own
 /etc/credbroker/config.yaml: ok, 1 provider: eks
 "#);
     }
@@ -87,7 +87,7 @@ providers:
         insta::assert_snapshot!(shown, @r"
 /etc/credbroker/config.yaml:1:1: kind must be specified: `kind: BrokerConfig`
 /etc/credbroker/config.yaml:2:1: unknown key `knid`, did you mean `kind`?
-/etc/credbroker/config.yaml:5:15: providers[0].execConfig: command must be specified
+/etc/credbroker/config.yaml:5:15: providers[0].execConfig: command must be specified: the name or the path of the plugin
 /etc/credbroker/config.yaml:5:66: providers[0].execConfig: unknown key `comand`, did you mean `command`?
 ");
     }

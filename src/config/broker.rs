@@ -13,6 +13,7 @@ use super::{
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
+    table::{self, limits, listen},
 };
 use crate::{
     document::Node,
@@ -34,7 +35,8 @@ pub struct Listen {
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { socket: None, mode: 0o600, group: None, shared_directory: false }
+        let (mode, shared_directory) = (listen::MODE.absent.0, listen::SHARED_DIRECTORY.absent.0);
+        Self { socket: None, mode, group: None, shared_directory }
     }
 }
 
@@ -56,13 +58,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let count = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
         Self {
-            connections: count(4096),
-            watches_per_connection: count(1000),
-            plugin_runs: count(8),
-            plugin_runs_per_provider: count(4),
-            entries: count(10_000),
+            connections: limits::CONNECTIONS.absent.0,
+            watches_per_connection: limits::WATCHES_PER_CONNECTION.absent.0,
+            plugin_runs: limits::PLUGIN_RUNS.absent.0,
+            plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.absent.0,
+            entries: limits::ENTRIES.absent.0,
         }
     }
 }
@@ -75,12 +76,6 @@ pub(super) struct Sections {
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
 }
-
-const API_VERSION: &str = "credbroker.io/v1alpha1";
-const KIND: &str = "BrokerConfig";
-
-/// Sections of the schema that this release does not build yet: refused, not ignored.
-const UNSUPPORTED: [&str; 1] = ["access"];
 
 /// Reads a whole config, and the kubeconfigs that it names.
 pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Sections {
@@ -98,34 +93,17 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
         );
         return Sections::default();
     }
-    let mut known = vec![
-        "apiVersion",
-        "kind",
-        "listen",
-        "limits",
-        "issuers",
-        "providers",
-        "kubeconfigs",
-        "clusterProfiles",
-    ];
-    known.extend(UNSUPPORTED);
-    let Some(fields) = root.fields(&known, report) else { return Sections::default() };
-    for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-        match fields.get(key) {
-            Some(value) if value.node().as_str() == Some(expected) => {}
-            Some(value) => value.problem(report, format!("must be `{expected}`")),
-            None => root.problem(report, format!("{key} must be specified: `{key}: {expected}`")),
-        }
-    }
-    for key in UNSUPPORTED {
-        if let Some(value) = fields.get(key) {
-            report.problem(value.place(), format!("`{key}` is not supported by this release; remove it"));
-        }
-    }
-    let listen = fields.get("listen").map(|section| listen(&section, env, report)).unwrap_or_default();
-    let limits = fields.get("limits").map(|section| limits(&section, report)).unwrap_or_default();
+    let Some(fields) = root.section(&table::root::SECTION, report) else { return Sections::default() };
+    table::root::API_VERSION.read(&fields, report);
+    table::root::KIND.read(&fields, report);
+    let listen = fields
+        .at(&table::root::LISTEN)
+        .map(|section| listen_section(&section, env, report))
+        .unwrap_or_default();
+    let limits =
+        fields.at(&table::root::LIMITS).map(|section| limits_section(&section, report)).unwrap_or_default();
     let dir = path.parent().unwrap_or(Path::new("/"));
-    let items = fields.get("providers").map(|items| items.items(report)).unwrap_or_default();
+    let items = fields.at(&table::root::PROVIDERS).map(|items| items.items(report)).unwrap_or_default();
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, report)).collect();
     let paths = kubeconfigs(&fields, dir, env, report);
     if !paths.is_empty() {
@@ -135,12 +113,12 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     if providers.is_empty() && report.problems.is_empty() {
         root.problem(report, "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`");
     }
-    let section = fields.get("clusterProfiles");
+    let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =
         section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));
     let hub = cluster_profiles.as_mut().and_then(ClusterProfiles::plugin_mut);
     let per_issuer = limits.plugin_runs_per_provider;
-    issuers(fields.get("issuers").as_ref(), per_issuer, providers.iter_mut().chain(hub), report);
+    issuers(fields.at(&table::root::ISSUERS).as_ref(), per_issuer, providers.iter_mut().chain(hub), report);
     warn_of_unknown_clusters(&root, &providers, cluster_profiles.is_some(), report);
     Sections { listen, limits, providers, cluster_profiles }
 }
@@ -153,54 +131,36 @@ fn warn_of_unknown_clusters(root: &Cursor<'_>, providers: &[Provider], fleet: bo
     }
 }
 
-fn listen(at: &Cursor<'_>, env: &Environment, report: &mut Report) -> Listen {
-    let mut listen = Listen::default();
-    let Some(fields) = at.fields(&["socket", "mode", "group", "sharedDirectory"], report) else {
-        return listen;
-    };
-    if let Some(value) = fields.get("socket") {
-        let path = value.text(report).filter(|text| !text.is_empty()).map(|text| expand(text, env));
-        if path.as_ref().is_some_and(|path| !path.is_absolute()) {
+fn listen_section(at: &Cursor<'_>, env: &Environment, report: &mut Report) -> Listen {
+    let Some(fields) = at.section(&listen::SECTION, report) else { return Listen::default() };
+    let socket = fields.at(&listen::SOCKET).and_then(|value| {
+        let path = expand(value.text(report).filter(|text| !text.is_empty())?, env);
+        if !path.is_absolute() {
             value.problem(report, "must be an absolute path, like `/run/credbroker/credbroker.sock`");
         }
-        listen.socket = path;
+        Some(path)
+    });
+    Listen {
+        socket,
+        mode: listen::MODE.read(&fields, report),
+        group: listen::GROUP.read(&fields, report).filter(|group| !group.is_empty()),
+        shared_directory: listen::SHARED_DIRECTORY.read(&fields, report),
     }
-    if let Some(value) = fields.get("mode") {
-        match value.node().as_str().and_then(mode) {
-            Some(mode) => listen.mode = mode,
-            None => value.problem(report, "must be an octal number in quotes from \"0600\" to \"0666\" that lets the owner read and write, like \"0660\""),
-        }
-    }
-    listen.group = fields.text("group", report).filter(|group| !group.is_empty()).map(str::to_owned);
-    if let Some(value) = fields.get("sharedDirectory") {
-        listen.shared_directory = value.boolean(report).unwrap_or_default();
-    }
-    listen
 }
 
-/// Bits of a socket: to connect is to write, so no other bits mean anything.
-fn mode(text: &str) -> Option<u32> {
-    let octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
-    let mode = u32::from_str_radix(text, 8).ok().filter(|_| octal)?;
-    (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
-}
-
-fn limits(at: &Cursor<'_>, report: &mut Report) -> Limits {
-    let mut limits = Limits::default();
-    let known = ["connections", "watchesPerConnection", "pluginRuns", "pluginRunsPerProvider", "entries"];
-    let Some(fields) = at.fields(&known, report) else { return limits };
-    let [connections, watches, runs, runs_per_provider, entries] =
-        known.map(|key| fields.get(key).and_then(|value| value.count(report)));
-    limits.connections = connections.unwrap_or(limits.connections);
-    limits.watches_per_connection = watches.unwrap_or(limits.watches_per_connection);
-    limits.plugin_runs = runs.unwrap_or(limits.plugin_runs);
-    limits.plugin_runs_per_provider = runs_per_provider.unwrap_or(limits.plugin_runs_per_provider);
-    limits.entries = entries.unwrap_or(limits.entries);
-    limits
+fn limits_section(at: &Cursor<'_>, report: &mut Report) -> Limits {
+    let Some(fields) = at.section(&limits::SECTION, report) else { return Limits::default() };
+    Limits {
+        connections: limits::CONNECTIONS.read(&fields, report),
+        watches_per_connection: limits::WATCHES_PER_CONNECTION.read(&fields, report),
+        plugin_runs: limits::PLUGIN_RUNS.read(&fields, report),
+        plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.read(&fields, report),
+        entries: limits::ENTRIES.read(&fields, report),
+    }
 }
 
 fn kubeconfigs(fields: &Fields<'_>, dir: &Path, env: &Environment, report: &mut Report) -> Vec<PathBuf> {
-    let items = fields.get("kubeconfigs").map(|items| items.items(report)).unwrap_or_default();
+    let items = fields.at(&table::root::KUBECONFIGS).map(|items| items.items(report)).unwrap_or_default();
     let mut paths = Vec::new();
     for item in &items {
         match item.text(report) {
@@ -210,22 +170,4 @@ fn kubeconfigs(fields: &Fields<'_>, dir: &Path, env: &Environment, report: &mut 
         }
     }
     paths
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mode_is_one_that_a_socket_can_use() {
-        for (text, expected) in
-            [("0600", 0o600), ("600", 0o600), ("0660", 0o660), ("0666", 0o666), ("0620", 0o620)]
-        {
-            assert_eq!(mode(text), Some(expected), "{text}");
-        }
-        for text in ["", "0", "0400", "0060", "0700", "0670", "4600", "00600", "0o600", "+600", "0680", "rw"]
-        {
-            assert_eq!(mode(text), None, "{text}");
-        }
-    }
 }

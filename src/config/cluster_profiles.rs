@@ -10,6 +10,7 @@ use super::{
     kubeconfig::{Kubeconfig, Mode},
     problem::Report,
     reader::{Cursor, Fields},
+    table::{cluster_profiles as table, prewarm},
 };
 use crate::{
     fleet::EndpointRules,
@@ -17,7 +18,7 @@ use crate::{
     text::nearest,
 };
 
-/// Where ClusterProfiles are read, and which.
+/// Which ClusterProfiles are read, and from where.
 #[derive(Debug)]
 pub struct ClusterProfiles {
     /// The hub.
@@ -28,27 +29,27 @@ pub struct ClusterProfiles {
     pub label_selector: String,
     /// How profiles are resolved.
     pub rules: EndpointRules,
-    /// Whose credentials are fetched before anybody asks.
+    /// Credentials that are fetched before they are requested.
     pub prewarm: Vec<Prewarm>,
 }
 
 /// How the hub is reached.
 #[derive(Debug)]
 pub enum HubAccess {
-    /// By the service account of the pod that the broker runs in.
+    /// With the service account of the pod that the broker runs in.
     InCluster,
-    /// By a kubeconfig.
+    /// With a kubeconfig.
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// The context; `None`: the current one.
         context: Option<String>,
-        /// The plugin of the context's user, if it has one. The broker runs it as any other.
+        /// The plugin of the context's user, if it has one. The broker runs it like any other.
         plugin: Option<Box<Provider>>,
     },
 }
 
-/// Which credentials to fetch before anybody asks, and what that may cost.
+/// A rule for credentials that are fetched before they are requested.
 #[derive(Clone, Debug)]
 pub struct Prewarm {
     /// `NAMESPACE/NAME`, with globs.
@@ -70,7 +71,7 @@ impl Prewarm {
 }
 
 impl ClusterProfiles {
-    /// The plugin by which the hub is reached, if there is one.
+    /// The plugin of the hub's user, if it has one.
     pub(super) fn plugin_mut(&mut self) -> Option<&mut Provider> {
         match &mut self.hub {
             HubAccess::InCluster => None,
@@ -79,10 +80,9 @@ impl ClusterProfiles {
     }
 }
 
-/// What a broker calls the plugin of its hub's user: no configured provider has this name.
+/// The name of the plugin of the hub's user. No configured provider has this name.
 pub const HUB_PROVIDER: &str = "(hub)";
 const IN_CLUSTER: &str = "in-cluster";
-const KEYS: [&str; 6] = ["kubeconfig", "context", "namespaces", "labelSelector", "allowHttp", "prewarm"];
 
 /// Reads the section. `dir` is that of the config, `providers` are those that may serve profiles.
 pub(super) fn cluster_profiles(
@@ -92,48 +92,37 @@ pub(super) fn cluster_profiles(
     env: &Environment,
     report: &mut Report,
 ) -> Option<ClusterProfiles> {
-    let fields = at.fields(&KEYS, report)?;
+    let fields = at.section(&table::SECTION, report)?;
     let access: Vec<&str> = providers
         .iter()
         .filter(|provider| provider.profile_sourced.is_some())
         .map(|provider| &*provider.name)
         .collect();
     if access.is_empty() && report.problems.is_empty() {
-        at.problem(report, "there is no provider that could serve a ClusterProfile; add one to `providers`, with the name that the profiles list");
+        at.problem(report, "`providers` has no item, so no ClusterProfile can be used; add one with the name of an access provider of the profiles");
     }
-    let rules = EndpointRules {
-        allow_http: fields.get("allowHttp").and_then(|value| value.boolean(report)).unwrap_or_default(),
-    };
-    let prewarm = fields.get("prewarm").map(|rules| rules.items(report)).unwrap_or_default();
-    let prewarm = prewarm.iter().filter_map(|rule| self::prewarm(rule, &access, report)).collect();
+    let rules = EndpointRules { allow_http: table::ALLOW_HTTP.read(&fields, report) };
+    let prewarm = fields.at(&table::PREWARM).map(|rules| rules.items(report)).unwrap_or_default();
+    let prewarm = prewarm.iter().filter_map(|rule| prewarm_rule(rule, &access, report)).collect();
     Some(ClusterProfiles {
-        hub: hub(at, &fields, dir, env, report)?,
+        hub: hub(&fields, dir, env, report)?,
         namespaces: namespaces(&fields, report),
-        label_selector: fields.text("labelSelector", report).unwrap_or_default().to_owned(),
+        label_selector: table::LABEL_SELECTOR.read(&fields, report).unwrap_or_default(),
         rules,
         prewarm,
     })
 }
 
-fn hub(
-    at: &Cursor<'_>,
-    fields: &Fields<'_>,
-    dir: &Path,
-    env: &Environment,
-    report: &mut Report,
-) -> Option<HubAccess> {
-    let context = fields.text("context", report).filter(|context| !context.is_empty());
-    let Some(value) = fields.get("kubeconfig") else {
-        at.problem(report, "kubeconfig must be specified: a path, or `in-cluster`");
-        return None;
-    };
+fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment, report: &mut Report) -> Option<HubAccess> {
+    let context = table::CONTEXT.read(fields, report).filter(|context| !context.is_empty());
+    let value = fields.required(&table::KUBECONFIG, report)?;
     match value.text(report)? {
         "" => {
             value.problem(report, "must be a path, or `in-cluster`");
             None
         }
         IN_CLUSTER => {
-            if let Some(context) = fields.get("context").filter(|_| context.is_some()) {
+            if let Some(context) = fields.at(&table::CONTEXT).filter(|_| context.is_some()) {
                 context.problem(report, "`in-cluster` has no contexts; remove it");
             }
             Some(HubAccess::InCluster)
@@ -141,22 +130,24 @@ fn hub(
         path => {
             let path = dir.join(expand(path, env));
             let kubeconfig = Kubeconfig::read(std::slice::from_ref(&path), Mode::Named, report);
-            let plugin = kubeconfig.hub_plugin(context, HUB_PROVIDER, env, &value, report);
-            let context = context.map(str::to_owned);
+            let plugin = kubeconfig.hub_plugin(context.as_deref(), HUB_PROVIDER, env, &value, report);
             Some(HubAccess::Kubeconfig { path, context, plugin: plugin.map(Box::new) })
         }
     }
 }
 
 fn namespaces(fields: &Fields<'_>, report: &mut Report) -> Vec<String> {
-    let items = fields.get("namespaces").map(|items| items.items(report)).unwrap_or_default();
+    let items = fields.at(&table::NAMESPACES).map(|items| items.items(report)).unwrap_or_default();
     let mut names: Vec<String> = Vec::new();
     for item in &items {
         let Some(name) = item.text(report) else { continue };
         let letters =
             name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         if name.is_empty() || name.len() > 63 || !letters || name.starts_with('-') || name.ends_with('-') {
-            item.problem(report, "must be the name of a namespace; for all of them leave `namespaces` out");
+            item.problem(
+                report,
+                "must be the name of a namespace; to read all namespaces, remove `namespaces`",
+            );
         } else if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
@@ -164,21 +155,21 @@ fn namespaces(fields: &Fields<'_>, report: &mut Report) -> Vec<String> {
     names
 }
 
-fn prewarm(at: &Cursor<'_>, access: &[&str], report: &mut Report) -> Option<Prewarm> {
-    let fields = at.fields(&["clusterProfiles", "providers", "concurrency", "runsPerSecond"], report)?;
-    let profiles = fields.get("clusterProfiles").map(|value| value.items(report));
+fn prewarm_rule(at: &Cursor<'_>, access: &[&str], report: &mut Report) -> Option<Prewarm> {
+    let fields = at.section(&prewarm::SECTION, report)?;
+    let profiles = fields.at(&prewarm::CLUSTER_PROFILES).map(|value| value.items(report));
     let mut globs = Vec::new();
     for item in profiles.iter().flatten() {
         match item.text(report) {
             Some(glob) if glob.matches('/').count() == 1 => globs.push(glob),
-            Some(_) => item.problem(report, "must be `NAMESPACE/NAME`, in which `*` may stand for any text"),
+            Some(_) => item.problem(report, "must be `NAMESPACE/NAME`, in which `*` matches any text"),
             None => {}
         }
     }
     if profiles.is_none() {
         globs.push("*");
     }
-    let names = fields.get("providers").map(|value| value.items(report)).unwrap_or_default();
+    let names = fields.at(&prewarm::PROVIDERS).map(|value| value.items(report)).unwrap_or_default();
     let mut providers = Vec::new();
     for item in &names {
         match item.text(report) {
@@ -191,13 +182,11 @@ fn prewarm(at: &Cursor<'_>, access: &[&str], report: &mut Report) -> Option<Prew
             None => {}
         }
     }
-    let mut count = |key| fields.get(key).and_then(|value| value.count(report));
-    let default = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
     Some(Prewarm {
         profiles: Globs::new(globs),
         providers,
-        concurrency: count("concurrency").unwrap_or(default(2)),
-        runs_per_second: count("runsPerSecond").unwrap_or(default(5)),
+        concurrency: prewarm::CONCURRENCY.read(&fields, report),
+        runs_per_second: prewarm::RUNS_PER_SECOND.read(&fields, report),
     })
 }
 

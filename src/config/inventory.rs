@@ -1,22 +1,23 @@
 //! cluster-inventory-api's provider file, read as it is.
 //!
-//! Its readers link the plugin runner into a controller. The sidecar stands in for that controller, so a plugin gets
-//! the broker's environment, and is never interactive, as there.
+//! Other readers of this file run the plugins inside a controller. The broker takes the controller's place, so a plugin
+//! gets the broker's environment and is never interactive.
 
 use std::path::Path;
 
 use super::{
     problem::Report,
-    provider::{POLICIES, Variables, name, profile_sourced, provider},
+    provider::{Variables, name, profile_sourced, provider},
     reader::{Cursor, Dialect},
     stanza::{StanzaRules, stanza},
+    table::{provider as table, root},
 };
 use crate::{
     document::Node,
     plugin::{Environment, Globs, Provider},
 };
 
-/// Whether this JSON document is such a file and not our own config.
+/// Whether this JSON document is a provider file and not our own configuration.
 pub(super) fn is_inventory(node: &Node) -> bool {
     let Some(entries) = node.as_mapping() else { return node.is_null() };
     !entries.iter().any(|(key, _)| key.name == "apiVersion" || key.name == "kind")
@@ -27,25 +28,22 @@ pub(super) fn providers(path: &Path, node: &Node, env: &Environment, report: &mu
     if node.is_null() {
         return Vec::new();
     }
-    let Some(fields) = Cursor::new(path, Dialect::Stock, node).fields(&["providers"], report) else {
+    let Some(fields) = Cursor::new(path, Dialect::Stock, node).fields(&[root::PROVIDERS.name], report) else {
         return Vec::new();
     };
-    let items = fields.get("providers").map(|items| items.items(report)).unwrap_or_default();
+    let items = fields.at(&root::PROVIDERS).map(|items| items.items(report)).unwrap_or_default();
     let dir = path.parent().unwrap_or(Path::new("/"));
     items.iter().filter_map(|item| section(item, dir, env, report)).collect()
 }
 
 fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Report) -> Option<Provider> {
-    let [args_policy, env_policy] = POLICIES;
-    let fields = at.fields(&["name", "execConfig", args_policy, env_policy], report)?;
-    let name = name(at, fields.get("name").as_ref(), report);
+    let known = [table::NAME.name, table::EXEC_CONFIG.name, table::ARGS_POLICY.name, table::ENV_POLICY.name];
+    let fields = at.fields(&known, report)?;
+    let name = name(at, &fields, report);
     let sourced = profile_sourced(&fields, report);
-    let Some(exec) = fields.get("execConfig") else {
-        at.problem(report, "execConfig must be specified");
-        return None;
-    };
+    let exec = fields.required(&table::EXEC_CONFIG, report)?;
     let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
-    let provider = provider(name?, stanza, &variables);
+    let provider = provider(&name?, stanza, &variables);
     Some(Provider { profile_sourced: Some(sourced), ..provider })
 }

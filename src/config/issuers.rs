@@ -1,4 +1,4 @@
-//! The section `issuers`: how often those may be asked that issue the credentials.
+//! The section `issuers`: rate limits of the services that issue credentials.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,18 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    problem::Report,
-    provider::is_name,
-    reader::{Cursor, Fields},
-};
+use super::{problem::Report, reader::Cursor, table::issuer as table};
 use crate::{
     plugin::{Issuer, Provider},
     text::nearest,
 };
 
-/// Reads the section, if there is one, and gives each provider its issuer, which until now has only its name. An issuer
-/// without a section gets the defaults, with `concurrency`.
+/// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
+/// issuer without a section gets the defaults, with `concurrency`.
 pub(super) fn issuers<'a>(
     section: Option<&Cursor<'_>>,
     concurrency: NonZeroUsize,
@@ -43,12 +39,12 @@ pub(super) fn issuers<'a>(
     let mut used = HashSet::new();
     for provider in providers {
         let name = Arc::clone(&provider.issuer.name);
-        let default = || Arc::new(Issuer::new(Arc::clone(&name), concurrency));
+        let default = || Arc::new(default_issuer(Arc::clone(&name), concurrency));
         provider.issuer = Arc::clone(issuers.entry(Arc::clone(&name)).or_insert_with(default));
         used.insert(name);
     }
     if !report.problems.is_empty() {
-        return; // a provider that could not be read may be the one
+        return; // a provider that could not be read may have the issuer
     }
     for (name, at) in places.iter().filter(|(name, _)| !used.contains(*name)) {
         let meant = nearest(name, used.iter().map(|name| &**name));
@@ -58,30 +54,16 @@ pub(super) fn issuers<'a>(
 }
 
 fn issuer(at: &Cursor<'_>, concurrency: NonZeroUsize, report: &mut Report) -> Option<Issuer> {
-    let fields = at.fields(&["name", "runsPerSecond", "concurrency"], report)?;
-    let counts = ["runsPerSecond", "concurrency"].map(|key| count(&fields, key, report));
-    let Some(value) = fields.get("name") else {
-        at.problem(
-            report,
-            "name must be specified: the `issuer` of some provider, or the name of one that has no `issuer`",
-        );
-        return None;
-    };
-    let name = value.text(report)?;
-    if !is_name(&value, name, report) {
-        return None;
-    }
-    let default = Issuer::new(name, concurrency);
-    let [runs_per_second, concurrency] = counts;
-    Some(Issuer {
-        runs_per_second: runs_per_second.unwrap_or(default.runs_per_second),
-        concurrency: concurrency.unwrap_or(default.concurrency),
-        ..default
-    })
+    let fields = at.section(&table::SECTION, report)?;
+    let runs_per_second = table::RUNS_PER_SECOND.read(&fields, report);
+    let concurrency = table::CONCURRENCY.read(&fields, report).unwrap_or(concurrency);
+    let name = table::NAME.read(&fields, report)?.into();
+    Some(Issuer { name, runs_per_second, concurrency })
 }
 
-fn count(fields: &Fields<'_>, key: &str, report: &mut Report) -> Option<NonZeroUsize> {
-    fields.get(key)?.count(report)
+/// The issuer of that name without a section.
+pub(super) fn default_issuer(name: Arc<str>, concurrency: NonZeroUsize) -> Issuer {
+    Issuer { name, runs_per_second: table::RUNS_PER_SECOND.absent.0, concurrency }
 }
 
 #[cfg(test)]

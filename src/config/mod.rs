@@ -5,11 +5,14 @@ mod cluster_profiles;
 mod file;
 mod inventory;
 mod issuers;
+mod keys;
 pub mod kubeconfig;
 mod problem;
 mod provider;
 mod reader;
+mod reference;
 mod stanza;
+mod table;
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +28,7 @@ use reader::whole;
 pub use broker::{Limits, Listen};
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use problem::{ConfigError, Problem};
+pub use reference::{json_schema, markdown};
 
 /// A configuration, checked. Immutable.
 #[derive(Debug)]

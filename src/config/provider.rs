@@ -1,27 +1,25 @@
-//! From a section to a `Provider`.
+//! From a section of the configuration to a `Provider`.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    broker::Limits,
+    issuers::default_issuer,
     problem::Report,
     reader::{Cursor, Fields},
     stanza::{Stanza, StanzaRules, stanza},
+    table::{limits, provider as table},
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{
-        ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider,
-        Verify,
-    },
+    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Verify},
 };
 
-/// How long credbroker-exec waits for an answer by itself.
+/// How long credbroker-exec waits for a response by default.
 const SHIM: Duration = Duration::from_secs(45);
-/// What a run needs of that besides its timeout: its turn, the time to end it, and the way back.
+/// How much of that is needed besides the timeout: to wait for a slot, to end the run, and to respond.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// How a provider's environment comes about.
+/// Where a provider's environment comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Variables<'a> {
     /// The broker's own.
@@ -30,7 +28,7 @@ pub(super) struct Variables<'a> {
     pub(super) caller_env: Globs,
 }
 
-/// A provider with the default limits, which is its own issuer.
+/// A provider with the default limits, whose issuer has its name.
 pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
     Provider {
         name: name.into(),
@@ -43,10 +41,13 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         provide_cluster_info: stanza.provide_cluster_info,
         needs_terminal: stanza.needs_terminal,
         install_hint: stanza.install_hint,
-        issuer: Arc::new(Issuer::new(name, Limits::default().plugin_runs_per_provider)),
-        timeout: Duration::from_secs(30),
-        interactive_timeout: Duration::from_secs(5 * 60),
-        lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
+        issuer: Arc::new(default_issuer(name.into(), limits::PLUGIN_RUNS_PER_PROVIDER.absent.0)),
+        timeout: table::TIMEOUT.absent.0,
+        interactive_timeout: table::INTERACTIVE_TIMEOUT.absent.0,
+        lifetime: LifetimeLimits {
+            max_age: None,
+            unknown_expiry_max_age: table::UNKNOWN_EXPIRY_MAX_AGE.absent.0,
+        },
         clusters: Vec::new(),
         cluster_info: ClusterInfo::FromCaller,
         verify: Verify::Auto,
@@ -56,148 +57,74 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
 
 /// What a provider takes of ClusterProfiles. Go's zero value, which cluster-inventory-api writes, is `Ignore`.
 pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> ProfileSourced {
-    let args = [("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)];
-    let env = [
-        ("", EnvPolicy::Ignore),
-        ("Ignore", EnvPolicy::Ignore),
-        ("AppendIfNotExists", EnvPolicy::AppendIfNotExists),
-        ("Replace", EnvPolicy::Replace),
-    ];
-    let [args_key, env_key] = POLICIES;
-    ProfileSourced {
-        args: fields.get(args_key).and_then(|value| value.choice(&args, report)).unwrap_or_default(),
-        env: fields.get(env_key).and_then(|value| value.choice(&env, report)).unwrap_or_default(),
-    }
+    let args = table::ARGS_POLICY.read(fields, report);
+    ProfileSourced { args, env: table::ENV_POLICY.read(fields, report) }
 }
 
-/// The keys of [`profile_sourced`].
-pub(super) const POLICIES: [&str; 2] = ["profileSourcedCLIArgsPolicy", "profileSourcedEnvVarsPolicy"];
-
-const KEYS: [&str; 14] = [
-    "name",
-    "execConfig",
-    "issuer",
-    "profileSourcedCLIArgsPolicy",
-    "profileSourcedEnvVarsPolicy",
-    "timeout",
-    "interactiveTimeout",
-    "passEnv",
-    "callerEnv",
-    "clusterInfo",
-    "verify",
-    "maxAge",
-    "unknownExpiryMaxAge",
-    "acceptV1alpha1",
-];
-
-/// One item of `providers` in our own config.
+/// One item of `providers` in our own configuration.
 pub(super) fn section(
     at: &Cursor<'_>,
     dir: &std::path::Path,
     broker: &Environment,
     report: &mut Report,
 ) -> Option<Provider> {
-    let fields = at.fields(&KEYS, report)?;
-    let name = name(at, fields.get("name").as_ref(), report);
+    let fields = at.section(&table::SECTION, report)?;
+    let name = name(at, &fields, report);
     let profile_sourced = profile_sourced(&fields, report);
-    let cluster_info = [("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)];
-    let cluster_info = fields.get("clusterInfo").and_then(|value| value.choice(&cluster_info, report));
-    let verify = [("auto", Verify::Auto), ("never", Verify::Never)];
-    let verify = fields.get("verify").and_then(|value| value.choice(&verify, report));
-    let accept_v1alpha1 =
-        fields.get("acceptV1alpha1").and_then(|value| value.boolean(report)).unwrap_or_default();
-    let pass_env = fields.get("passEnv").map(|value| globs(&value, report)).unwrap_or_default();
-    let caller_env = fields.get("callerEnv").map(|value| globs(&value, report)).unwrap_or_default();
-    let issuer = issuer(&fields, report);
-    let timeout = fields.duration("timeout", report);
-    if let (Some(value), Some(timeout)) = (fields.get("timeout"), timeout) {
+    let cluster_info = table::CLUSTER_INFO.read(&fields, report);
+    let verify = table::VERIFY.read(&fields, report);
+    let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(&fields, report);
+    let pass_env = table::PASS_ENV.read(&fields, report).unwrap_or_default();
+    let caller_env = table::CALLER_ENV.read(&fields, report).unwrap_or_default();
+    let issuer = table::ISSUER.read(&fields, report);
+    let timeout = table::TIMEOUT.read(&fields, report);
+    if let Some(value) = fields.at(&table::TIMEOUT) {
         warn_of_impatience(&value, timeout, report);
     }
-    let interactive_timeout = fields.duration("interactiveTimeout", report);
-    if let Some(value) = fields.get("interactiveTimeout") {
-        value.warning(report, "has no effect: in this release nobody can attend a run");
+    let interactive_timeout = table::INTERACTIVE_TIMEOUT.read(&fields, report);
+    if let Some(value) = fields.at(&table::INTERACTIVE_TIMEOUT) {
+        value.warning(report, "has no effect in this release, which cannot run a plugin with a terminal");
     }
-    let max_age = fields.duration("maxAge", report);
-    let unknown_expiry_max_age = fields.duration("unknownExpiryMaxAge", report);
-    let Some(exec) = fields.get("execConfig") else {
-        at.problem(report, "execConfig must be specified: the `exec` stanza of a kubeconfig");
-        return None;
-    };
+    let max_age = table::MAX_AGE.read(&fields, report);
+    let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(&fields, report);
+    let exec = fields.required(&table::EXEC_CONFIG, report)?;
     let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1, never_interactive: false }, report)?;
     if caller_env.matches("PATH") {
         at.warning(
             report,
-            "callerEnv covers `PATH`: the plugin gets none from the broker, and a bare command is not found",
+            "callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found",
         );
     }
     warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
-    let mut provider = provider(name?, stanza, &Variables { broker, pass_env, caller_env });
-    if let Some(name) = issuer {
-        provider.issuer = Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() });
-    }
-    provider.profile_sourced = Some(profile_sourced);
-    provider.cluster_info = cluster_info.unwrap_or_default();
-    provider.verify = verify.unwrap_or_default();
-    provider.timeout = timeout.unwrap_or(provider.timeout);
-    provider.interactive_timeout = interactive_timeout.unwrap_or(provider.interactive_timeout);
-    provider.lifetime.max_age = max_age;
-    let unknown = unknown_expiry_max_age.unwrap_or(provider.lifetime.unknown_expiry_max_age);
-    provider.lifetime.unknown_expiry_max_age = unknown;
-    Some(provider)
+    let provider = provider(&name?, stanza, &Variables { broker, pass_env, caller_env });
+    let issuer = issuer.map(|name| Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() }));
+    Some(Provider {
+        issuer: issuer.unwrap_or_else(|| Arc::clone(&provider.issuer)),
+        profile_sourced: Some(profile_sourced),
+        cluster_info,
+        verify,
+        timeout,
+        interactive_timeout,
+        lifetime: LifetimeLimits { max_age, unknown_expiry_max_age },
+        ..provider
+    })
 }
 
-/// A name that can stand in a message and on a command line.
-pub(super) fn name<'a>(at: &Cursor<'_>, name: Option<&Cursor<'a>>, report: &mut Report) -> Option<&'a str> {
-    let Some(value) = name else {
-        at.problem(report, "name must be specified");
-        return None;
-    };
-    let name = value.text(report)?;
-    if !is_name(value, name, report) {
-        return None;
-    }
-    report.provider(at.place(), name);
+/// The name of a provider, which is noted in `report` to find duplicates.
+pub(super) fn name(at: &Cursor<'_>, fields: &Fields<'_>, report: &mut Report) -> Option<String> {
+    let name = table::NAME.read(fields, report)?;
+    report.provider(at.place(), &name);
     Some(name)
 }
 
-/// The name of whose budget the provider's runs share.
-fn issuer<'a>(fields: &Fields<'a>, report: &mut Report) -> Option<&'a str> {
-    let value = fields.get("issuer")?;
-    let name = value.text(report)?;
-    is_name(&value, name, report).then_some(name)
-}
-
-/// Whether `name` can stand in a message; if not, that is reported.
-pub(super) fn is_name(at: &Cursor<'_>, name: &str, report: &mut Report) -> bool {
-    let is_name = !name.is_empty() && !name.chars().any(char::is_control);
-    if !is_name {
-        at.problem(report, "a name is not empty and has no control characters");
-    }
-    is_name
-}
-
-/// Where a timeout is so long that a caller by way of the shim does not see how the run ends.
+/// Warns about a timeout that is longer than the shim waits, so that the shim cannot report how the run ended.
 fn warn_of_impatience(at: &Cursor<'_>, timeout: Duration, report: &mut Report) {
     if timeout >= SHIM.saturating_sub(MARGIN) {
-        at.warning(report, format!("credbroker-exec gives up after {} s by itself, so a run may outlast those who wait for it; give it a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or choose less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
+        at.warning(report, format!("credbroker-exec waits {} s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
     }
 }
 
-fn globs(at: &Cursor<'_>, report: &mut Report) -> Globs {
-    let items = at.items(report);
-    let mut patterns = Vec::new();
-    for item in &items {
-        let Some(pattern) = item.text(report) else { continue };
-        if pattern.is_empty() || pattern.contains(['=', '\0', '?', '[', '{', ' ', '$']) {
-            item.problem(report, "must be a variable's name, in which `*` may stand for any text");
-        } else {
-            patterns.push(pattern);
-        }
-    }
-    Globs::new(patterns)
-}
-
-/// Plugins that find out who they are from their environment, and some of the variables by which they do.
+/// Plugins that take their identity from their environment, and some of the variables that they use.
 const IDENTITIES: [(&str, &str, &[&str]); 3] = [
     (
         "aws",
@@ -241,6 +168,6 @@ fn warn_of_missing_identity(
         pass_env.matches(name) || caller_env.matches(name) || stanza.env.iter().any(|(set, _)| set == name)
     };
     if !variables.iter().any(|name| reaches(name)) {
-        at.warning(report, format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller brings its own"));
+        at.warning(report, format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller has its own"));
     }
 }

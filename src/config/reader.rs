@@ -1,4 +1,4 @@
-//! Reads typed values from a document, and goes on after what is wrong: a person sees all of it at once.
+//! Reads typed values from a document, and continues after a problem, so that all problems are reported at once.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -6,35 +6,38 @@ use std::{
     time::Duration,
 };
 
-use super::problem::{Place, Report};
+use super::{
+    keys::{Declared, Key, Required, Section},
+    problem::{Place, Report},
+};
 use crate::{
     document::{Node, Position, Value},
     text::nearest,
 };
 
-/// How a document treats keys that we do not know.
+/// What happens with unknown keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Dialect {
     /// Our own config: an unknown key is an error.
     Strict,
-    /// cluster-inventory-api's provider file, as Go's `encoding/json` reads it: keys match in any case, and of unknown
-    /// ones a person hears.
+    /// cluster-inventory-api's provider file, as Go's `encoding/json` reads it: keys match in any case, and an unknown key
+    /// is a warning.
     Stock,
-    /// A kubeconfig: unknown keys belong to others.
+    /// A kubeconfig: unknown keys are ignored, because they belong to other programs.
     Kubeconfig,
 }
 
-/// A value, and how to name it in a message.
+/// A value, and its path for messages.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor<'a> {
     file: &'a Path,
     dialect: Dialect,
-    /// As a person would write it: `providers[0].execConfig`. Empty for the whole document.
+    /// Such as `providers[0].execConfig`. Empty for the whole document.
     path: String,
     node: &'a Node,
 }
 
-/// The values of a map, of which all keys are known.
+/// The values of a map whose keys were checked.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     map: Cursor<'a>,
@@ -70,6 +73,12 @@ impl<'a> Cursor<'a> {
         report.warning(self.place(), self.sentence(message.as_ref()));
     }
 
+    /// This as a map with the keys of `section`.
+    pub(super) fn section(&self, section: &Section, report: &mut Report) -> Option<Fields<'a>> {
+        let known: Vec<_> = section.keys.iter().map(|key| key.name()).collect();
+        self.fields(&known, report)
+    }
+
     /// This as a map whose keys are among `known`.
     pub(super) fn fields(&self, known: &[&str], report: &mut Report) -> Option<Fields<'a>> {
         let Some(entries) = self.node.as_mapping() else {
@@ -96,7 +105,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn text(&self, report: &mut Report) -> Option<&'a str> {
         let text = self.node.as_str();
         if text.is_none() {
-            self.wrong("text", report);
+            self.wrong("a string", report);
         }
         text
     }
@@ -149,22 +158,25 @@ impl<'a> Cursor<'a> {
         let text = self.text(report)?;
         let found = allowed.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
         if found.is_none() {
-            let names = allowed.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            self.problem(report, format!("`{text}` is none of {names}"));
+            let names = allowed.iter().filter(|(name, _)| !name.is_empty());
+            let names = names.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            self.problem(report, format!("must be one of {names}, but is `{text}`"));
         }
         found
     }
 
     fn wrong(&self, expected: &str, report: &mut Report) {
         let is = match self.node.value {
-            Value::Null => "nothing".to_owned(),
-            Value::Bool(_) | Value::Number(_) if expected == "text" => {
-                format!("{}; write it in quotes", self.node.kind())
-            }
-            Value::String(_) | Value::Bool(_) => self.node.kind().to_owned(),
-            _ => format!("a {}", self.node.kind()),
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Sequence(_) => "a list",
+            Value::Mapping(_) => "a map",
         };
-        self.problem(report, format!("must be {expected}, but is {is}"));
+        let quotes = matches!(self.node.value, Value::Bool(_) | Value::Number(_)) && expected == "a string";
+        let remedy = if quotes { "; put it in quotes" } else { "" };
+        self.problem(report, format!("must be {expected}, but is {is}{remedy}"));
     }
 
     fn sentence(&self, message: &str) -> String {
@@ -177,11 +189,32 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The value of `key`; what is null is not there.
+    /// The value of `key`; null is the same as no value.
+    pub(super) fn at(&self, key: &impl Declared) -> Option<Cursor<'a>> {
+        self.get(key.name())
+    }
+
+    /// The value of a required key; without one that is a problem.
+    pub(super) fn required<K>(&self, key: &Key<K, Required>, report: &mut Report) -> Option<Cursor<'a>> {
+        let value = self.get(key.name);
+        if value.is_none() {
+            self.missing(key, report);
+        }
+        value
+    }
+
+    /// Reports that a required key has no value.
+    pub(super) fn missing<K>(&self, key: &Key<K, Required>, report: &mut Report) {
+        let Key { name, absent: Required(hint), .. } = key;
+        let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
+        self.map.problem(report, format!("{name} must be specified{hint}"));
+    }
+
+    /// The value of `key`; null is the same as no value.
     pub(super) fn get(&self, key: &str) -> Option<Cursor<'a>> {
         let map = &self.map;
         let entries = map.node.as_mapping().unwrap_or_default();
-        // Two keys that differ in case only: the last one counts, as in Go.
+        // Of keys that differ in case only the last one counts, as in Go.
         let (_, node) = entries.iter().rfind(|(name, _)| map.is(&name.name, key))?;
         let path = if map.path.is_empty() { key.to_owned() } else { format!("{}.{key}", map.path) };
         (!node.is_null()).then(|| map.below(path, node))
@@ -189,10 +222,6 @@ impl<'a> Fields<'a> {
 
     pub(super) fn text(&self, key: &str, report: &mut Report) -> Option<&'a str> {
         self.get(key)?.text(report)
-    }
-
-    pub(super) fn duration(&self, key: &str, report: &mut Report) -> Option<Duration> {
-        self.get(key)?.duration(report)
     }
 }
 
@@ -212,7 +241,7 @@ fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(u64::from(count) * seconds))
 }
 
-/// Where nothing more is known than the file.
+/// A place in `file` without a position.
 pub(super) fn whole(file: &Path) -> Place<'_> {
     Place { file, at: Position::UNKNOWN }
 }
@@ -242,7 +271,7 @@ mod tests {
         let fields = Cursor::new(Path::new("f"), Dialect::Strict, &node)
             .fields(&["a", "b", "c", "limit", "n"], &mut report);
         let fields = fields.unwrap();
-        assert_eq!(fields.text("a", &mut report), None);
+        assert_eq!(fields.get("a").unwrap().text(&mut report), None);
         assert_eq!(fields.get("b").unwrap().boolean(&mut report), None);
         assert_eq!(fields.get("c").unwrap().texts(&mut report), ["x"]);
         assert_eq!(fields.get("limit").unwrap().count(&mut report), None);
@@ -251,9 +280,9 @@ mod tests {
         insta::assert_snapshot!(problems.join("\n"), @r"
 f:5:1: unknown key `limts`, did you mean `limit`?
 f:6:1: unknown key `false`
-f:1:4: a: must be text, but is number; write it in quotes
-f:2:4: b: must be true or false, but is text
-f:3:8: c[1]: must be text, but is number; write it in quotes
+f:1:4: a: must be a string, but is a number; put it in quotes
+f:2:4: b: must be true or false, but is a string
+f:3:8: c[1]: must be a string, but is a number; put it in quotes
 f:4:8: limit: must be a whole number above 0
 ");
     }

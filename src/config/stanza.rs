@@ -4,17 +4,16 @@ use std::path::Path;
 
 use super::{
     file::below,
+    keys::{Key, Kind as _, Required},
     problem::Report,
     reader::{Cursor, Fields},
+    table::{exec, variable},
 };
 use crate::{
     credential::ApiVersion,
     plugin::{Command, is_denied},
     text::sanitize,
 };
-
-const KEYS: [&str; 7] =
-    ["apiVersion", "command", "args", "env", "provideClusterInfo", "interactiveMode", "installHint"];
 
 /// A stanza, checked. `Debug` is for its tests: variables and arguments may be secrets.
 #[cfg_attr(test, derive(Debug))]
@@ -30,33 +29,32 @@ pub(super) struct Stanza {
     pub(super) install_hint: Option<String>,
 }
 
-/// Where a stanza stands, as far as its meaning depends on it.
+/// How a stanza is read, which depends on the file that it is in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StanzaRules<'a> {
-    /// The directory of its file: relative commands are below it.
+    /// The directory of its file, for relative commands.
     pub(super) dir: &'a Path,
-    /// Whether the provider says that a v1alpha1 plugin is meant.
+    /// Whether the provider has `acceptV1alpha1`.
     pub(super) accept_v1alpha1: bool,
     /// The host overrides `interactiveMode` with `Never`, so it may be absent.
     pub(super) never_interactive: bool,
 }
 
-/// Reads a stanza; `None` if anything is wrong with it.
+/// Reads a stanza; `None` with problems in `report` if it is not valid.
 pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Report) -> Option<Stanza> {
     let before = report.problems.len();
-    let fields = at.fields(&KEYS, report)?;
-    let api_version = api_version(at, &fields, rules, report);
-    let command = command(at, &fields, rules, report);
-    let args = fields.get("args").map(|args| args.texts(report)).unwrap_or_default();
-    let args_with_nul = fields.get("args").filter(|_| args.iter().any(|arg| arg.contains('\0')));
+    let fields = at.section(&exec::SECTION, report)?;
+    let api_version = api_version(&fields, rules, report);
+    let command = command(&fields, rules, report);
+    let args = fields.at(&exec::ARGS).map(|args| args.texts(report)).unwrap_or_default();
+    let args_with_nul = fields.at(&exec::ARGS).filter(|_| args.iter().any(|arg| arg.contains('\0')));
     if let Some(args) = args_with_nul {
-        args.problem(report, "an argument cannot hold a NUL");
+        args.problem(report, "an argument must not contain a NUL character");
     }
-    let env = fields.get("env").map(|env| variables(&env, report)).unwrap_or_default();
-    let provide_cluster_info =
-        fields.get("provideClusterInfo").and_then(|value| value.boolean(report)).unwrap_or_default();
+    let env = fields.at(&exec::ENV).map(|env| variables(&env, report)).unwrap_or_default();
+    let provide_cluster_info = exec::PROVIDE_CLUSTER_INFO.read(&fields, report);
     let needs_terminal = needs_terminal(at, &fields, api_version, rules, report);
-    let install_hint = fields.text("installHint", report).filter(|hint| !hint.is_empty()).map(sanitize);
+    let install_hint = exec::INSTALL_HINT.read(&fields, report).filter(|hint| !hint.is_empty());
     if report.problems.len() > before {
         return None;
     }
@@ -67,47 +65,43 @@ pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Repor
         env,
         provide_cluster_info,
         needs_terminal,
-        install_hint,
+        install_hint: install_hint.as_deref().map(sanitize),
     })
 }
 
-fn api_version(
-    at: &Cursor<'_>,
-    fields: &Fields<'_>,
-    rules: StanzaRules<'_>,
-    report: &mut Report,
-) -> Option<ApiVersion> {
-    let Some(value) = fields.get("apiVersion").filter(|value| value.node().as_str() != Some("")) else {
-        at.problem(report, "apiVersion must be specified, like `client.authentication.k8s.io/v1`");
-        return None;
-    };
+/// The value of a required key, of which Go's zero value counts as absent.
+fn nonempty<'a, K>(fields: &Fields<'a>, key: &Key<K, Required>, report: &mut Report) -> Option<Cursor<'a>> {
+    let value = fields.get(key.name).filter(|value| value.node().as_str() != Some(""));
+    if value.is_none() {
+        fields.missing(key, report);
+    }
+    value
+}
+
+fn api_version(fields: &Fields<'_>, rules: StanzaRules<'_>, report: &mut Report) -> Option<ApiVersion> {
+    let value = nonempty(fields, &exec::API_VERSION, report)?;
     match (ApiVersion::from_name(value.text(report)?), rules.accept_v1alpha1) {
         (Some(ApiVersion::V1Alpha1), false) => {
-            value.problem(report, "v1alpha1 is no longer part of Kubernetes; for a plugin that knows nothing else, list it under `providers` with `acceptV1alpha1: true`");
+            value.problem(report, "v1alpha1 is no longer part of Kubernetes; for a plugin that supports no other version, list it under `providers` with `acceptV1alpha1: true`");
             None
         }
         (Some(version), _) => Some(version),
         (None, _) => {
-            value.problem(report, "invalid apiVersion: it must be `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`");
+            value.problem(
+                report,
+                "must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`",
+            );
             None
         }
     }
 }
 
-/// With a separator it is a path, never a name to look up; without one it is never a path.
-fn command(
-    at: &Cursor<'_>,
-    fields: &Fields<'_>,
-    rules: StanzaRules<'_>,
-    report: &mut Report,
-) -> Option<Command> {
-    let Some(value) = fields.get("command").filter(|value| value.node().as_str() != Some("")) else {
-        at.problem(report, "command must be specified");
-        return None;
-    };
+/// A command with a separator is a path; one without is a name to look up.
+fn command(fields: &Fields<'_>, rules: StanzaRules<'_>, report: &mut Report) -> Option<Command> {
+    let value = nonempty(fields, &exec::COMMAND, report)?;
     let command = value.text(report)?;
     if command.contains('\0') {
-        value.problem(report, "cannot hold a NUL");
+        value.problem(report, "must not contain a NUL character");
         return None;
     }
     if command.contains('/') {
@@ -118,21 +112,24 @@ fn command(
 
 fn variables(env: &Cursor<'_>, report: &mut Report) -> Vec<(String, String)> {
     let variable = |item: &Cursor<'_>, report: &mut Report| {
-        let fields = item.fields(&["name", "value"], report)?;
-        let name = match fields.get("name") {
+        let fields = item.section(&variable::SECTION, report)?;
+        let name = match fields.at(&variable::NAME) {
             Some(name) => name.text(report)?,
             None => "",
         };
-        let value = match fields.get("value") {
+        let value = match fields.at(&variable::VALUE) {
             Some(value) => value.text(report)?,
             None => "",
         };
         if name.is_empty() {
             item.problem(report, "env variable name must be specified");
         } else if name.contains(['=', '\0']) || value.contains('\0') {
-            item.problem(report, "a variable's name cannot hold `=`, and neither name nor value a NUL");
+            item.problem(
+                report,
+                "the name must not contain `=`, and name and value must not contain a NUL character",
+            );
         } else if is_denied(name) {
-            item.warning(report, format!("`{name}` never reaches a plugin; remove it"));
+            item.warning(report, format!("plugins never get `{name}`; remove it"));
         } else {
             return Some((name.to_owned(), value.to_owned()));
         }
@@ -148,16 +145,17 @@ fn needs_terminal(
     rules: StanzaRules<'_>,
     report: &mut Report,
 ) -> bool {
-    let Some(value) = fields.get("interactiveMode").filter(|value| value.node().as_str() != Some("")) else {
+    let Some(value) = fields.at(&exec::INTERACTIVE_MODE).filter(|value| value.node().as_str() != Some(""))
+    else {
         if api_version == Some(ApiVersion::V1) && !rules.never_interactive {
             at.problem(report, "interactiveMode must be specified: `Never` or `IfAvailable`");
         }
         return false;
     };
-    let modes = [("Never", false), ("IfAvailable", false), ("Always", true)];
-    let always = value.choice(&modes, report).unwrap_or_default() && !rules.never_interactive;
+    let always =
+        exec::INTERACTIVE_MODE.kind.read(&value, report).unwrap_or_default() && !rules.never_interactive;
     if always {
-        value.warning(report, "a broker has no terminal: every request of this provider is answered with an error until it is `Never` or `IfAvailable`");
+        value.warning(report, "the broker has no terminal, so every request of this provider fails; change it to `Never` or `IfAvailable`");
     }
     always
 }

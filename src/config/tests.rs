@@ -96,7 +96,9 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     let warnings: Vec<_> = loaded.warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert_eq!(
         warnings,
-        ["providers[0].interactiveTimeout: has no effect: in this release nobody can attend a run",]
+        [
+            "providers[0].interactiveTimeout: has no effect in this release, which cannot run a plugin with a terminal",
+        ]
     );
     assert_eq!(home.shown(&loaded.source), "~/.config/credbroker/config.yaml");
     let provider = provider(&loaded);
@@ -174,20 +176,20 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:2:7: kind: must be `BrokerConfig`
 ~/.config/credbroker/config.yaml:3:10: listen: unknown key `sockt`, did you mean `socket`?
 ~/.config/credbroker/config.yaml:3:29: listen.socket: must be an absolute path, like `/run/credbroker/credbroker.sock`
-~/.config/credbroker/config.yaml:3:45: listen.mode: must be an octal number in quotes from "0600" to "0666" that lets the owner read and write, like "0660"
+~/.config/credbroker/config.yaml:3:45: listen.mode: must be an octal mode in quotes from "0600" to "0666" with read and write for the owner, like "0660"
 ~/.config/credbroker/config.yaml:5:3: limits: unknown key `conections`, did you mean `connections`?
 ~/.config/credbroker/config.yaml:6:15: limits.pluginRuns: must be a whole number above 0
 ~/.config/credbroker/config.yaml:7:12: limits.entries: must be a whole number above 0
-~/.config/credbroker/config.yaml:9:9: providers[0].name: a name is not empty and has no control characters
-~/.config/credbroker/config.yaml:10:15: providers[0].execConfig: apiVersion must be specified, like `client.authentication.k8s.io/v1`
+~/.config/credbroker/config.yaml:9:9: providers[0].name: must be a name: not empty, without control characters
+~/.config/credbroker/config.yaml:10:15: providers[0].execConfig: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
 ~/.config/credbroker/config.yaml:11:12: providers[0].timeout: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
 ~/.config/credbroker/config.yaml:12:11: providers[0].maxAge: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
 ~/.config/credbroker/config.yaml:13:3: providers[1]: execConfig must be specified: the `exec` stanza of a kubeconfig
 ~/.config/credbroker/config.yaml:13:13: providers[1]: unknown key `execConfg`, did you mean `execConfig`?
-~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: must be a list, but is text
-~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be a variable's name, in which `*` may stand for any text
-~/.config/credbroker/config.yaml:15:3: providers[3]: must be a map, but is text
-~/.config/credbroker/config.yaml:16:9: `access` is not supported by this release; remove it
+~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: must be a list, but is a string
+~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be the name of a variable, in which `*` matches any text
+~/.config/credbroker/config.yaml:15:3: providers[3]: must be a map, but is a string
+~/.config/credbroker/config.yaml:16:1: unknown key `access`
 ~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
 "#);
 }
@@ -195,13 +197,7 @@ clusterProfiles: {}
 #[test]
 fn verification_is_automatic_or_never() {
     let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  verify: always\n  {}\n", stanza("x")));
-    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: `always` is none of `auto`, `never`");
-}
-
-#[test]
-fn what_this_release_lacks_is_refused_by_name() {
-    let home = Home::new(&format!("{HEAD}access: [{{name: a}}]\nproviders:\n- name: p\n  {}\n", stanza("x")));
-    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml:3:9: `access` is not supported by this release; remove it");
+    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: must be one of `auto`, `never`, but is `always`");
 }
 
 #[test]
@@ -275,9 +271,9 @@ fn what_is_suspicious_is_a_warning() {
         stanza("kubelogin"),
     ));
     insta::assert_snapshot!(home.warnings(), @r#"
-~/.config/credbroker/config.yaml:4:3: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller brings its own
-~/.config/credbroker/config.yaml:9:3: providers[2]: callerEnv covers `PATH`: the plugin gets none from the broker, and a bare command is not found
-~/.config/credbroker/config.yaml:13:84: providers[3].execConfig.env[0]: `LD_PRELOAD` never reaches a plugin; remove it
+~/.config/credbroker/config.yaml:4:3: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller has its own
+~/.config/credbroker/config.yaml:9:3: providers[2]: callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found
+~/.config/credbroker/config.yaml:13:84: providers[3].execConfig.env[0]: plugins never get `LD_PRELOAD`; remove it
 "#);
 }
 
@@ -310,11 +306,11 @@ fn the_stock_provider_file_is_checked() {
         r#"{"providers": []} trailing"#,
     ];
     insta::assert_snapshot!(table.map(|text| Home::new(text).problems()).join("\n"), @r"
-~/.config/credbroker/config.yaml: providers[0]: execConfig must be specified
+~/.config/credbroker/config.yaml: providers[0]: execConfig must be specified: the `exec` stanza of a kubeconfig
 ~/.config/credbroker/config.yaml: providers[0]: name must be specified
-~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: invalid apiVersion: it must be `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
-~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified
-~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: `append` is none of ``, `Ignore`, `Append`
+~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
+~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified: the name or the path of the plugin
+~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, but is `append`
 ~/.config/credbroker/config.yaml:1:19: text follows the document; there must be nothing else
 ");
     for empty in ["{}", "null", r#"{"providers": null}"#] {
@@ -380,5 +376,5 @@ fn a_timeout_that_outlasts_the_shim_is_suspicious() {
     };
     assert_eq!(config("39s").warnings(), "");
     assert_eq!(config("40s").warnings().lines().count(), 1);
-    insta::assert_snapshot!(config("2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec gives up after 45 s by itself, so a run may outlast those who wait for it; give it a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or choose less than 40 s here");
+    insta::assert_snapshot!(config("2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec waits 45 s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than 40 s here");
 }

@@ -1,4 +1,4 @@
-//! A client for the hub, and who it is there.
+//! A client for the hub, and its identity there.
 
 use std::{
     sync::{
@@ -29,25 +29,25 @@ use crate::{
     resolver::{CredentialRequest, Resolver, Source},
 };
 
-/// How long a hub may take.
+/// Time limits of requests to the hub.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// To be connected to.
+pub(super) struct HubTimeouts {
+    /// Until a connection is established.
     pub(super) connect: Duration,
-    /// Without a byte. Longer than one watch request lasts, and than kube waits for its end.
+    /// Without a byte received. Longer than one watch request lasts, and than kube waits for its end.
     pub(super) silence: Duration,
-    /// Seconds that one watch request lasts. kube takes a connection without a byte for five seconds more for dead.
+    /// Seconds that one watch request lasts. kube closes a connection that is silent for five seconds longer.
     pub(super) watch: u32,
-    /// For one answer, from its head to its end.
+    /// For one response, from its head to its end.
     pub(super) answer: Duration,
-    /// For everything to be listed once.
+    /// For the first list of all scopes.
     pub(super) list: Duration,
 }
 
-/// Profiles in one answer: as kube asks for them, and so few that they fit whatever they are.
+/// Profiles per page: kube's default, and a number so small that a page of the largest objects fits the limit.
 const PAGES: (u32, u32) = (500, 8);
 
-impl Default for Limits {
+impl Default for HubTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -63,13 +63,13 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(super) struct Access<R> {
     hub: HubAccess,
-    pub(super) limits: Limits,
+    pub(super) timeouts: HubTimeouts,
     page: AtomicU32,
     plugin: Option<(Resolver, Arc<str>)>,
     cache: CredentialCache<R>,
 }
 
-/// Who we are to the hub by its plugin: one generation of a credential.
+/// One generation of the credential that the hub's plugin issued.
 #[derive(Debug)]
 pub(super) struct Identity<R> {
     cache: CredentialCache<R>,
@@ -88,19 +88,19 @@ impl<R: PluginRunner> Access<R> {
             let name = Arc::clone(&provider.name);
             (Resolver::new(Arc::new(Providers::new([*provider])), None), name)
         });
-        Self { hub, limits: Limits::default(), page: AtomicU32::new(PAGES.0), plugin, cache }
+        Self { hub, timeouts: HubTimeouts::default(), page: AtomicU32::new(PAGES.0), plugin, cache }
     }
 
-    /// A client with the credential of now. Files are read anew each time: they may have been replaced.
+    /// A client with the current credential. Files are read again each time, because they may have been replaced.
     pub(super) async fn client(&self) -> Result<(Client, Option<Identity<R>>), HubError> {
         let mut config = self.config().await?;
-        config.connect_timeout = Some(self.limits.connect);
-        config.read_timeout = Some(self.limits.silence);
+        config.connect_timeout = Some(self.timeouts.connect);
+        config.read_timeout = Some(self.timeouts.silence);
         config.reset_reader_on_write = true;
         let identity = match &self.plugin {
             Some(_) if config.auth_info.exec.is_none() => return Err(HubError::NoPlugin),
             Some((resolver, name)) => Some(self.identity(resolver, name).await?),
-            // kube would run it itself: three times, without a limit, and with its output in errors.
+            // kube would run it itself: three times, without a limit and with its output in errors.
             None if config.auth_info.exec.is_some() => return Err(HubError::NewPlugin),
             None if config.auth_info.auth_provider.is_some() => return Err(HubError::AuthProvider),
             None => None,
@@ -108,18 +108,18 @@ impl<R: PluginRunner> Access<R> {
         if let Some(identity) = &identity {
             config.auth_info = auth_info(&identity.issued, config.auth_info);
         }
-        let watch = Duration::from_secs(self.limits.watch.into()) + self.limits.silence;
-        let bounds = Bounds { answer: self.limits.answer, watch };
+        let watch = Duration::from_secs(self.timeouts.watch.into()) + self.timeouts.silence;
+        let bounds = Bounds { answer: self.timeouts.answer, watch };
         let client = ClientBuilder::try_from(config).map_err(HubError::of_client)?;
         Ok((client.with_layer(&bounds).build(), identity))
     }
 
-    /// Profiles to ask for at a time.
+    /// Profiles per page.
     pub(super) fn page(&self) -> u32 {
         self.page.load(Ordering::Relaxed)
     }
 
-    /// Large profiles are read too, if a few at a time.
+    /// Uses small pages after a page was too large.
     pub(super) fn learn_from(&self, error: &HubError) {
         if error.excess() == Some(Excess::Page) {
             self.page.store(PAGES.1, Ordering::Relaxed);
@@ -152,25 +152,25 @@ impl<R: PluginRunner> Access<R> {
 }
 
 impl<R: PluginRunner> Identity<R> {
-    /// Resolves when there is another generation, or none any more: time to connect anew.
+    /// Resolves when the credential changes or can no longer be had, so that a new connection is needed.
     pub(super) async fn rotated(&mut self) {
         loop {
             match self.watch.next().await {
-                Ok(issued) if issued.generation == self.issued.generation => {} // it lives longer
+                Ok(issued) if issued.generation == self.issued.generation => {} // only its lifetime changed
                 Ok(_) | Err(_) => return,
             }
         }
     }
 
-    /// The hub refused it. Waits for what the plugin has instead.
+    /// Reports that the hub rejected it, and waits for the result.
     pub(super) async fn rejected(self) {
-        // Whatever it is, the next attempt meets it.
+        // The next attempt sees the result.
         let generation = self.issued.generation.to_string();
         drop(self.cache.report(self.spec, &generation, &Request::default()).await);
     }
 }
 
-/// Who `issued` says we are, and whom the user `of_file` acts as on top of it.
+/// The identity of `issued`, with the impersonation of the user `of_file`.
 fn auth_info(issued: &Issued, of_file: AuthInfo) -> AuthInfo {
     let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } = of_file;
     let mut auth = AuthInfo {
@@ -192,7 +192,7 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     #[test]
-    fn a_user_that_acts_as_another_does_so_with_its_plugins_credential_too() {
+    fn impersonation_is_kept_with_a_credential_of_the_plugin() {
         let of_file = AuthInfo {
             impersonate: Some("reader".into()),
             impersonate_groups: Some(vec!["fleet".into()]),

@@ -1,4 +1,4 @@
-//! What an answer of the hub may cost: bytes, as they are decoded, and time.
+//! Limits of a response of the hub: decoded bytes, and time.
 
 use std::{
     pin::Pin,
@@ -13,46 +13,46 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tower::{BoxError, Layer, Service};
 
-/// Bytes of one answer, without compression. An API server stores objects of 1.5 MiB at most.
+/// Bytes of one response, without compression. An API server stores objects of 1.5 MiB at most.
 const PAGE: usize = 16 << 20;
-/// Bytes of one event of a watch: an object, and what an API server adds to it.
+/// Bytes of one watch event: an object, and what the API server adds to it.
 const EVENT: usize = 2 << 20;
-/// ClusterProfiles that are known.
+/// Number of known ClusterProfiles.
 pub(super) const PROFILES: usize = 20_000;
-/// Bytes of all of them, as far as they are read.
+/// Bytes of all known ClusterProfiles.
 pub(super) const TOTAL: usize = 256 << 20;
 
-/// What an answer exceeds.
+/// An exceeded limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum Excess {
-    /// The answer as a whole.
-    #[error("an answer exceeds {} MiB, which is the limit", PAGE >> 20)]
+    /// The size of a response.
+    #[error("a response is larger than the limit of {} MiB", PAGE >> 20)]
     Page,
-    /// A line of a watch.
-    #[error("an event exceeds {} MiB, which is the limit", EVENT >> 20)]
+    /// The size of a watch event.
+    #[error("a watch event is larger than the limit of {} MiB", EVENT >> 20)]
     Event,
-    /// The time for one answer, or for a whole list.
-    #[error("it took longer than {0:?}, which is the limit")]
+    /// The time for one response, or for a whole list.
+    #[error("the request took longer than the limit of {0:?}")]
     Time(Duration),
     /// The number of profiles.
     #[error(
-        "there are more than {PROFILES} ClusterProfiles, which is the limit; choose fewer with `namespaces` or `labelSelector`"
+        "the hub has more than {PROFILES} ClusterProfiles, which is the limit; select fewer with `namespaces` or `labelSelector`"
     )]
     Profiles,
     /// The bytes of all profiles.
     #[error(
-        "the ClusterProfiles exceed {} MiB, which is the limit; choose fewer with `namespaces` or `labelSelector`",
+        "the ClusterProfiles are larger than the limit of {} MiB in total; select fewer with `namespaces` or `labelSelector`",
         TOTAL >> 20
     )]
     Total,
 }
 
-/// Bounds each answer of a client.
+/// A layer that limits each response of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// From the head of an answer to its end.
+    /// Time limit from the head of a response to its end.
     pub(super) answer: Duration,
-    /// The same of a watch.
+    /// The same for a watch.
     pub(super) watch: Duration,
 }
 
@@ -64,7 +64,7 @@ impl<S> Layer<S> for Bounds {
     }
 }
 
-/// A client's service whose answers are bounded.
+/// A client's service whose responses are limited.
 #[derive(Clone, Debug)]
 pub(super) struct Bounded<S> {
     inner: S,
@@ -96,12 +96,12 @@ where
     }
 }
 
-/// A body that fails where it exceeds its bounds.
+/// A body that fails when it exceeds a limit.
 #[derive(Debug)]
 pub(super) struct BoundedBody<B> {
     body: B,
     is_watch: bool,
-    /// Of the body, or of the event that has not ended.
+    /// Bytes of the body, or of the current event.
     received: usize,
     limit: Duration,
     late: Pin<Box<Sleep>>,
@@ -135,7 +135,7 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        // First: an answer that never pauses is late too.
+        // Checked first, so that a body that never pauses is limited too.
         if this.late.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err(Excess::Time(this.limit).into())));
         }
@@ -167,7 +167,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { answer: Duration::from_secs(60), watch: Duration::from_secs(90) };
 
-    /// What a client that asks for `uri` is answered, or where that ends.
+    /// The length of the response for `uri`, or the limit that it exceeds.
     async fn answer(
         uri: &str,
         chunks: impl Stream<Item = Vec<u8>> + Send + Unpin + 'static,

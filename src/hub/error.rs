@@ -1,27 +1,31 @@
 //! Why the hub cannot be read.
 
-use std::{error::Error, fmt::Write as _};
+use std::error::Error;
 
 use kube::config::KubeconfigError;
 
 use super::bounds::Excess;
-use crate::{cache::Failed, plugin::ResolveError, text::sanitize};
+use crate::{
+    cache::Failed,
+    plugin::ResolveError,
+    text::{chain, one_line},
+};
 
-/// Letters of a problem; more say nothing more.
+/// Characters of a problem that are shown.
 const LONGEST: usize = 400;
 
-/// Why the hub cannot be read. It may heal by itself: everything is tried again.
+/// Why the hub cannot be read. Everything is retried, so any of them may be temporary.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HubError {
-    /// Of the pod's service account.
+    /// The service account of the pod that the broker runs in.
     #[error("the service account of this pod cannot be used")]
     InCluster(#[source] kube::config::InClusterError),
-    /// Of a kubeconfig.
+    /// The hub's kubeconfig, or its context.
     #[error("the hub's kubeconfig cannot be used")]
     Kubeconfig(#[source] KubeconfigError),
-    /// kube's own error quotes the file, and any secret that stands near the mistake: only the place is kept.
+    /// kube's own error quotes the file, and with it any secret near the mistake, so only the position is kept.
     #[error(
-        "the hub's kubeconfig cannot be understood (line {line}, column {column}); `credbroker validate` says more"
+        "the hub's kubeconfig is not valid (line {line}, column {column}); run `credbroker validate` for details"
     )]
     Malformed {
         /// From 1; 0: unknown.
@@ -29,39 +33,39 @@ pub(super) enum HubError {
         /// From 1; 0: unknown.
         column: u64,
     },
-    /// kube would run its command itself: without a limit, and with its output in errors.
+    /// kube would run its command itself, without a limit and with its output in errors.
     #[error(
         "the user of the hub's kubeconfig has an `auth-provider`, which is not supported; use an exec plugin"
     )]
     AuthProvider,
-    /// The kubeconfig was changed while the broker ran.
-    #[error("the user of the hub's kubeconfig runs a plugin since it was changed; start the broker again")]
+    /// The kubeconfig was changed while the broker was running.
+    #[error("the hub's kubeconfig was changed and its user now runs an exec plugin; restart the broker")]
     NewPlugin,
-    /// The kubeconfig was changed while the broker ran.
+    /// The kubeconfig was changed while the broker was running.
     #[error(
-        "the user of the hub's kubeconfig runs no plugin any more since it was changed; start the broker again"
+        "the hub's kubeconfig was changed and its user no longer runs an exec plugin; restart the broker"
     )]
     NoPlugin,
     /// The hub's own plugin cannot be run.
     #[error("the plugin of the hub's user cannot be run")]
     Plugin(#[source] ResolveError),
-    /// The hub's own plugin gave nothing.
-    #[error("the plugin of the hub's user gave no credential")]
+    /// The hub's own plugin failed.
+    #[error("the plugin of the hub's user returned no credential")]
     Credential(#[source] Failed),
-    /// kube's own error shows the proxy with its password.
-    #[error("the hub's proxy has a scheme that is not known here; use http, https or socks5")]
+    /// kube's own error shows the proxy URL with its password.
+    #[error("the scheme of the hub's proxy is not supported; use http, https or socks5")]
     Proxy,
-    /// Address, authorities or credential are of no use.
-    #[error("the hub cannot be connected to")]
+    /// Address, certificate authorities or credential are not usable.
+    #[error("cannot connect to the hub")]
     Client(#[source] kube::Error),
-    /// The hub's answer, or none.
+    /// A request to the hub failed.
     #[error("the ClusterProfiles cannot be read")]
     Watch(#[source] kube::runtime::watcher::Error),
-    /// What the hub says is too much. What was known before stays in use.
+    /// A response exceeds a limit. What was read before stays in use.
     #[error("the ClusterProfiles cannot be read")]
     Excess(#[source] Excess),
-    /// A stream of the library's that never ends has ended.
-    #[error("the ClusterProfiles are no longer followed")]
+    /// The library's stream of events, which should not end, has ended.
+    #[error("the watch of ClusterProfiles ended")]
     Ended,
 }
 
@@ -87,33 +91,22 @@ impl HubError {
         }
     }
 
-    /// The error and its causes in one line that may stand in a log and at a terminal.
+    /// The error and its causes in one line, safe for a log and a terminal.
     pub(super) fn line(&self) -> String {
-        let mut line = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            // kube's errors repeat their sources.
-            if !line.contains(&text) {
-                let _infallible = write!(line, ": {text}");
-            }
-            cause = error.source();
-        }
-        let one_line = |letter: char| if letter.is_control() { ' ' } else { letter };
-        sanitize(&line).chars().map(one_line).take(LONGEST).collect()
+        one_line(&chain(self)).chars().take(LONGEST).collect()
     }
 
-    /// Whether the hub says that the credential is none.
+    /// Whether the hub rejected the credential.
     pub(super) fn is_unauthorized(&self) -> bool {
         self.code() == Some(401)
     }
 
-    /// Whether the hub has forgotten what changed since the last look: an ordinary event, after which one lists anew.
+    /// Whether the hub no longer has the events since the last read. This is normal; a new list follows.
     pub(super) fn is_expired(&self) -> bool {
         self.code() == Some(410)
     }
 
-    /// What it is too much of, if that is the cause.
+    /// The exceeded limit, if that is the cause.
     pub(super) fn excess(&self) -> Option<Excess> {
         let mut cause: Option<&(dyn Error + 'static)> = Some(self);
         while let Some(error) = cause {
@@ -127,7 +120,7 @@ impl HubError {
         None
     }
 
-    /// The status in the hub's answer.
+    /// The HTTP status of the hub's response.
     fn code(&self) -> Option<u16> {
         use kube::runtime::watcher::Error as Watch;
         let Self::Watch(error) = self else { return None };
@@ -154,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_not_known_is_unauthorized() {
+    fn only_a_401_is_unauthorized() {
         assert!(refused(401).is_unauthorized());
         let begun = watcher::Error::WatchError(Status { code: 401, ..Status::default() }.boxed());
         assert!(HubError::Watch(begun).is_unauthorized());

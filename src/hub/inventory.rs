@@ -1,4 +1,4 @@
-//! What the hub says, written into the fleet, and what follows from it.
+//! Writes the hub's profiles into the fleet, and updates cache and prewarming.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,12 +26,12 @@ pub(super) struct Inventory<R> {
     fleet: Arc<Fleet>,
     cache: CredentialCache<R>,
     prewarmer: Prewarmer<R>,
-    /// By scope (a namespace, or all): what a list that has not ended named so far.
+    /// The names that each unfinished list has returned so far, by scope (a namespace, or all).
     listed: Mutex<HashMap<Option<String>, HashSet<ProfileName>>>,
     sizes: Mutex<Sizes>,
 }
 
-/// What the known profiles cost.
+/// The sizes of the known profiles, in bytes.
 #[derive(Debug, Default)]
 struct Sizes {
     by_name: HashMap<ProfileName, usize>,
@@ -39,7 +39,8 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// `name` has that size from now on, unless that is too much. While a list is read, what it replaces is still there.
+    /// Records the size of `name`, unless that exceeds a limit. While a list is read, the profiles that it replaces are
+    /// still counted, so the limits are doubled.
     fn put(&mut self, name: &ProfileName, size: usize, is_listing: bool) -> Result<(), Excess> {
         let (profiles, bytes) = if is_listing { (2 * PROFILES, 2 * TOTAL) } else { (PROFILES, TOTAL) };
         let before = self.by_name.get(name).copied();
@@ -69,16 +70,16 @@ impl<R: PluginRunner> Inventory<R> {
         &self.fleet
     }
 
-    /// A list begins. What is known stays until it ends: an API server that fails in the middle takes nothing away.
+    /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
     pub(super) fn begin(&self, namespace: Option<&str>) {
         self.listed().insert(namespace.map(str::to_owned), HashSet::new());
     }
 
-    /// The object is now so.
+    /// Writes a new or changed object.
     ///
     /// # Errors
     ///
-    /// Too much is known already: it is as it was.
+    /// A limit is exceeded; nothing was written.
     pub(super) fn apply(&self, object: &DynamicObject) -> Result<(), Excess> {
         let Some(profile) = read(object) else { return Ok(()) };
         let name = profile.name.clone();
@@ -102,7 +103,7 @@ impl<R: PluginRunner> Inventory<R> {
         let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
         let Some(known) = self.fleet.get(&name).filter(|_| change != Change::None) else { return };
-        tell(&known, before.as_deref());
+        log(&known, before.as_deref());
         let before = before.as_ref().and_then(|before| before.outcome.as_ref().ok());
         let target = known.outcome.as_ref().ok();
         if change == Change::Moved {
@@ -114,15 +115,15 @@ impl<R: PluginRunner> Inventory<R> {
         }
     }
 
-    /// The object is gone.
+    /// The object was deleted.
     pub(super) fn delete(&self, object: &DynamicObject) {
         if let Some(name) = name(object) {
-            // What a running list named already stays named: who is not known cannot go when it ends.
+            // A list that already returned its name needs no change: at its end only known profiles are removed.
             self.remove(&name);
         }
     }
 
-    /// A list ended: what it did not name is gone.
+    /// A list ended: profiles that it did not return are removed.
     pub(super) fn end(&self, namespace: Option<&str>) {
         let Some(listed) = self.listed().remove(&namespace.map(str::to_owned)) else { return };
         for known in self.fleet.list(namespace) {
@@ -134,18 +135,18 @@ impl<R: PluginRunner> Inventory<R> {
 
     fn remove(&self, name: &ProfileName) {
         if self.fleet.remove(name) {
-            info!(profile = %name, "ClusterProfile gone: its credentials are forgotten and its watches end");
+            info!(profile = %name, "ClusterProfile deleted: its credentials are removed and its watches end");
         }
         self.sizes().remove(name);
         self.cache.forget(name, None);
     }
 
-    /// Each step leaves it whole.
+    /// Every update is complete when the lock is released, so a poisoned lock is usable.
     fn sizes(&self) -> std::sync::MutexGuard<'_, Sizes> {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Each step leaves it whole.
+    /// Every update is complete when the lock is released, so a poisoned lock is usable.
     fn listed(&self) -> std::sync::MutexGuard<'_, HashMap<Option<String>, HashSet<ProfileName>>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,7 +157,7 @@ fn read(object: &DynamicObject) -> Option<ClusterProfile> {
     Some(ClusterProfile::read(name(object)?, part("spec"), part("status")))
 }
 
-/// Roughly the bytes that a value takes.
+/// The approximate size of a value in memory.
 fn size(value: &Value) -> usize {
     let content = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -172,20 +173,20 @@ fn name(object: &DynamicObject) -> Option<ProfileName> {
     ProfileName::of_object(metadata.namespace.as_deref()?, metadata.name.as_deref()?)
 }
 
-/// What was not told `before`: an object may change as often as somebody writes its status.
-fn tell(known: &KnownProfile, before: Option<&KnownProfile>) {
+/// Logs warnings and errors that `before` did not have. A status may be written often.
+fn log(known: &KnownProfile, before: Option<&KnownProfile>) {
     let profile = &known.profile.name;
-    let is_told = |warning: &&String| before.is_some_and(|before| before.warnings.contains(warning));
-    for warning in known.warnings.iter().filter(|warning| !is_told(warning)) {
+    let is_logged = |warning: &&String| before.is_some_and(|before| before.warnings.contains(warning));
+    for warning in known.warnings.iter().filter(|warning| !is_logged(warning)) {
         warn!(%profile, "{warning}");
     }
-    let told = before.and_then(|before| before.outcome.as_ref().err());
+    let logged = before.and_then(|before| before.outcome.as_ref().err());
     match &known.outcome {
         Ok(_) => {}
-        Err(error) if Some(error) == told => {}
-        // So is every new one: the status is written after the object is there.
+        Err(error) if Some(error) == logged => {}
+        // Normal for a new object: its status is written later.
         Err(ProfileError::NoMatch { profile: listed, .. }) if listed.is_empty() => {
-            debug!(%profile, "ClusterProfile lists no access provider yet");
+            debug!(%profile, "ClusterProfile does not list an access provider yet");
         }
         Err(error) => warn!(%profile, "ClusterProfile cannot be used: {error}"),
     }

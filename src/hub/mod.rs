@@ -1,10 +1,9 @@
-//! The hub: the API server whose ClusterProfiles are the inventory of the fleet. Reads them into the [`Fleet`], for as
-//! long as the broker lives, and fetches credentials ahead where the configuration asks for it.
+//! The hub is the API server whose ClusterProfiles are the inventory of the fleet. This module reads them into the
+//! [`Fleet`] while the broker runs, and fetches credentials ahead where the configuration asks for it.
 //!
-//! A hub that fails takes nothing away: what is known stays in use.
+//! When the hub fails, the profiles that were read stay in use.
 
 mod access;
-mod backoff;
 mod bounds;
 mod error;
 mod inventory;
@@ -21,13 +20,13 @@ use tracing::{debug, info, warn};
 
 use self::{
     access::Access,
-    backoff::Backoff,
     error::HubError,
     inventory::Inventory,
     prewarm::Prewarmer,
-    session::{End, Scopes, Session},
+    session::{Scopes, Session, SessionEnd},
 };
 use crate::{
+    backoff::full_jitter,
     cache::CredentialCache,
     config::ClusterProfiles,
     exec::PluginRunner,
@@ -35,10 +34,16 @@ use crate::{
     resolver::Resolver,
 };
 
-/// A hub that was followed for so long is well again.
+/// A session that lasts this long ends the back-off.
 const STEADY: Duration = Duration::from_secs(30);
+/// The first wait after a failure is at most this long. It doubles with each failure in a row.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// No wait is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// No wait is shorter: a hub that fails at once is not asked in a loop.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads the hub for ever.
+/// Reads the hub until the broker stops.
 #[derive(Debug)]
 pub struct Hub<R> {
     access: Access<R>,
@@ -47,10 +52,10 @@ pub struct Hub<R> {
     jitter: fn() -> f64,
 }
 
-/// What a hub reader is made of.
+/// What a [`Hub`] needs.
 #[derive(Debug)]
 pub struct HubParts<R> {
-    /// Where to write what the hub says.
+    /// Receives the profiles.
     pub fleet: Arc<Fleet>,
     /// Resolves profiles, for fetching ahead.
     pub resolver: Arc<Resolver>,
@@ -60,12 +65,12 @@ pub struct HubParts<R> {
     pub jitter: fn() -> f64,
     /// Owns the tasks.
     pub tasks: TaskTracker,
-    /// Cancelled: everything ends.
+    /// Cancelled when the broker stops.
     pub draining: CancellationToken,
 }
 
 impl<R: PluginRunner> Hub<R> {
-    /// A reader of what `section` names. Nothing is connected yet.
+    /// A reader of the hub that `section` names. It does not connect yet.
     pub fn new(section: ClusterProfiles, parts: HubParts<R>) -> Self {
         let ClusterProfiles { hub, namespaces, label_selector, prewarm, .. } = section;
         let HubParts { fleet, resolver, cache, jitter, tasks, draining } = parts;
@@ -78,22 +83,22 @@ impl<R: PluginRunner> Hub<R> {
         }
     }
 
-    /// What it writes.
+    /// The fleet that it writes.
     pub fn fleet(&self) -> &Fleet {
         self.inventory.fleet()
     }
 
-    /// Follows the hub, and comes back for ever, with back-off.
+    /// Reads and watches the hub. After a failure it starts again, with back-off.
     pub async fn run(&self) {
-        let mut backoff = Backoff::new(self.jitter);
+        let mut failures = 0;
         loop {
             let error = match Session::open(&self.access, &self.scopes, &self.inventory).await {
-                Ok(mut session) => match self.follow(&mut session, &mut backoff).await {
-                    End::Rotated => {
+                Ok(mut session) => match self.follow(&mut session, &mut failures).await {
+                    SessionEnd::Rotated => {
                         debug!("the hub's credential rotated: connecting with the new one");
                         continue;
                     }
-                    End::Failed(error) => {
+                    SessionEnd::Failed(error) => {
                         session.report(&error).await;
                         error
                     }
@@ -101,41 +106,44 @@ impl<R: PluginRunner> Hub<R> {
                 Err(error) => error,
             };
             self.access.learn_from(&error);
-            let pause = backoff.next();
-            if error.is_expired() && backoff.failures() == 1 {
-                debug!("the hub no longer knows what changed since the last look: listing anew");
+            failures = u32::saturating_add(failures, 1);
+            let pause =
+                full_jitter(failures, FIRST_PAUSE, LONGEST_PAUSE, (self.jitter)()).max(SHORTEST_PAUSE);
+            if error.is_expired() && failures == 1 {
+                debug!("the hub no longer has the events since the last read: listing again");
             } else {
-                self.is_lost(&error, &backoff, pause);
+                self.is_lost(&error, failures, pause);
             }
             sleep(pause).await;
         }
     }
 
-    /// To the end of the session. A hub that answers and then fails, over and over, is listed less and less often.
-    async fn follow(&self, session: &mut Session<'_, R>, backoff: &mut Backoff) -> End {
+    /// Follows the session to its end. The back-off ends only after a steady session, so that a hub that answers and then
+    /// fails is listed less and less often.
+    async fn follow(&self, session: &mut Session<'_, R>, failures: &mut u32) -> SessionEnd {
         let read = Notify::new();
         let followed = session.follow(|| {
             self.is_read();
             read.notify_one();
         });
-        watched_over(followed, &read, || backoff.reset()).await
+        watched_over(followed, &read, || *failures = 0).await
     }
 
-    /// All that there is was read, and is followed.
+    /// Every profile was read once, and the watches run.
     fn is_read(&self) {
         let HubState { synced, problem } = self.fleet().hub();
         if !synced || problem.is_some() {
-            info!(profiles = self.fleet().list(None).len(), "the hub is followed");
+            info!(profiles = self.fleet().list(None).len(), "watching the hub");
         }
         self.fleet().set_hub(HubState { synced: true, problem: None });
     }
 
-    /// What is known stays in use.
-    fn is_lost(&self, error: &HubError, backoff: &Backoff, pause: Duration) {
+    /// Records the failure. The known profiles stay in use.
+    fn is_lost(&self, error: &HubError, failures: u32, pause: Duration) {
         let HubState { synced, .. } = self.fleet().hub();
         let problem = error.line();
-        // A repeated failure goes quiet; its end is told.
-        if backoff.failures() <= 3 {
+        // Repeated failures are logged at debug level; the recovery is logged.
+        if failures <= 3 {
             warn!(retry = ?pause, known = self.fleet().list(None).len(), "the hub cannot be read: {problem}");
         } else {
             debug!(retry = ?pause, "the hub still cannot be read: {problem}");
@@ -144,7 +152,7 @@ impl<R: PluginRunner> Hub<R> {
     }
 }
 
-/// The end of `session`. If it goes on for a while after `read`, `is_steady` is called.
+/// Waits for the end of `session`. Calls `is_steady` if it goes on for [`STEADY`] after `read`.
 async fn watched_over<T>(session: impl Future<Output = T>, read: &Notify, is_steady: impl FnOnce()) -> T {
     let mut session = std::pin::pin!(session);
     let steady = async {

@@ -1,4 +1,4 @@
-//! Credentials that are fetched before anybody asks, within a budget.
+//! Fetches credentials before they are requested, within a budget.
 
 mod queue;
 
@@ -24,10 +24,10 @@ use crate::{
     resolver::{CredentialRequest, Resolver, Source},
 };
 
-/// A plugin that failed so often is left to whoever asks.
+/// After this many failures a credential is fetched only on request.
 const ATTEMPTS: u32 = 3;
 
-/// Fetches what the rules cover. Each rule has a budget for each provider.
+/// Fetches the credentials that the rules cover. Each rule has a budget for each provider.
 #[derive(Debug)]
 pub(super) struct Prewarmer<R> {
     rules: Vec<Prewarm>,
@@ -46,7 +46,7 @@ struct Fetcher<R> {
     cache: CredentialCache<R>,
 }
 
-/// One profile's turn.
+/// One profile to fetch.
 #[derive(Debug)]
 struct Wanted {
     profile: ProfileName,
@@ -68,7 +68,7 @@ impl<R: PluginRunner> Prewarmer<R> {
         Self { rules, fetcher, queues: Mutex::default(), tasks, draining }
     }
 
-    /// A profile leads there since now: fetched in its turn, by the first rule that covers it, if any does.
+    /// A profile leads to a new target. Queues it for the first rule that covers it, if any.
     pub(super) fn offer(&self, target: &Arc<Target>) {
         let (profile, provider) = (&target.profile, &target.provider.name);
         let covering = self.rules.iter().enumerate().find(|(_, rule)| rule.covers(profile, provider));
@@ -91,7 +91,8 @@ impl<R: PluginRunner> Prewarmer<R> {
     }
 }
 
-/// Empties one queue: so many runs at a time, so many started in a second, and none while somebody who asked waits.
+/// Works through one queue with the rule's `concurrency` and `runsPerSecond`. The scheduler runs requests of callers
+/// first.
 async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &Arc<str>, mut turns: Turns) {
     let mut pace =
         interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
@@ -111,7 +112,7 @@ async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &
             }
             else => return,
         };
-        // Those that run go on meanwhile.
+        // Running fetches continue meanwhile.
         let mut turn = pin!(pace.tick());
         loop {
             tokio::select! {
@@ -124,18 +125,18 @@ async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &
 }
 
 impl<R: PluginRunner> Fetcher<R> {
-    /// One fetch; what comes back is to be tried once more.
+    /// One fetch. Returns the retry, if there is to be one.
     async fn fetch(&self, wanted: Wanted) -> Option<Later> {
         let Wanted { profile, provider, attempts } = wanted;
         let ask = CredentialRequest {
             source: Source::ClusterProfile(profile.clone()),
             ..CredentialRequest::default()
         };
-        // A profile that has changed meanwhile was offered again.
+        // A profile that has changed in the meantime was offered again.
         let spec = self.resolver.resolve(ask).ok()?;
         let failed = self.cache.fetch_ahead(spec).await.err()?;
         let attempts = attempts + 1;
-        debug!(%profile, attempts, "nothing fetched ahead: {failed}");
+        debug!(%profile, attempts, "fetching ahead failed: {failed}");
         let again = Wanted { profile, provider, attempts };
         (attempts < ATTEMPTS).then(|| -> Later {
             Box::pin(async move {

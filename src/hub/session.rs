@@ -18,7 +18,7 @@ use crate::exec::PluginRunner;
 
 type Events = Pin<Box<dyn Stream<Item = (usize, Result<Event<DynamicObject>, watcher::Error>)> + Send>>;
 
-/// What of the hub is read.
+/// Which profiles of the hub are read.
 #[derive(Debug)]
 pub(super) struct Scopes {
     /// `None`: all namespaces.
@@ -41,16 +41,16 @@ pub(super) struct Session<'a, R> {
     identity: Option<Identity<R>>,
     inventory: &'a Inventory<R>,
     scopes: &'a Scopes,
-    /// Which scopes were read to their end.
+    /// Which scopes were listed completely.
     read: Vec<bool>,
-    /// For all of them to be read.
+    /// Time limit for the first list of all scopes.
     list: Duration,
 }
 
 /// Why a session ended.
 #[derive(Debug)]
-pub(super) enum End {
-    /// There is another credential for the hub.
+pub(super) enum SessionEnd {
+    /// The credential for the hub changed.
     Rotated,
     /// The hub cannot be read.
     Failed(HubError),
@@ -75,7 +75,7 @@ impl<'a, R: PluginRunner> Session<'a, R> {
         let streams = scopes.namespaces.iter().enumerate();
         let streams = streams.map(|(index, namespace)| {
             let api = api(&client, namespace.as_deref());
-            let config = watcher::Config::default().timeout(access.limits.watch).page_size(access.page());
+            let config = watcher::Config::default().timeout(access.timeouts.watch).page_size(access.page());
             let config = match scopes.label_selector.as_str() {
                 "" => config,
                 selector => config.labels(selector),
@@ -84,34 +84,34 @@ impl<'a, R: PluginRunner> Session<'a, R> {
         });
         let events = select_all(streams).boxed();
         let read = vec![false; scopes.namespaces.len()];
-        Ok(Self { events, identity, inventory, scopes, read, list: access.limits.list })
+        Ok(Self { events, identity, inventory, scopes, read, list: access.timeouts.list })
     }
 
-    /// Writes into the inventory what the hub says. `is_read` is called when all there is was read.
-    pub(super) async fn follow(&mut self, mut is_read: impl FnMut()) -> End {
+    /// Writes the hub's events into the inventory. Calls `is_read` when every scope was listed.
+    pub(super) async fn follow(&mut self, mut is_read: impl FnMut()) -> SessionEnd {
         let mut late = std::pin::pin!(tokio::time::sleep(self.list));
         loop {
             let event = tokio::select! {
-                () = rotated(self.identity.as_mut()) => return End::Rotated,
+                () = rotated(self.identity.as_mut()) => return SessionEnd::Rotated,
                 () = &mut late, if !self.is_read() => {
-                    return End::Failed(HubError::Excess(Excess::Time(self.list)));
+                    return SessionEnd::Failed(HubError::Excess(Excess::Time(self.list)));
                 }
                 event = self.events.next() => event,
             };
             match event {
-                // The library would go on by itself, but does not say when the hub is well again: a new session does.
-                Some((_, Err(error))) => return End::Failed(HubError::Watch(error)),
-                None => return End::Failed(HubError::Ended),
+                // The library would retry, but does not report a recovery. A new session does.
+                Some((_, Err(error))) => return SessionEnd::Failed(HubError::Watch(error)),
+                None => return SessionEnd::Failed(HubError::Ended),
                 Some((scope, Ok(event))) => {
                     if let Err(excess) = self.take(scope, event, &mut is_read) {
-                        return End::Failed(HubError::Excess(excess));
+                        return SessionEnd::Failed(HubError::Excess(excess));
                     }
                 }
             }
         }
     }
 
-    /// Says of a refused credential that it was refused.
+    /// Reports a credential that the hub rejected.
     pub(super) async fn report(self, error: &HubError) {
         if let Some(identity) = self.identity.filter(|_| error.is_unauthorized()) {
             identity.rejected().await;
@@ -161,7 +161,7 @@ fn api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     }
 }
 
-/// Resolves when the credential is another; for ever if no plugin issues it.
+/// Resolves when the credential changes; never if no plugin issues it.
 async fn rotated<R: PluginRunner>(identity: Option<&mut Identity<R>>) {
     match identity {
         Some(identity) => identity.rotated().await,

@@ -1,10 +1,10 @@
 //! One connection: HTTP/2 with every limit set.
 
-use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{convert::Infallible, future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::UnixStream, sync::OwnedSemaphorePermit, time::timeout};
@@ -91,7 +91,8 @@ impl Connections {
         let exchanges =
             Arc::new(Exchanges { connections: self, watches, peer, refusal, traffic: Arc::clone(&traffic) });
         let served = Arc::clone(&exchanges);
-        let service = service_fn(move |request| exchange(Arc::clone(&served), request));
+        // Boxed: it is larger than an answer that waits to be sent, and hyper keeps the room of the larger of the two.
+        let service = service_fn(move |request| Box::pin(exchange(Arc::clone(&served), request)));
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut gathered = false;
         // A rotation wakes all watches, and each wakes the connection. It lets the others that are ready go first, so
@@ -166,10 +167,10 @@ fn exchange(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
     let call = Call::of(&shared.traffic);
-    let (admitted, (head, body)) = (shared.admit(request.uri().path()), request.into_parts());
+    let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
         // First: a request that waits for room holds nothing but what the peer may send ahead.
-        shared.room().await;
+        shared.room(&mut head.headers).await;
         let (response, slot) = match admitted {
             Ok((streams, slot)) => match shared.question(streams, body).await {
                 Ok(question) => {
@@ -221,17 +222,21 @@ impl Exchanges {
         Question::whole(body, &self.traffic).await
     }
 
-    async fn room(&self) {
+    async fn room(&self, headers: &mut HeaderMap) {
         if self.traffic.has_room() {
             return;
         }
+        // A map keeps room for more headers than a request has, and a thousand requests may wait.
+        let few: Box<[_]> = mem::take(headers).into_iter().collect();
         loop {
             let room = Box::pin(self.traffic.room());
             if self.traffic.has_room() {
-                return self.traffic.pass_on();
+                self.traffic.pass_on();
+                break;
             }
             room.await;
         }
+        headers.extend(few);
     }
 
     /// The answer that is in memory, framed. It goes past the services: a hit is a look-up.

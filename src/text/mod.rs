@@ -8,15 +8,24 @@ use std::{error::Error, fmt::Write as _};
 pub(crate) use nearest::nearest;
 pub(crate) use sanitize::{last_lines, sanitize};
 
-/// An error and its causes in one line: `what failed: why: why`. No layer repeats another one.
+/// An error and its causes: `what failed: why: why`. A cause that the text already contains is left out: some libraries
+/// repeat their sources.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let _infallible = write!(text, ": {error}");
+        let why = error.to_string();
+        if !text.contains(&why) {
+            let _infallible = write!(text, ": {why}");
+        }
         cause = error.source();
     }
     text
+}
+
+/// Text that someone else wrote, safe to print in one line.
+pub(crate) fn one_line(text: &str) -> String {
+    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A name that someone else chose, safe to print: at most 100 characters, with control characters escaped.
@@ -36,5 +45,45 @@ pub(crate) fn listed(names: &[String]) -> String {
         0 => "none".to_owned(),
         all if all > MOST => format!("{list} and {} more", all - MOST),
         _ => list,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Layer {
+        text: &'static str,
+        source: Option<Box<Layer>>,
+    }
+
+    fn layers(texts: &[&'static str]) -> Option<Box<Layer>> {
+        let (text, below) = texts.split_first()?;
+        Some(Box::new(Layer { text, source: layers(below) }))
+    }
+
+    #[test]
+    fn a_chain_names_each_cause_once() {
+        let chained = |texts: &[&'static str]| chain(&*layers(texts).unwrap());
+        assert_eq!(chained(&["cannot connect"]), "cannot connect");
+        assert_eq!(
+            chained(&["cannot connect", "TLS failed", "bad certificate"]),
+            "cannot connect: TLS failed: bad certificate"
+        );
+        assert_eq!(
+            chained(&["cannot connect: TLS failed", "TLS failed", "expired"]),
+            "cannot connect: TLS failed: expired"
+        );
+    }
+
+    #[test]
+    fn a_name_is_short_and_cannot_control_a_terminal() {
+        assert_eq!(shown("a\u{1b}[2J\n"), "a\\u{1b}[2J\\n");
+        assert_eq!(shown(&"x".repeat(101)), format!("{}…", "x".repeat(100)));
+        assert_eq!(one_line(" a\n\tb\u{1b}[2J "), "a bU+001B[2J");
+        assert_eq!(listed(&[]), "none");
+        assert_eq!(listed(&vec!["x".to_owned(); 21]), format!("{} and 1 more", ["x"; 20].join(", ")));
     }
 }

@@ -94,8 +94,8 @@ fn cloud(plugin: &FakePlugin) -> Value {
     json!([{"name": "cloud", "execConfig": plugin.exec_stanza(), "profileSourcedEnvVarsPolicy": policy}])
 }
 
-/// The extension by which a profile tells its plugin `CLUSTER=NAME`.
-fn told(name: &str) -> [(&'static str, Value); 1] {
+/// The extension with which a profile sets `CLUSTER=NAME` for its plugin.
+fn cluster_variable(name: &str) -> [(&'static str, Value); 1] {
     [(ENVS, json!({"CLUSTER": name}))]
 }
 

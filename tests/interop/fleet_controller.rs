@@ -102,7 +102,7 @@ fn fifty_clusters_are_read_under_their_own_identities_through_rotations() {
     assert!(refused.is_empty(), "{refused:?}");
     let known: BTreeSet<_> = names.iter().cloned().chain(["hub".to_owned()]).collect();
     let seen: BTreeSet<_> = identities(&server).into_keys().collect();
-    assert_eq!(seen, known, "everybody is somebody");
+    assert_eq!(seen, known, "each identity is known");
 }
 
 fn has_pair(name: &str) -> bool {
@@ -163,7 +163,7 @@ fn current(server: &ApiServer) -> String {
     object["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }
 
-/// Waits until every cluster's watch has told of the config map as it is now.
+/// Waits until the watch of each cluster has reported the current config map.
 fn until_all_read(lines: &Receiver<String>, names: &[String], version: &str) {
     let mut waiting: BTreeSet<_> = names.iter().map(|name| format!("fleet/{name}")).collect();
     until(lines, |line| {
@@ -178,7 +178,7 @@ fn until(lines: &Receiver<String>, mut is_so: impl FnMut(&Value) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let line = lines.recv_timeout(left).expect("the controller tells of it");
+        let line = lines.recv_timeout(left).expect("the controller reports it");
         if is_so(&serde_json::from_str(&line).unwrap()) {
             return;
         }

@@ -1,5 +1,5 @@
 //! Controllers that use cluster-inventory-api's Go library: for each ClusterProfile it makes a client whose exec plugin
-//! is the shim, and tells that the profile's cluster. `tests/interop/go` is such a controller.
+//! is the shim, and passes it the profile's cluster. `tests/interop/go` is such a controller.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ const CONFIG_EXTENSION: &str = "client.authentication.k8s.io/exec";
 const ARGS_EXTENSION: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
 
 #[test]
-fn controllers_share_one_run_that_is_told_the_cluster_of_the_profile() {
+fn controllers_share_one_run_that_gets_the_cluster_of_the_profile() {
     let server = ApiServer::start(Accepts::Tokens);
     server.accept_token("token-1");
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
@@ -33,12 +33,12 @@ fn controllers_share_one_run_that_is_told_the_cluster_of_the_profile() {
         let reached = controller.reach(&[&profile], 2);
         assert_eq!(reached.answers, [ok("fleet/prod", 2)], "{}", reached.stderr);
     }
-    assert_eq!(told(&plugin), [told_of(&server, &config)]);
+    assert_eq!(received_clusters(&plugin), [cluster_info(&server, &config)]);
     assert_eq!(server.seen_tokens(), ["token-1"]);
 }
 
 #[test]
-fn two_profiles_are_two_runs_and_each_is_told_of_its_own_cluster() {
+fn two_profiles_are_two_runs_and_each_gets_its_cluster() {
     let (blue, green) = (ApiServer::start(Accepts::Tokens), ApiServer::start(Accepts::Tokens));
     blue.accept_token("for-blue");
     green.accept_token("for-green");
@@ -57,7 +57,10 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
         let expected = [ok("fleet/blue", 1), ok("fleet/green", 1), ok("fleet/blue", 1)];
         assert_eq!(reached.answers, expected, "{}", reached.stderr);
     }
-    assert_eq!(told(&plugin), [told_of(&blue, &config("blue")), told_of(&green, &config("green"))]);
+    assert_eq!(
+        received_clusters(&plugin),
+        [cluster_info(&blue, &config("blue")), cluster_info(&green, &config("green"))]
+    );
     assert_eq!(
         (blue.seen_tokens(), green.seen_tokens()),
         (vec!["for-blue".into()], vec!["for-green".into()])
@@ -123,7 +126,7 @@ fn a_cluster_that_the_broker_knows_is_the_run_of_its_profile() {
         .unwrap();
     let answer: Value = serde_json::from_slice(&asked.stdout).unwrap();
     assert_eq!(answer["status"]["token"], "token-1");
-    assert_eq!(told(&plugin), [told_of(&member, &config)], "all of them are one run");
+    assert_eq!(received_clusters(&plugin), [cluster_info(&member, &config)], "all of them are one run");
     assert_eq!(member.seen_tokens(), ["token-1"]);
 }
 
@@ -144,7 +147,7 @@ fn a_cluster_that_the_broker_does_not_know_so_is_denied_and_runs_nothing() {
     let altered = [
         ("authority", authority, "its certificate authorities are others"),
         ("config", cluster_of(&member, &config("admin")), "its exec extension is another"),
-        ("server", cluster_of(&other, &config("prod")), "its server is none of theirs"),
+        ("server", cluster_of(&other, &config("prod")), "its server is not one of theirs"),
     ];
     for (name, place, reason) in altered {
         let reached = controller.reach(&[&controller.profile_at(name, &place)], 1);
@@ -162,7 +165,7 @@ fn known_clusters(plugin: &FakePlugin) -> Value {
     json!([{"name": "cloud", "execConfig": plugin.exec_stanza(), "clusterInfo": "match"}])
 }
 
-/// The config of a broker whose one provider, `cloud`, tells the plugin of any cluster that a caller names.
+/// The config of a broker whose one provider, `cloud`, passes the cluster of the caller to the plugin.
 fn any_cluster(plugin: &FakePlugin) -> String {
     let config = json!({
         "apiVersion": "credbroker.io/v1alpha1",
@@ -172,7 +175,7 @@ fn any_cluster(plugin: &FakePlugin) -> String {
     config.to_string()
 }
 
-/// A broker with this config. Whatever it knows of clusters, it has to have a provider `cloud`.
+/// A broker with this configuration, which must have a provider `cloud`.
 fn serving(config: &str) -> Broker {
     Broker::builder(broker()).config(config).start()
 }
@@ -247,13 +250,13 @@ fn ok(profile: &str, gets: usize) -> Value {
     json!({"profile": profile, "statuses": vec![200; gets], "errors": []})
 }
 
-/// The clusters that the plugin was told of, run by run.
-fn told(plugin: &FakePlugin) -> Vec<Value> {
+/// The clusters that the plugin received, one per run.
+fn received_clusters(plugin: &FakePlugin) -> Vec<Value> {
     let cluster = |info: &String| serde_json::from_str::<Value>(info).unwrap()["spec"]["cluster"].take();
     plugin.exec_infos().iter().map(cluster).collect()
 }
 
-fn told_of(server: &ApiServer, config: &Value) -> Value {
+fn cluster_info(server: &ApiServer, config: &Value) -> Value {
     json!({
         "server": server.url(),
         "certificate-authority-data": STANDARD.encode(server.ca_pem()),

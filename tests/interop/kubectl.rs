@@ -1,4 +1,4 @@
-//! `kubectl`, of whatever version the machine has: 1.20 knows only v1beta1 stanzas, 1.22 and newer v1 too.
+//! The `kubectl` of this machine, in any version: 1.20 knows only v1beta1 stanzas, 1.22 and newer v1 too.
 
 mod environment;
 mod failures;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 pub(crate) const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// `kubectl` with a home of its own: no cache, config or variable of the machine reaches it.
+/// `kubectl` with a separate home: it sees no cache, configuration or variable of this machine.
 pub(crate) struct Kubectl {
     home: TempDir,
     env: Vec<(String, String)>,

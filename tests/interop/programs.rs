@@ -29,14 +29,14 @@ pub(crate) fn path_with_shim() -> String {
     format!("{}:{}", shim().parent().unwrap().display(), std::env::var("PATH").unwrap())
 }
 
-/// The provider `name` that runs `plugin` for callers that tell of no cluster.
+/// The provider `name` that runs `plugin` for callers that name no cluster.
 pub(crate) fn clusterless(name: &str, plugin: &FakePlugin) -> Value {
     let mut stanza = plugin.exec_stanza();
     stanza["provideClusterInfo"] = json!(false);
     json!({"name": name, "execConfig": stanza})
 }
 
-/// The `exec` stanza of a user whose credential comes from `provider` by way of the shim.
+/// The `exec` stanza of a user whose credential comes from `provider` through the shim.
 pub(crate) fn shim_stanza(api_version: &str, provider: &str, socket: &Path) -> Value {
     json!({
         "apiVersion": api_version,

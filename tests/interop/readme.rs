@@ -1,76 +1,104 @@
-//! Every command that the documents name is run by something.
+//! The commands and programs in the documents work.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig};
+use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_file};
 use serde_json::json;
 
 use crate::{
     kubectl::newest_api_version,
-    programs::{broker, shim},
+    programs::{broker, clusterless, shim},
 };
 
-/// The fenced `sh` blocks of a document, in their order.
-fn blocks(document: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut rest = document;
-    while let Some((_, tail)) = rest.split_once("```sh\n") {
-        let (block, tail) = tail.split_once("```").expect("a block ends");
-        blocks.push(block.to_owned());
-        rest = tail;
-    }
-    blocks
+/// The fenced blocks of a document in `language`, in their order.
+fn blocks(file: &str, language: &str) -> Vec<String> {
+    let document = read(file);
+    let fence = format!("```{language}\n");
+    let parts = document.split(&fence).skip(1);
+    parts.map(|part| part.split_once("```").expect("a block has an end").0.to_owned()).collect()
+}
+
+/// The blocks of `file` with a command of credbroker in them.
+fn credbroker_blocks(file: &str) -> Vec<String> {
+    blocks(file, "sh").into_iter().filter(|block| block.starts_with("credbroker ")).collect()
 }
 
 fn read(file: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+    fs::read_to_string(root().join(file)).unwrap()
 }
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A directory with both programs by their names.
+fn programs(directory: &Path) -> PathBuf {
+    let bin = directory.join("bin");
+    fs::create_dir(&bin).unwrap();
+    for (name, program) in [("credbroker", broker().to_owned()), ("credbroker-exec", shim())] {
+        symlink(program, bin.join(name)).unwrap();
+    }
+    bin
+}
+
+/// Runs `script` like a terminal of the user with the home `home`; returns standard output and error.
+fn bash(script: &str, home: &Path, socket: &Path) -> (String, String) {
+    let bin = programs(home);
+    let output = Command::new("bash")
+        .args(["-c", &format!("set -e\n{script}")])
+        .current_dir(home)
+        .env_clear()
+        .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
+        .env("HOME", home)
+        // The default socket of root is that of the machine.
+        .env("CREDBROKER_SOCKET", socket)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    (stdout, stderr)
+}
+
+/// The README's three lines, and the commands of `docs/operations.md` on the same broker.
 #[test]
-fn the_three_lines_of_the_readme_serve_a_kubeconfig() {
+fn the_commands_for_a_kubeconfig_work() {
     let server = ApiServer::start(Accepts::Tokens);
     server.accept_token("token-1");
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join(".kube")).unwrap();
     Kubeconfig::for_server(&server, "NAME", &plugin.exec_stanza()).write(home.path().join(".kube/config"));
-    let bin = home.path().join("bin");
-    fs::create_dir(&bin).unwrap();
-    std::os::unix::fs::symlink(broker(), bin.join("credbroker")).unwrap();
-    std::os::unix::fs::symlink(shim(), bin.join("credbroker-exec")).unwrap();
+    let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "kubeconfigs": ["~/.kube/config"]});
+    private_file(&home.path().join("FILE"), &config.to_string());
     let runtime = home.path().join("run");
     fs::create_dir(&runtime).unwrap();
 
-    let mine = |block: &String| block.starts_with("credbroker ") && !block.starts_with("credbroker clusters");
-    let blocks: Vec<_> = blocks(&read("README.md")).into_iter().filter(mine).collect();
-    assert_eq!(blocks.len(), 3, "the three lines, a credential, see and steer: {blocks:?}");
-    // As in a terminal, but for the end: the broker must not outlive the test.
-    let script = format!("set -e\ntrap 'kill %1' EXIT\n{}", blocks.concat());
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .env_clear()
-        .env("PATH", path)
-        .env("HOME", home.path())
-        // Root's broker is the machine's; here everything is private.
-        .env("CREDBROKER_SOCKET", runtime.join("credbroker.sock"))
-        .output()
-        .unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{stdout}{stderr}");
+    let commands =
+        [credbroker_blocks("README.md"), credbroker_blocks("docs/operations.md")].concat().concat();
+    // The broker must not outlive the test.
+    let script = format!("trap 'kill %1' EXIT\n{commands}");
+    let (stdout, stderr) = bash(&script, home.path(), &runtime.join("credbroker.sock"));
     let tokens = server.seen_tokens();
     assert!(!tokens.is_empty() && tokens.iter().all(|token| token == "token-1"), "{tokens:?} {stderr}");
-    // A caller's KUBECONFIG can change what a plugin answers, and `get` was called without: a run of its own.
-    assert!(stdout.lines().any(|line| line == "token-2"), "`get -o token`: {stdout}{stderr}");
-    // Both are refreshed, and then forgotten.
-    assert_eq!(plugin.runs(), 4, "{stdout}{stderr}");
-    assert_eq!(stdout.lines().last(), Some("2 credentials forgotten"), "{stdout}{stderr}");
+    assert!(stdout.lines().any(|line| line.starts_with("token-")), "`get -o token`: {stdout}{stderr}");
+    assert!(
+        stdout.lines().any(|line| line.starts_with("evicted ") && !line.starts_with("evicted 0")),
+        "{stdout}"
+    );
+    assert_eq!(stdout.lines().last(), Some("evicted 0 credentials"), "{stdout}{stderr}");
 }
 
-/// The configuration and the commands of the README, but for the plugin's name.
+/// The configuration and the commands of `docs/fleet.md`, with the path of the plugin.
 #[test]
-fn the_readmes_fleet_is_listed_and_walked() {
+fn the_commands_for_a_fleet_work() {
     let (hub, paris) = (ApiServer::start(Accepts::Tokens), ApiServer::start(Accepts::Tokens));
     hub.accept_token("hub");
     paris.accept_token("token-1");
@@ -87,74 +115,128 @@ fn the_readmes_fleet_is_listed_and_walked() {
     let kubeconfig = Kubeconfig::new().cluster_of(&hub, "hub").user("hub", &json!({"token": "hub"}));
     kubeconfig.context("hub", "hub", "hub").write(home.path().join(".kube/hub"));
 
-    let readme = read("README.md");
-    let config = readme.split("```yaml\n").find(|block| block.contains("kubeconfig: ~/.kube/hub"));
-    let config = config.and_then(|block| block.split("```").next()).expect("the fleet's configuration");
+    let config = blocks("docs/fleet.md", "yaml").remove(0);
     let command = plugin.path();
     let config =
         config.replace("command: gke-gcloud-auth-plugin", &format!("command: {}", command.display()));
     let broker = Broker::builder(broker()).config(&config).env("HOME", home.path()).start();
 
-    let bin = home.path().join("bin");
-    fs::create_dir(&bin).unwrap();
-    for (name, program) in [("credbroker", self::broker().to_owned()), ("credbroker-exec", shim())] {
-        std::os::unix::fs::symlink(program, bin.join(name)).unwrap();
-    }
-    let block = blocks(&readme).into_iter().find(|block| block.starts_with("credbroker clusters"));
-    // The first look at the hub may still be under way: whoever asks for a cluster waits for it.
+    // kubectl may be too old for v1.
     let version = newest_api_version().trim_start_matches("client.authentication.k8s.io/");
-    let block =
-        block.unwrap().replace("kubeconfig fleet", &format!("kubeconfig fleet --api-version {version}"));
-    let script = format!("set -e\ncredbroker get --cluster-profile fleet/paris\n{block}");
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .env_clear()
-        .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
-        .env("HOME", home.path())
-        .env("CREDBROKER_SOCKET", broker.socket())
-        .output()
-        .unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{stdout}{stderr}{}", broker.log());
+    let commands = credbroker_blocks("docs/fleet.md").concat();
+    let commands = commands.replace("kubeconfig fleet", &format!("kubeconfig fleet --api-version {version}"));
+    // A request for a cluster waits for the first list of the hub; `clusters` does not.
+    let script = format!("credbroker get --cluster-profile fleet/paris\n{commands}");
+    let (stdout, _) = bash(&script, home.path(), &broker.socket());
     assert!(stdout.contains("fleet/paris") && stdout.contains("ready"), "{stdout}");
     assert!(stdout.contains("web-0"), "kubectl's pods: {stdout}");
     assert_eq!((paris.seen_tokens(), plugin.runs()), (vec!["token-1".to_owned()], 1));
 }
 
-/// Either this file runs it, or `.ci/run` does, or it is listed here with what does.
+/// The README's programs, with the socket of the test.
 #[test]
-fn every_command_of_the_documents_is_run_by_something() {
-    let ci = read(".ci/run");
-    let elsewhere = [
-        // `systemd/check.sh` verifies the units and tries the activation; there is no user manager in CI.
-        "mkdir -p ~/.config/systemd/user",
-        "cp systemd/user/credbroker.* ~/.config/systemd/user/",
-        "systemctl --user daemon-reload",
-        "systemctl --user enable --now credbroker.socket",
-        "cargo build -p credbroker-exec",
-        "cargo bench --bench latency",
-        "cargo bench --bench rotation",
-        "cargo bench --bench fleet",
-        "cargo bench --bench scale",
-        // The test command simulates three hundred seeds, and checks the filter with the fuzz target's own properties.
+fn the_python_and_go_programs_of_the_readme_work() {
+    let channels = root().join("target/channels");
+    let plugin = FakePlugin::builder().token("secret").expires_in(3600).build();
+    let broker = Broker::builder(broker()).providers(&json!([clusterless("gke", &plugin)])).start();
+    let socket = broker.socket().display().to_string();
+    let program = |language: &str| {
+        let program = blocks("README.md", language).remove(0);
+        assert!(program.contains("/run/credbroker/credbroker.sock"), "{program}");
+        program.replace("/run/credbroker/credbroker.sock", &socket)
+    };
+    let mut python = Command::new(channels.join("python/venv/bin/python"));
+    python.args(["-c", &program("python")]).env("PYTHONPATH", channels.join("python/generated"));
+    let line = first_line(python);
+    let generation = line.strip_prefix("rotated: ").unwrap_or_else(|| panic!("{line}"));
+
+    let package = read("tests/interop/channels/go/main.go");
+    let package = package.lines().find(|line| line.starts_with("\tpb \"")).expect("the generated package");
+    let imports = ["context", "fmt", "google.golang.org/grpc", "google.golang.org/grpc/credentials/insecure"];
+    let imports = imports.map(|import| format!("\t\"{import}\"\n")).concat();
+    let directory = channels.join("go/readme");
+    fs::create_dir_all(&directory).unwrap();
+    let main = "func main() {\n\tfmt.Println(generation(context.Background(), \"gke\"))\n}\n";
+    let text = format!("package main\n\nimport (\n{imports}{package}\n)\n\n{}\n{main}", program("go"));
+    fs::write(directory.join("main.go"), text).unwrap();
+    let mut go = Command::new("go");
+    go.args(["run", "-buildvcs=false", "./readme"]).current_dir(channels.join("go"));
+    assert_eq!(first_line(go), format!("{generation} <nil>"));
+    assert_eq!(plugin.runs(), 1);
+}
+
+/// The first line of the output of `command`, which is then stopped.
+fn first_line(mut command: Command) -> String {
+    let path = format!("{}:/usr/local/go/bin", std::env::var("PATH").unwrap());
+    let mut child = command.env("PATH", path).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    drop(child.kill());
+    drop(child.wait());
+    line.trim_end().to_owned()
+}
+
+/// Commands that neither the tests above nor `.ci/run` run as they are written, and what runs them.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("cp systemd/user/credbroker.* ~/.config/systemd/user/", SYSTEMD),
+    ("mkdir -p ~/.config/systemd/user", SYSTEMD),
+    ("rm ~/.config/systemd/user/credbroker.socket ~/.config/systemd/user/credbroker.service", SYSTEMD),
+    ("systemctl --user daemon-reload", SYSTEMD),
+    ("systemctl --user disable --now credbroker.socket credbroker.service", SYSTEMD),
+    ("systemctl --user enable --now credbroker.socket", SYSTEMD),
+    ("systemctl --user restart credbroker.service", SYSTEMD),
+    ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
+    ("cargo bench --bench fleet", BENCH),
+    ("cargo bench --bench latency", BENCH),
+    ("cargo bench --bench rotation", BENCH),
+    ("cargo bench --bench scale", BENCH),
+    ("cargo build -p credbroker-exec", "the shim of these tests"),
+    ("cargo test --locked --test it words", "the test command"),
+    ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
+    (
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
-        "cargo +nightly fuzz run authority",
-        // `python.rs` does the same in a directory of its own.
-        "mkdir -p target/python",
+        "the test command runs three hundred seeds",
+    ),
+    ("mkdir -p target/python", PYTHON),
+    (
         "target/python-venv/bin/python -m grpc_tools.protoc -I proto --python_out=target/python --grpc_python_out=target/python proto/credbroker/v1/credbroker.proto",
+        PYTHON,
+    ),
+    (
         "PYTHONPATH=target/python target/python-venv/bin/python examples/python/watch.py --provider NAME",
-    ];
-    for document in ["README.md", "CONTRIBUTING.md", "benches/README.md", "examples/python/README.md"] {
-        for line in blocks(&read(document)).iter().flat_map(|block| block.lines()) {
-            let command = line.replace("cargo run --release -- demo", "cargo run --release --locked -- demo");
-            let command = command.replace("cargo test --test interop", "cargo test --locked --test interop");
-            let run = ci.contains(&command)
-                || elsewhere.contains(&line)
-                || line.starts_with("credbroker ")
-                || line.starts_with("KUBECONFIG=~/.kube/broker kubectl")
-                || line.starts_with("kubectl --kubeconfig ~/.kube/fleet")
-                || line.starts_with("BLESS=1");
-            assert!(run, "{document} names a command that nothing runs: {line}");
+        PYTHON,
+    ),
+];
+
+/// There is no user manager in CI.
+const SYSTEMD: &str = "systemd/check.sh verifies the units and the activation";
+const BENCH: &str = "clippy and the benches themselves, which are measurements";
+const PYTHON: &str = "python.rs, in a directory of its test";
+
+#[test]
+fn each_command_of_the_documents_is_run_by_something() {
+    let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "benches/README.md".into()];
+    files.extend(["examples/python/README.md".into(), "examples/plugins/README.md".into()]);
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    files.extend(
+        docs.filter_map(|name| name.into_string().ok())
+            .filter(|name| name.ends_with(".md"))
+            .map(|name| format!("docs/{name}")),
+    );
+    let tested = ["README.md", "docs/operations.md", "docs/fleet.md"]
+        .map(|file| credbroker_blocks(file).concat())
+        .concat();
+    let ci = read(".ci/run") + &read("tests/interop/channels/setup.sh");
+    let mut unused: Vec<_> = ELSEWHERE.iter().map(|(command, _)| *command).collect();
+    for file in files {
+        for line in blocks(&file, "sh").iter().flat_map(|block| block.lines()) {
+            let locked = line.replace("cargo run --release", "cargo run --release --locked");
+            let locked = locked.replace("cargo test --test interop", "cargo test --locked --test interop");
+            let is_run = tested.lines().any(|tested| tested == line) || ci.contains(&locked);
+            let is_elsewhere = ELSEWHERE.iter().any(|(command, _)| *command == line);
+            assert!(is_run || is_elsewhere, "{file} names a command that nothing runs: {line}");
+            unused.retain(|command| *command != line);
         }
     }
+    assert!(unused.is_empty(), "no document names {unused:?}");
 }

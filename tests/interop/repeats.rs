@@ -33,7 +33,7 @@ fn ask(socket: &Path) -> Vec<u8> {
 fn a_client_that_starts_its_plugin_three_times_is_one_run() {
     let (plugin, broker) = setup();
     let answers = [(); 3].map(|()| ask(&broker.socket()));
-    assert!(answers.iter().all(|answer| *answer == answers[0]), "all are told the same");
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "all get the same answer");
     assert_eq!(plugin.runs(), 1);
 }
 

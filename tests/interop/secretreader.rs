@@ -30,7 +30,7 @@ fn a_secret_with_a_token_is_the_clusters_credential() {
         hub.secrets_read(),
         ["/api/v1/namespaces/fleet/secrets/eu-1", "/api/v1/namespaces/fleet/secrets/eu-2"]
     );
-    // Only what stands where the name belongs is the name.
+    // Only the value of the field `clusterName` counts.
     let config = json!({
         "a": {"clusterName": "eu-1"},
         "b\",\"clusterName": "eu-1",
@@ -150,7 +150,7 @@ fn a_name_that_is_none_is_refused_before_kubectl_runs() {
         assert!(complaint.contains("PLUGIN_EXIT"), "{config}: {complaint}");
         assert!(complaint.contains("no clusterName in spec.cluster.config"), "{config}: {complaint}");
     }
-    assert_eq!(hub.secrets_read(), [""; 0], "nobody asked the hub");
+    assert_eq!(hub.secrets_read(), [""; 0], "no request reached the hub");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the broker tells the service manager that started it.
+//! What the broker reports to the service manager that started it.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;

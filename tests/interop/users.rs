@@ -1,4 +1,4 @@
-//! Other users of the machine. Needs root, to be somebody else.
+//! Other users of this machine. Needs root, to change the user.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::programs::{broker, shim};
 
-/// Somebody who is neither root nor nobody.
+/// A user that is neither root nor `nobody`.
 const OTHER: u32 = 65_533;
 
 fn require_root() {
@@ -22,7 +22,7 @@ fn require_root() {
     assert!(root, "these tests start programs as another user, so they must be run as root");
 }
 
-/// A directory that everybody can look into, with a copy of `program` that everybody can run.
+/// A directory that all users can read, with a copy of `program` that all users can run.
 fn with_program(program: &Path) -> (TempDir, std::path::PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -33,7 +33,7 @@ fn with_program(program: &Path) -> (TempDir, std::path::PathBuf) {
     (directory, copy)
 }
 
-/// A config of one provider, readable by everybody, its socket open to everybody.
+/// A configuration with one provider. All users can read it, and connect to its socket.
 fn config(directory: &Path, plugin: &FakePlugin) -> std::path::PathBuf {
     let config = directory.join("config.yaml");
     let mut stanza = plugin.exec_stanza();

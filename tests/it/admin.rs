@@ -187,19 +187,23 @@ async fn the_broker_describes_itself() {
 async fn a_report_says_whether_the_credential_was_replaced_and_whether_it_is_known() {
     let (broker, mut admin, plugin) = three().await;
     let mut rpc = CredentialBrokerClient::new(broker.channel().await);
-    let old = broker.get("gke").await.unwrap().generation;
+    let old = broker.get("gke").await.unwrap().generation().to_owned();
     refresh(&mut admin, selecting(Selector::Provider("gke".into()))).await.unwrap();
-    let new = broker.get("gke").await.unwrap();
+    let new = broker.get("gke").await.unwrap().generation().to_owned();
     let runs = plugin.runs();
     for (generation, outcome) in [
         (old.as_str(), Outcome::AlreadyReplaced),
         ("from-before-a-restart", Outcome::UnknownGeneration),
-        (&new.generation, Outcome::TooEarly),
+        (&new, Outcome::TooEarly),
     ] {
         let r#ref = request("gke", None, &[]).r#ref;
         let report = pb::ReportRejectedRequest { r#ref, generation: generation.to_owned() };
         let answer = rpc.report_rejected(report).await.unwrap().into_inner();
-        assert_eq!((answer.outcome(), answer.credential.as_ref()), (outcome, Some(&new)), "{generation}");
+        assert_eq!(
+            (answer.outcome(), answer.credential.unwrap().generation),
+            (outcome, new.clone()),
+            "{generation}"
+        );
         assert_eq!(answer.retry_after.is_some(), outcome == Outcome::TooEarly);
     }
     assert_eq!(plugin.runs(), runs);

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use credbroker_client::Code;
-use credbroker_client::Error;
+use credbroker_client::{Code, Credential, Error};
 use credbroker_proto::{Reason, v1 as pb};
 use credbroker_test_support::FakePlugin;
 use serde_json::json;
 
-use crate::harness::{InProcess, provider};
+use crate::harness::{InProcess, provider, token};
 
 #[tokio::test]
 async fn a_hundred_callers_at_once_share_one_run() {
@@ -17,8 +16,11 @@ async fn a_hundred_callers_at_once_share_one_run() {
     let asks = (0..100).map(|_| broker.get("cloud"));
     let answers = futures_join(asks).await;
     let first = answers.first().unwrap().as_ref().unwrap();
-    assert_eq!(first.token(), "token-1");
-    assert!(answers.iter().all(|answer| answer.as_ref().unwrap() == first), "generation and expiry too");
+    assert_eq!(token(first), "token-1");
+    let parts = |credential: &Credential| {
+        (credential.generation().to_owned(), token(credential).to_owned(), credential.expires_at())
+    };
+    assert!(answers.iter().all(|answer| parts(answer.as_ref().unwrap()) == parts(first)));
     assert_eq!(plugin.runs(), 1);
 }
 
@@ -45,16 +47,12 @@ async fn a_credential_names_its_expiry_lifetime_and_generation() {
     let plugin = FakePlugin::builder().token("secret").expires_in(3600).build();
     let broker = InProcess::start(json!([provider("cloud", &plugin)]));
     let credential = broker.get("cloud").await.unwrap();
-    let lifetime = credential.lifetime.unwrap().seconds;
+    let lifetime = credential.lifetime().unwrap().as_secs();
     assert!((3595..=3600).contains(&lifetime), "{lifetime}");
-    let expiry = credential.expiration_time.unwrap();
-    let left = std::time::SystemTime::try_from(expiry)
-        .unwrap()
-        .duration_since(std::time::SystemTime::now())
-        .unwrap();
+    let left = credential.expires_at().unwrap().duration_since(std::time::SystemTime::now()).unwrap();
     assert!(left > Duration::from_secs(3590) && left <= Duration::from_secs(3600), "{left:?}");
-    assert!(credential.generation.ends_with("-1"), "{}", credential.generation);
-    assert_eq!((credential.certificate_fingerprint, credential.client_key_data), (None, None));
+    assert!(credential.generation().ends_with("-1"), "{}", credential.generation());
+    assert!(credential.identity().is_none());
 }
 
 #[tokio::test]
@@ -66,9 +64,9 @@ async fn callers_get_the_identity_that_their_own_environment_chooses() {
     let broker =
         InProcess::with(json!({"providers": [cloud]}), &[("AWS_PROFILE", "prod"), ("OTHER", "the-brokers")]);
     let get = async |variables: &[(&str, &str)]| {
-        broker.get_with("cloud", None, variables).await.unwrap().token.unwrap()
+        token(&broker.get_with("cloud", None, variables).await.unwrap()).to_owned()
     };
-    assert_eq!(get(&[]).await, "none/the-brokers", "the broker's own profile is nobody else's");
+    assert_eq!(get(&[]).await, "none/the-brokers", "callers never get the profile of the broker");
     assert_eq!(get(&[("AWS_PROFILE", "dev")]).await, "dev/the-brokers");
     assert_eq!(
         get(&[("AWS_PROFILE", "dev"), ("OTHER", "mine")]).await,
@@ -91,16 +89,17 @@ async fn clusters_that_share_a_user_get_each_their_own() {
         ..pb::Cluster::default()
     };
     let get =
-        async |config| broker.get_with("cloud", Some(cluster(config)), &[]).await.unwrap().token.unwrap();
+        async |config| token(&broker.get_with("cloud", Some(cluster(config)), &[]).await.unwrap()).to_owned();
     assert_eq!(get(r#"{"audience":"a"}"#).await, "token-1");
     assert_eq!(get(r#"{"audience":"b"}"#).await, "token-2");
     assert_eq!(get(r#"{"audience":"a"}"#).await, "token-1");
-    let told = plugin.exec_infos();
+    let infos = plugin.exec_infos();
     assert!(
-        told[0].contains(r#""config":{"audience":"a"}"#) && told[1].contains(r#""config":{"audience":"b"}"#)
+        infos[0].contains(r#""config":{"audience":"a"}"#)
+            && infos[1].contains(r#""config":{"audience":"b"}"#)
     );
-    let Err(Error::Failed { reason, .. }) = broker.get("cloud").await else { panic!("no cluster is known") };
-    assert_eq!(reason, Some(Reason::InvalidRequest));
+    let Err(error) = broker.get("cloud").await else { panic!("no cluster is known") };
+    assert_eq!(error.reason(), Some(Reason::InvalidRequest));
 }
 
 #[tokio::test]
@@ -111,9 +110,9 @@ async fn what_is_held_is_served_on_when_the_plugins_file_is_replaced_or_removed(
     let new = plugin.dir().join("new");
     std::fs::copy(plugin.path(), &new).unwrap();
     std::fs::rename(new, plugin.path()).unwrap();
-    assert_eq!(broker.get("cloud").await.unwrap().generation, first.generation);
+    assert_eq!(broker.get("cloud").await.unwrap().generation(), first.generation());
     std::fs::remove_file(plugin.path()).unwrap();
-    assert_eq!(broker.get("cloud").await.unwrap().generation, first.generation);
+    assert_eq!(broker.get("cloud").await.unwrap().generation(), first.generation());
 }
 
 /// Every way in which a plugin can fail, as its caller sees it.
@@ -183,13 +182,12 @@ async fn each_failure_has_its_reason_and_shows_nothing_of_the_output() {
     let broker = InProcess::start(json!(providers));
     for (index, (reason, code, _, says)) in table.iter().enumerate() {
         let Err(error) = broker.get(&format!("p{index}")).await else { panic!("{reason}: it must fail") };
-        let Error::Failed { reason: found, code: found_code, message, retry_after, .. } = &error else {
-            panic!("{reason}: {error:?}")
-        };
-        assert_eq!((found.map(Reason::name), *found_code), (Some(*reason), *code), "{message}");
+        let Error::Failed(failure) = &error else { panic!("{reason}: {error:?}") };
+        let message = &failure.message;
+        assert_eq!((failure.reason.map(Reason::name), failure.code), (Some(*reason), *code), "{message}");
         assert!(message.contains(says) && message.contains(&format!("provider `p{index}`")), "{message}");
         assert!(!format!("{error:?}").contains(CANARY), "{error:?}");
-        assert_eq!(retry_after.is_some(), *code == Code::Unavailable, "{message}");
+        assert_eq!(failure.retry_after.is_some(), *code == Code::Unavailable, "{message}");
     }
 }
 
@@ -209,11 +207,9 @@ async fn a_request_that_leads_nowhere_says_why() {
         ("", "INVALID_REQUEST", Code::InvalidArgument, "empty"),
     ];
     for (name, reason, code, says) in table {
-        let Err(Error::Failed { reason: found, code: found_code, message, .. }) = broker.get(name).await
-        else {
-            panic!("{name}: it must fail")
-        };
-        assert_eq!((found.map(Reason::name), found_code), (Some(reason), code), "{message}");
+        let Err(Error::Failed(failure)) = broker.get(name).await else { panic!("{name}: it must fail") };
+        let message = &failure.message;
+        assert_eq!((failure.reason.map(Reason::name), failure.code), (Some(reason), code), "{message}");
         assert!(message.contains(says), "{message}");
     }
     assert_eq!(plugin.runs(), 0);

@@ -55,7 +55,7 @@ fn sigterm_ends_it_with_exit_code_0_and_says_so() {
     assert!(log.contains("SIGTERM received") && log.contains("drained"), "{log}");
 }
 
-/// As when somebody runs `credbroker serve` in a shell: the broker has the terminal, a plugin is in the background of it.
+/// Like `credbroker serve` in a shell: the broker has the terminal, and a plugin is a background process of it.
 #[test]
 fn a_plugin_that_reads_from_the_brokers_terminal_is_ended_and_says_so() {
     let plugin = FakePlugin::script("read -r code < /dev/tty; echo \"$code\"");
@@ -139,7 +139,7 @@ fn it_does_not_start_where_it_must_not() {
 }
 
 #[test]
-fn a_group_that_may_connect_gets_in_whatever_the_umask_is() {
+fn a_group_can_connect_with_any_umask() {
     let plugin = FakePlugin::builder().token("t").build();
     let directory = private_directory();
     let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
@@ -185,7 +185,7 @@ fn json_logs_are_one_object_a_line_with_the_spans_of_request_and_run() {
 }
 
 #[test]
-fn it_serves_on_when_nobody_reads_its_log_any_more() {
+fn it_keeps_serving_when_its_log_is_no_longer_read() {
     let plugin = FakePlugin::builder().exit_code(3).build();
     let directory = private_directory();
     let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
@@ -207,7 +207,7 @@ fn it_serves_on_when_nobody_reads_its_log_any_more() {
 }
 
 #[test]
-fn a_group_reaches_the_socket_whatever_the_umask() {
+fn a_group_reaches_the_socket_with_any_umask() {
     let plugin = FakePlugin::builder().token("t").build();
     let providers = json!([provider("cloud", &plugin)]);
     let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers,

@@ -14,7 +14,7 @@ use tonic_health::pb::{
 
 use crate::harness::{InProcess, provider};
 
-/// Breaks on demand whatever asks for the time.
+/// Panics on demand in the task that reads the time.
 #[derive(Debug, Default)]
 struct Breaks(AtomicBool);
 

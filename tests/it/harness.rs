@@ -18,10 +18,11 @@ use credbroker::{
     plugin::Environment,
     server::SocketOptions,
 };
-use credbroker_client::{Client, Error, Socket};
+use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
 use credbroker_proto::v1 as pb;
 use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use hyper_util::rt::TokioIo;
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::UnixStream, task::JoinHandle};
@@ -66,7 +67,7 @@ impl InProcess {
         Self::with(json!({"providers": providers.into()}), &[])
     }
 
-    /// A broker whose provider nobody asks for.
+    /// A broker whose provider is never requested.
     pub(crate) fn idle() -> Self {
         let stanza = json!({
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -76,7 +77,7 @@ impl InProcess {
         Self::start(json!([{"name": "idle", "execConfig": stanza}]))
     }
 
-    /// A broker of this configuration, to which apiVersion and kind are added, with `variables` of its own.
+    /// A broker of this configuration, to which apiVersion and kind are added, with `variables` in its environment.
     pub(crate) fn with(sections: Value, variables: &[(&str, &str)]) -> Self {
         Self::with_clock(sections, variables, Arc::new(SystemClock))
     }
@@ -110,7 +111,7 @@ impl InProcess {
         Self { directory, stop, served }
     }
 
-    /// A channel of tonic's own: the client that everybody else uses.
+    /// A plain channel of tonic, which other programs use.
     pub(crate) async fn channel(&self) -> Channel {
         let path = self.socket();
         let connect = tower::service_fn(move |_| {
@@ -128,8 +129,8 @@ impl InProcess {
         Client::connect(&Socket::at(self.socket())).await.unwrap()
     }
 
-    /// Asks for `provider` on a connection of its own.
-    pub(crate) async fn get(&self, provider: &str) -> Result<pb::Credential, Error> {
+    /// Requests `provider` on a separate connection.
+    pub(crate) async fn get(&self, provider: &str) -> Result<Credential, Error> {
         self.get_with(provider, None, &[]).await
     }
 
@@ -139,9 +140,8 @@ impl InProcess {
         provider: &str,
         cluster: Option<pb::Cluster>,
         variables: &[(&str, &str)],
-    ) -> Result<pb::Credential, Error> {
-        let answer = self.client().await.credential(request(provider, cluster, variables)).await?;
-        Ok(answer.credential.unwrap())
+    ) -> Result<Credential, Error> {
+        self.client().await.credential(&reference(provider, cluster, variables)).await
     }
 
     /// Drains as SIGTERM would.
@@ -158,9 +158,28 @@ impl InProcess {
     }
 }
 
+/// The same of the client library's state.
+pub(crate) fn problem_of(hub: &HubState) -> &str {
+    hub.failure.as_ref().map_or("", |failure| &failure.message)
+}
+
 /// Why the hub cannot be read; empty: it can.
 pub(crate) fn problem(hub: &pb::HubState) -> &str {
     hub.failure.as_ref().map_or("", |failure| &failure.message)
+}
+
+/// The same for the client library.
+pub(crate) fn reference(
+    provider: &str,
+    cluster: Option<pb::Cluster>,
+    variables: &[(&str, &str)],
+) -> CredentialRef {
+    request(provider, cluster, variables).r#ref.unwrap().into()
+}
+
+/// The bearer token.
+pub(crate) fn token(credential: &Credential) -> &str {
+    credential.token().unwrap().expose_secret()
 }
 
 pub(crate) fn request(

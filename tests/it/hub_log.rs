@@ -1,9 +1,8 @@
-//! What the log, and whoever asks, sees of the hub and of who the broker is there.
+//! What the log and callers see of the hub, and of the identity of the broker there.
 
 use std::{path::PathBuf, time::Duration};
 
-use credbroker_client::{Client, Socket};
-use credbroker_proto::v1::HubState;
+use credbroker_client::{Client, HubState, Socket};
 use credbroker_test_support::{
     Accepts, ApiServer, Broker, Collection, FakePlugin, Kubeconfig, private_directory,
 };
@@ -11,7 +10,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::problem;
+use crate::harness::problem_of as problem;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
@@ -47,13 +46,13 @@ impl Hub {
     }
 }
 
-/// What every caller is told of the hub, as soon as it `is_so`.
+/// The state of the hub that callers get, as soon as it `is_so`.
 async fn hub_state(broker: &Broker, is_so: impl Fn(&HubState) -> bool) -> HubState {
-    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters("").await.unwrap();
+    let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    let mut messages = client.watch_clusters(None).await.unwrap();
     let reached = async {
         loop {
-            let hub = messages.next().await.unwrap().unwrap().hub.unwrap();
+            let hub = messages.next().await.unwrap().unwrap().hub;
             if is_so(&hub) {
                 return hub;
             }
@@ -85,7 +84,7 @@ async fn neither_a_log_nor_a_caller_sees_who_the_broker_is_to_its_hub() {
     }
 }
 
-/// A parser quotes what it does not understand, and what stands around it.
+/// A parser quotes the text that it does not understand, and the text around it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubeconfig_of_the_hub_that_breaks_is_not_quoted() {
     let hub = Hub::start();
@@ -126,21 +125,21 @@ async fn the_password_of_the_hubs_proxy_is_shown_nowhere() {
     }
 }
 
-/// kube would tell of each failed request for itself, as an error of nobody knows what.
+/// kube alone would log each failed request as an error without context.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hub_that_is_away_is_told_in_our_words_alone() {
+async fn a_hub_that_is_not_available_is_logged_only_by_the_broker() {
     let hub = Hub::start();
     hub.with_user(&json!({"token": "t"}));
     hub.server.go_away();
     let broker = hub.broker("");
     hub_state(&broker, |hub| !problem(hub).is_empty()).await;
     let (_, log) = broker.stop();
-    let told: Vec<_> = log.lines().filter(|line| line.contains("the hub cannot be read")).collect();
-    assert!(!told.is_empty() && !log.contains("ERROR"), "{log}");
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("the hub cannot be read")).collect();
+    assert!(!lines.is_empty() && !log.contains("ERROR"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_a_profile_is_told_once_and_not_with_each_change() {
+async fn a_problem_of_a_profile_is_logged_once_and_not_with_each_change() {
     let hub = Hub::start();
     hub.server.accept_token("t");
     hub.with_user(&json!({"token": "t"}));
@@ -156,8 +155,8 @@ async fn what_is_wrong_with_a_profile_is_told_once_and_not_with_each_change() {
     };
     change("first");
     let broker = hub.broker("");
-    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters("").await.unwrap();
+    let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    let mut messages = client.watch_clusters(None).await.unwrap();
     for value in ["first", "second", "third"] {
         change(value);
         let seen = async {
@@ -184,8 +183,8 @@ async fn a_hub_whose_user_is_another_kind_of_user_now_wants_a_new_start() {
     let (token, exec) = (json!({"token": "t"}), json!({"exec": login.exec_stanza()}));
     let provider = json!({"auth-provider": {"name": "gcp", "config": {"cmd-path": "/bin/false"}}});
     for (before, after, word) in [
-        (&token, &exec, "runs a plugin since"),
-        (&exec, &token, "runs no plugin any more"),
+        (&token, &exec, "now runs an exec plugin"),
+        (&exec, &token, "no longer runs an exec plugin"),
         (&token, &provider, "`auth-provider`"),
     ] {
         let hub = Hub::start();

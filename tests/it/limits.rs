@@ -15,7 +15,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_types::StatusExt as _;
 
-use crate::harness::{InProcess, provider, request};
+use crate::harness::{InProcess, provider, reference};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const EMPTY_SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -68,7 +68,7 @@ async fn malformed_streams_end_the_connection() {
     let mut stream = UnixStream::connect(broker.socket()).await.unwrap();
     stream.write_all(PREFACE).await.unwrap();
     stream.write_all(&EMPTY_SETTINGS).await.unwrap();
-    // HEADERS that are no request (no pseudo headers): each a stream error, and too many of them a connection error.
+    // HEADERS without pseudo headers, which are not a request: each a stream error, and too many of them a connection error.
     for number in 0..2_000_u32 {
         let id = (2 * number + 1).to_be_bytes();
         let frame = [&[0, 0, 0, 1, 5][..], &id].concat();
@@ -93,17 +93,16 @@ async fn one_connection_too_many_is_refused_by_name_and_the_others_are_served() 
     let plugin = FakePlugin::builder().token("t").build();
     let sections = json!({"providers": [provider("cloud", &plugin)], "limits": {"connections": 2}});
     let broker = InProcess::with(sections, &[]);
-    let mut first = broker.client().await;
+    let first = broker.client().await;
     let second = broker.client().await;
-    assert!(first.credential(request("cloud", None, &[])).await.is_ok());
+    assert!(first.credential(&reference("cloud", None, &[])).await.is_ok());
     let third = async {
-        Client::connect(&Socket::at(broker.socket())).await?.credential(request("cloud", None, &[])).await
+        Client::connect(&Socket::at(broker.socket())).await?.credential(&reference("cloud", None, &[])).await
     };
-    let Err(Error::Failed { reason: Some(Reason::Overloaded), limit, .. }) = third.await else {
-        panic!("one connection too many was served")
-    };
-    assert_eq!(limit.as_deref(), Some("limits.connections"));
-    assert!(first.credential(request("cloud", None, &[])).await.is_ok());
+    let Err(Error::Failed(failure)) = third.await else { panic!("one connection too many was served") };
+    assert_eq!(failure.reason, Some(Reason::Overloaded));
+    assert_eq!(failure.limit.as_deref(), Some("limits.connections"));
+    assert!(first.credential(&reference("cloud", None, &[])).await.is_ok());
     drop(second);
     let admitted = async {
         while broker.get("cloud").await.is_err() {
@@ -118,11 +117,10 @@ async fn a_request_that_is_too_large_is_refused() {
     let plugin = FakePlugin::builder().token("t").build();
     let broker = InProcess::start(json!([provider("cloud", &plugin)]));
     let large = "x".repeat(300 * 1024);
-    let Err(Error::Failed { code, .. }) = broker.get_with("cloud", None, &[("AWS_PROFILE", &large)]).await
-    else {
+    let Err(Error::Failed(failure)) = broker.get_with("cloud", None, &[("AWS_PROFILE", &large)]).await else {
         panic!("300 KiB are too much")
     };
-    assert_eq!(code, credbroker_client::Code::OutOfRange);
+    assert_eq!(failure.code, credbroker_client::Code::OutOfRange);
     assert_eq!(plugin.runs(), 0);
 }
 

@@ -15,6 +15,7 @@ mod authority;
 mod binary;
 mod consumers;
 mod deadlines;
+mod errors;
 mod essential;
 mod fleet;
 mod harness;

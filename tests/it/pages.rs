@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use credbroker_client::Selector;
+use credbroker_client::admin::Selector;
 use credbroker_proto::v1::{
     CredentialState, ListCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
 };
@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use crate::harness::{InProcess, request};
+use crate::harness::{InProcess, reference};
 
 /// Each has a message of 2 KiB: together more than a page.
 const KEYS: usize = 600;
@@ -34,16 +34,16 @@ async fn the_states_of_many_failing_keys_come_in_pages_to_every_client() {
         let asks: JoinSet<_> = batch
             .iter()
             .map(|key| {
-                let (mut client, key) = (client.clone(), key.to_string());
-                async move { client.credential(request("cloud", None, &[("AWS_PROFILE", &key)])).await }
+                let (client, key) = (client.clone(), key.to_string());
+                async move { client.credential(&reference("cloud", None, &[("AWS_PROFILE", &key)])).await }
             })
             .collect();
         assert!(asks.join_all().await.iter().all(Result::is_err));
     }
-    let listed = client.clone().list(Selector::Provider("cloud".into())).await.unwrap();
+    let listed = client.admin().credentials(&Selector::Provider("cloud".into())).await.unwrap();
     assert_eq!(listed.len(), KEYS);
     assert!(listed.is_sorted_by(|a, b| a.key < b.key));
-    assert_eq!(client.clone().list(Selector::All).await.unwrap().len(), KEYS);
+    assert_eq!(client.admin().credentials(&Selector::All).await.unwrap().len(), KEYS);
 
     let mut client = CredentialBrokerAdminClient::new(broker.channel().await);
     let (mut keys, mut pages, mut page_token) = (BTreeSet::new(), 0, String::new());

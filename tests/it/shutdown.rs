@@ -3,7 +3,6 @@
 use std::{fs, time::Duration};
 
 use credbroker::app::Drained;
-use credbroker_client::Error;
 use credbroker_proto::Reason;
 use credbroker_test_support::FakePlugin;
 use serde_json::json;
@@ -31,9 +30,9 @@ async fn those_who_wait_for_a_run_are_sent_to_the_successor_and_the_plugin_is_en
         }
         let client = broker.client().await; // an idle connection must not hold the drain up
         drop(ask);
-        let mut client_waiting = client.clone();
+        let client_waiting = client.clone();
         let waits = tokio::spawn(async move {
-            client_waiting.credential(crate::harness::request("slow", None, &[])).await
+            client_waiting.credential(&crate::harness::reference("slow", None, &[])).await
         });
         sleep(Duration::from_millis(50)).await; // its request is under way, or is refused all the same
         let started = Instant::now();
@@ -42,10 +41,7 @@ async fn those_who_wait_for_a_run_are_sent_to_the_successor_and_the_plugin_is_en
         (waits.await.unwrap(), drained)
     };
     assert_eq!(drained, Drained::Whole);
-    match waits.unwrap_err() {
-        Error::Failed { reason, .. } => assert_eq!(reason, Some(Reason::Draining)),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(waits.unwrap_err().reason(), Some(Reason::Draining));
     assert!(!socket.exists());
     let pid = fs::read_to_string(plugin.dir().join("pid")).unwrap();
     until(|| !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists()).await;
@@ -73,7 +69,7 @@ async fn open_streams_end_and_do_not_hold_a_drain_up() {
     }
 }
 
-/// Polls, since nothing outside this process tells us.
+/// Polls, because there is no event to wait for outside this process.
 async fn until(condition: impl Fn() -> bool) {
     let met = async {
         while !condition() {

@@ -25,7 +25,7 @@ fn the_spiffe_plugin_asks_for_the_audience_of_the_cluster() {
     let answer = agent.ask(&json!({"server": "https://eu-1:6443", "config": {"audience": "fleet/eu-1"}}));
     let status = &credential(&answer)["status"];
     assert_eq!(status["token"], svid(&json!(END)));
-    // The broker tells clients an end that is a little earlier.
+    // The broker sends clients an expiry that is a little earlier.
     let end = status["expirationTimestamp"].as_str().unwrap();
     assert!(end.starts_with("2099-12-31T23:5"), "{end}");
     let socket = "-socketPath=/run/spire/agent.sock";
@@ -70,7 +70,7 @@ fn a_cluster_profile_chooses_the_audience() {
 
 #[test]
 fn without_an_audience_the_clusters_address_is_it() {
-    // The same name in another place is not the audience, nor is what is no string.
+    // The same name elsewhere is not the audience, and neither is a value that is not a string.
     let configs = [
         json!(null),
         json!({}),

@@ -44,7 +44,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Answer(_) | Self::Output(_) | Self::Recursion => 1,
-            Self::Broker(error) => error.exit_code(),
+            Self::Broker(error) => broker_exit_code(error),
             Self::Usage(_) => 2,
             Self::Socket(error) if error.origin.starts_with('-') => 2,
             Self::ExecInfo(_) | Self::Forward(_) | Self::Socket(_) => 78,
@@ -77,16 +77,33 @@ impl Failure {
             }
             Self::Broker(Unreachable { .. }) => "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET".into(),
             Self::Broker(Timeout { .. }) => "; ask again later, or wait longer with --timeout".into(),
-            Self::Broker(Failed { code: Code::OutOfRange, reason: None, .. }) => {
+            Self::Broker(Failed(failure)) if failure.code == Code::OutOfRange && failure.reason.is_none() => {
                 "; the cluster's data and the variables that choose an identity are too large together".into()
             }
-            Self::Broker(Failed { reason, retry_after, .. }) => {
+            Self::Broker(Failed(failure)) => {
+                let (reason, retry_after) = (failure.reason, failure.retry_after);
                 let reason = reason.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
                 let retry = retry_after.map(|after| format!("; try again in {} s", after.as_secs().max(1)));
                 reason + &retry.unwrap_or_default()
             }
             _ => String::new(),
         }
+    }
+}
+
+/// 1: the broker answered with a failure. 69: there is no broker. 75: the time is over. 77: denied.
+fn broker_exit_code(error: &credbroker_client::Error) -> u8 {
+    use credbroker_client::Error::{Failed, Timeout, Unreachable, Untrusted};
+    match error {
+        Failed(failure) => match failure.reason {
+            Some(reason) => reason.exit_code(),
+            None if failure.code == Code::PermissionDenied => 77,
+            None => 1,
+        },
+        Untrusted { .. } => 77,
+        Unreachable { .. } => 69,
+        Timeout { .. } => 75,
+        _ => 1,
     }
 }
 
@@ -127,7 +144,9 @@ fn on_one_line(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use credbroker_client::{Error as ClientError, Socket};
+    use std::ffi::OsStr;
+
+    use credbroker_client::{Error as ClientError, Failure as BrokerFailure, Socket, SocketSources};
     use credbroker_proto::{Reason, v1::ProviderRef};
 
     use super::*;
@@ -138,13 +157,11 @@ mod tests {
 
     #[test]
     fn a_failed_plugin_is_one_line_with_provider_cause_reason_and_when_to_try_again() {
-        let failure = Failure::from(ClientError::Failed {
-            code: Code::Unavailable,
-            reason: Some(Reason::PluginExit),
-            limit: None,
-            message: "plugin `gke` failed (exit code 3):\n  \x1b[31mno session\x1b[0m\r\n".into(),
-            retry_after: Some(Duration::from_secs(4)),
-        });
+        let message = "plugin `gke` failed (exit code 3):\n  \x1b[31mno session\x1b[0m\r\n";
+        let mut answer = BrokerFailure::new(Code::Unavailable, message);
+        answer.reason = Some(Reason::PluginExit);
+        answer.retry_after = Some(Duration::from_secs(4));
+        let failure = Failure::from(ClientError::from(answer));
         assert_eq!(
             failure.line(Some(&gke())),
             "provider gke: plugin `gke` failed (exit code 3): [31mno session [0m (PLUGIN_EXIT); try again in 4 s"
@@ -155,13 +172,7 @@ mod tests {
     #[test]
     fn a_provider_that_the_broker_names_is_named_once() {
         let said = |message: &str| {
-            let failure = ClientError::Failed {
-                code: Code::Unavailable,
-                reason: None,
-                limit: None,
-                message: message.into(),
-                retry_after: None,
-            };
+            let failure = ClientError::from(BrokerFailure::new(Code::Unavailable, message));
             Failure::from(failure).line(Some(&gke()))
         };
         assert_eq!(said("provider `gke`: it failed"), "provider `gke`: it failed");
@@ -170,13 +181,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_too_large_says_what_is_in_it() {
-        let failure = Failure::from(ClientError::Failed {
-            code: Code::OutOfRange,
-            reason: None,
-            limit: None,
-            message: "too large".into(),
-            retry_after: None,
-        });
+        let failure = Failure::from(ClientError::from(BrokerFailure::new(Code::OutOfRange, "too large")));
         let line = failure.line(Some(&gke()));
         assert!(line.starts_with("provider gke: too large; the cluster's data and the variables"), "{line}");
     }
@@ -198,7 +203,10 @@ mod tests {
 
     #[test]
     fn a_wrong_socket_is_usage_from_a_flag_and_configuration_from_a_variable() {
-        let from = |origin| Failure::from(SocketError { origin, value: "x".into() }).exit_code();
-        assert_eq!((from("--socket"), from("CREDBROKER_SOCKET")), (2, 78));
+        let value = Some(OsStr::new("tcp://x"));
+        let code =
+            |sources: SocketSources<'_>| Failure::from(Socket::locate(&sources).unwrap_err()).exit_code();
+        let sources = SocketSources::new();
+        assert_eq!((code(sources.flag(value)), code(sources.variable(value))), (2, 78));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use credbroker_client::{Locations, Socket, SocketError};
+use credbroker_client::{Socket, SocketError, SocketSources};
 use credbroker_proto::v1::{
     Cluster, CredentialRef, ExecPluginCaller, GetCredentialRequest, credential_ref::Source,
 };
@@ -48,5 +48,6 @@ pub fn socket(
     // A system call that is seldom needed.
     let is_root = flag.is_none() && named.is_none() && is_root();
     let runtime_directory = variable("XDG_RUNTIME_DIR");
-    Socket::locate(&Locations { flag, variable: named, runtime_directory, is_root })
+    let sources = SocketSources::new().flag(flag).variable(named);
+    Socket::locate(&sources.runtime_directory(runtime_directory).is_root(is_root))
 }

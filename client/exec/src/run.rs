@@ -3,8 +3,8 @@
 use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
 use credbroker_client::{
-    Socket, Waits,
-    blocking::{Notice, ask},
+    Socket,
+    blocking::{Notice, Timeouts, get_credential},
 };
 use credbroker_proto::{
     RECURSION_VARIABLE,
@@ -56,7 +56,7 @@ pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
 ///
 /// # Errors
 ///
-/// Those of [`ask`], and an answer without a credential.
+/// Those of [`get_credential`], and an answer without a credential.
 pub fn ask_patiently(
     socket: &Socket,
     request: &GetCredentialRequest,
@@ -65,9 +65,9 @@ pub fn ask_patiently(
     tell: Option<&mut dyn FnMut()>,
 ) -> Result<Credential, Failure> {
     let for_broker = if at_a_terminal { FOR_BROKER_AT_A_TERMINAL } else { FOR_BROKER };
-    let notice = tell.map(|tell| Notice { after: SILENCE, tell });
-    let waits = Waits { for_broker, in_all: in_all.unwrap_or(IN_ALL) };
-    let (answer, connection) = ask(socket, request, waits, notice)?;
+    let notice = tell.map(|tell| Notice::new(SILENCE, tell));
+    let timeouts = Timeouts::default().broker_start(for_broker).total(in_all.unwrap_or(IN_ALL));
+    let (answer, connection) = get_credential(socket, request, timeouts, notice)?;
     forget(connection);
     Ok(answer.credential.ok_or(AnswerError::Empty)?)
 }

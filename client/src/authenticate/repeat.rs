@@ -2,37 +2,17 @@
 
 use http_body::Body;
 
-/// Copies the body of a request that may be sent once more.
-///
-/// ```
-/// use credbroker_client::{Repeat, WithoutBody};
-/// use http_body_util::Full;
-///
-/// assert!(WithoutBody.copy(&Full::<bytes::Bytes>::default()).is_some());
-/// assert!(WithoutBody.copy(&Full::<bytes::Bytes>::from("text")).is_none());
-/// ```
+/// Copies the body of a request that may be sent once more. Implemented for closures.
 pub trait Repeat<B> {
-    /// A body that says the same, or `None` if there cannot be one.
+    /// A copy of the body. `None`: there cannot be one.
     fn copy(&self, body: &B) -> Option<B>;
 }
 
-/// Requests without a body are repeated.
-///
-/// ```no_run
-/// # fn example(source: credbroker_client::CredentialSource) {
-/// let layer = credbroker_client::Authenticate::new(source).repeat(credbroker_client::WithoutBody);
-/// # }
-/// ```
+/// Repeats requests without a body.
 #[derive(Clone, Copy, Debug)]
 pub struct WithoutBody;
 
-/// Nothing is repeated.
-///
-/// ```no_run
-/// # fn example(source: credbroker_client::CredentialSource) {
-/// let layer = credbroker_client::Authenticate::new(source).repeat(credbroker_client::Never);
-/// # }
-/// ```
+/// Repeats no request.
 #[derive(Clone, Copy, Debug)]
 pub struct Never;
 
@@ -51,5 +31,20 @@ impl<B> Repeat<B> for Never {
 impl<B, F: Fn(&B) -> Option<B>> Repeat<B> for F {
     fn copy(&self, body: &B) -> Option<B> {
         self(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[test]
+    fn a_request_without_a_body_is_repeated_and_one_with_a_body_is_not() {
+        let (empty, full) = (Full::<Bytes>::default(), Full::<Bytes>::from("text"));
+        assert!(WithoutBody.copy(&empty).is_some() && WithoutBody.copy(&full).is_none());
+        assert!(Never.copy(&empty).is_none());
     }
 }

@@ -1,6 +1,7 @@
-//! One request in the name of a credential.
+//! One request with a credential.
 
 use std::{
+    error::Error as StdError,
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
@@ -8,30 +9,29 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, StatusCode, header::AUTHORIZATION, uri::Scheme};
+use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use tokio::time::timeout;
-use tower::{BoxError, Service};
+use tower::Service;
 
-use super::{Authenticate, AuthenticateError, Destination, Repeat, WithoutBody};
-use crate::{Credential, CredentialSource, Error};
+use super::{
+    error::AuthenticateError,
+    policy::Policy,
+    repeat::{Repeat, WithoutBody},
+};
+use crate::{credential::Credential, error::Error, source::handle::CredentialSource};
 
-/// For a credential, while there is none.
-const FOR_CREDENTIAL: Duration = Duration::from_secs(10);
+/// How long a request waits for a credential.
+const CREDENTIAL: Duration = Duration::from_secs(10);
 
-/// The service of [`Authenticate`].
-///
-/// ```no_run
-/// # fn example<S>(source: credbroker_client::CredentialSource, client: S) {
-/// use credbroker_client::{Authenticate, Authenticated};
-/// use tower::Layer;
-///
-/// let service: Authenticated<S> = Authenticate::new(source).layer(client);
-/// # }
-/// ```
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// The service of [`Authenticate`](super::Authenticate).
 #[derive(Clone, Debug)]
 pub struct Authenticated<S, R = WithoutBody> {
     pub(super) inner: S,
-    pub(super) layer: Authenticate<R>,
+    pub(super) source: CredentialSource,
+    pub(super) policy: Policy,
+    pub(super) repeat: R,
 }
 
 impl<S, R, B, C> Service<Request<B>> for Authenticated<S, R>
@@ -52,27 +52,27 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The clone is not known to be ready; the one that is goes with the request.
+        // Only `self.inner` is known to be ready, so it goes with the request, and the clone stays.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         if request.headers().contains_key(AUTHORIZATION) {
             let response = inner.call(request);
             return Box::pin(async move { response.await.map_err(Into::into) });
         }
-        if !self.layer.plaintext && request.uri().scheme() != Some(&Scheme::HTTPS) {
-            let destination = Destination::of(request.uri());
-            return Box::pin(async { Err(AuthenticateError::Plaintext { destination }.into()) });
+        if let Err(error) = self.policy.check_scheme(request.uri()) {
+            return Box::pin(async { Err(error.into()) });
         }
         let (head, body) = request.into_parts();
-        let again = self.layer.repeat.copy(&body).map(|body| Request::from_parts(head.clone(), body));
+        let again = self.repeat.copy(&body).map(|body| Request::from_parts(head.clone(), body));
         let request = Request::from_parts(head, body);
-        Box::pin(send(inner, self.layer.source.clone(), request, again))
+        Box::pin(send(inner, self.source.clone(), self.policy.clone(), request, again))
     }
 }
 
 async fn send<S, B, C>(
     mut inner: S,
     source: CredentialSource,
+    policy: Policy,
     mut request: Request<B>,
     again: Option<Request<B>>,
 ) -> Result<Response<C>, BoxError>
@@ -81,6 +81,7 @@ where
     S::Error: Into<BoxError>,
 {
     let credential = current(&source).await?;
+    policy.check_cluster(request.uri(), credential.cluster())?;
     credential.authorize(request.headers_mut());
     let response = inner.call(request).await.map_err(Into::into)?;
     if response.status() != StatusCode::UNAUTHORIZED {
@@ -89,6 +90,10 @@ where
     source.reject(credential.generation());
     let Some(mut again) = again else { return Ok(response) };
     let Some(newer) = source.replace(credential.generation()).await else { return Ok(response) };
+    // The newer credential may be for another cluster.
+    if policy.check_cluster(again.uri(), newer.cluster()).is_err() {
+        return Ok(response);
+    }
     drop(response);
     newer.authorize(again.headers_mut());
     poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
@@ -103,7 +108,7 @@ pub(crate) async fn current(source: &CredentialSource) -> Result<Arc<Credential>
     if let Some(credential) = source.current() {
         return Ok(credential);
     }
-    let limit = FOR_CREDENTIAL;
+    let limit = CREDENTIAL;
     let ready = timeout(limit, source.ready()).await.unwrap_or(Err(Error::Timeout { limit }));
     ready.map_err(|source| AuthenticateError::NoCredential { source })
 }

@@ -1,4 +1,4 @@
-//! How long to wait, and the only place of the blocking client that waits.
+//! The deadline, and the only place where the blocking client waits.
 
 use std::{
     fmt,
@@ -10,12 +10,17 @@ use rustix::{
     io::Errno,
 };
 
-/// What is said to a person who waits.
+/// A callback for a person who waits.
 pub struct Notice<'a> {
-    /// After so long.
-    pub after: Duration,
-    /// Called once, on the thread that waits.
-    pub tell: &'a mut dyn FnMut(),
+    after: Duration,
+    notify: &'a mut dyn FnMut(),
+}
+
+impl<'a> Notice<'a> {
+    /// Calls `notify` once when a call takes longer than `after`, on the thread that waits.
+    pub fn new(after: Duration, notify: &'a mut dyn FnMut()) -> Self {
+        Self { after, notify }
+    }
 }
 
 impl fmt::Debug for Notice<'_> {
@@ -24,7 +29,7 @@ impl fmt::Debug for Notice<'_> {
     }
 }
 
-/// When to give up. Time in suspend does not count, as in every timer of the kernel.
+/// When to give up. As with the kernel's timers, time in suspend does not count.
 #[derive(Debug)]
 pub(super) struct Deadline<'a> {
     start: Instant,
@@ -37,7 +42,7 @@ impl<'a> Deadline<'a> {
         Self { start: now(), limit, notice }
     }
 
-    /// What the caller allowed.
+    /// The time that the caller allowed.
     pub(super) const fn limit(&self) -> Duration {
         self.limit
     }
@@ -54,14 +59,14 @@ impl<'a> Deadline<'a> {
         self.left().is_zero()
     }
 
-    /// Waits until the descriptor is ready: true. False: `at_most` or the deadline is over, whichever is sooner.
+    /// Waits until the descriptor is ready, at most for `at_most` and until the deadline. Returns whether it is ready.
     pub(super) fn wait(&mut self, descriptor: PollFd<'_>, at_most: Duration) -> Result<bool, Errno> {
         self.poll(&mut [descriptor], at_most)
     }
 
-    /// Lets `duration` pass, or what is left.
+    /// Waits for `duration`, at most until the deadline.
     pub(super) fn pause(&mut self, duration: Duration) {
-        // With nothing to wait for there is nothing that could fail.
+        // Without descriptors there is nothing that can fail.
         self.poll(&mut [], duration).unwrap_or_default();
     }
 
@@ -70,7 +75,7 @@ impl<'a> Deadline<'a> {
         let end = passed.saturating_add(at_most).min(self.limit);
         loop {
             if let Some(notice) = self.notice.take_if(|notice| notice.after <= passed) {
-                (notice.tell)();
+                (notice.notify)();
             }
             let next = self.notice.as_ref().map_or(end, |notice| notice.after.min(end));
             let timeout = Timespec::try_from(next.saturating_sub(passed)).ok();
@@ -87,7 +92,7 @@ impl<'a> Deadline<'a> {
     }
 }
 
-/// std's clock makes no system call, and stops in suspend as the kernel's timers do.
+/// The clock of std makes no system call, and stops in suspend as the kernel's timers do.
 #[expect(clippy::disallowed_methods, reason = "measures a wait, not the age of a credential")]
 fn now() -> Instant {
     Instant::now()
@@ -104,7 +109,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[test]
-    fn a_wait_ends_with_the_descriptor_or_its_own_limit_or_the_deadline() {
+    fn a_wait_ends_with_the_descriptor_its_own_limit_or_the_deadline() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let readable = || PollFd::new(&ours, PollFlags::IN);
         let mut deadline = Deadline::starting_now(LONG, None);
@@ -119,19 +124,19 @@ mod tests {
     }
 
     #[test]
-    fn the_notice_is_given_once_when_its_time_has_come() {
-        let mut told = 0;
-        let mut tell = || told += 1;
-        let notice = Notice { after: Duration::from_millis(2), tell: &mut tell };
+    fn the_notice_is_given_once_after_its_time() {
+        let mut calls = 0;
+        let mut notify = || calls += 1;
+        let notice = Notice::new(Duration::from_millis(2), &mut notify);
         let mut deadline = Deadline::starting_now(LONG, Some(notice));
         deadline.pause(Duration::from_micros(1));
         for _ in 0..3 {
             deadline.pause(Duration::from_millis(4));
         }
-        assert_eq!(told, 1);
+        assert_eq!(calls, 1);
 
         let mut early = || panic!("the wait ended before");
-        let notice = Notice { after: LONG, tell: &mut early };
+        let notice = Notice::new(LONG, &mut early);
         Deadline::starting_now(LONG, Some(notice)).pause(Duration::from_millis(1));
     }
 }

@@ -1,7 +1,6 @@
 //! One call on one connection: HTTP/2 without a runtime.
 //!
-//! `h2` works on a [`Wire`] in memory, so its futures are never woken: they are polled again after each turn of the
-//! [`Link`].
+//! `h2` works on a [`Wire`] in memory, so nothing wakes its futures. They are polled after each turn of the [`Link`].
 
 use std::{
     fmt::Display,
@@ -15,29 +14,29 @@ use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture};
 
 use super::{
-    Broken,
     deadline::Deadline,
-    grpc::{Answer, LONGEST_ANSWER, head},
+    error::ExchangeError,
+    grpc::{MAX_RESPONSE, RawResponse, head},
     link::Link,
     wire::Wire,
 };
 
-/// Room for a status whose message has the tail of a plugin's stderr, in both of its headers.
-const LONGEST_HEADERS: u32 = 256 * 1024;
+/// Room for a status whose message has the end of a plugin's stderr, in both of its headers.
+const MAX_HEADERS: u32 = 256 * 1024;
 
-/// Sends `message` and gives back what comes. The stream is of no use afterwards.
+/// Sends `message` and returns the response. The stream cannot be used afterwards.
 pub(super) fn exchange(
     stream: &UnixStream,
     message: Bytes,
     deadline: &mut Deadline<'_>,
-) -> Result<Answer, Broken> {
+) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
     let wire = Wire::default();
     let mut settings = Builder::new();
-    settings.enable_push(false).max_header_list_size(LONGEST_HEADERS);
-    // Only writes: in memory there is nothing that it could wait for.
+    settings.enable_push(false).max_header_list_size(MAX_HEADERS);
+    // The handshake only writes, and writes to memory do not wait.
     let Poll::Ready(handshake) = pin!(settings.handshake(wire.clone())).poll(context) else {
-        return Err(Broken::NotGrpc("HTTP/2 could not be started".into()));
+        return Err(ExchangeError::NotGrpc("HTTP/2 could not be started".into()));
     };
     let (mut requests, connection) = handshake.map_err(lost)?;
     let (response, mut body) = requests.send_request(head(deadline.left()), false).map_err(lost)?;
@@ -51,11 +50,11 @@ pub(super) fn exchange(
             return answer;
         }
         match ended {
-            Poll::Ready(Ok(())) => return Err(Broken::Lost("it was closed".into())),
+            Poll::Ready(Ok(())) => return Err(ExchangeError::Lost("it was closed".into())),
             Poll::Ready(Err(error)) => return Err(lost(error)),
             Poll::Pending => {}
         }
-        // What was received makes room for more, and that has to be said.
+        // Data that was read makes room for more, which the connection has to announce.
         if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
             return Err(lost(error));
         }
@@ -63,23 +62,23 @@ pub(super) fn exchange(
     }
 }
 
-async fn received(response: ResponseFuture) -> Result<Answer, Broken> {
+async fn received(response: ResponseFuture) -> Result<RawResponse, ExchangeError> {
     let (head, mut stream) = response.await.map_err(lost)?.into_parts();
     let mut body = Vec::new();
     while let Some(chunk) = stream.data().await {
         let chunk = chunk.map_err(lost)?;
-        if body.len() + chunk.len() > LONGEST_ANSWER {
-            return Err(Broken::NotGrpc(format!("the answer is longer than {LONGEST_ANSWER} bytes")));
+        if body.len() + chunk.len() > MAX_RESPONSE {
+            return Err(ExchangeError::NotGrpc(format!("the answer is longer than {MAX_RESPONSE} bytes")));
         }
         body.extend_from_slice(&chunk);
         stream.flow_control().release_capacity(chunk.len()).map_err(lost)?;
     }
     let trailers = stream.trailers().await.map_err(lost)?;
-    Ok(Answer { http_status: head.status.as_u16(), headers: head.headers, body, trailers })
+    Ok(RawResponse { http_status: head.status.as_u16(), headers: head.headers, body, trailers })
 }
 
-fn lost(error: impl Display) -> Broken {
-    Broken::Lost(error.to_string())
+fn lost(error: impl Display) -> ExchangeError {
+    ExchangeError::Lost(error.to_string())
 }
 
 #[cfg(test)]
@@ -94,7 +93,7 @@ mod tests {
     const ACKNOWLEDGEMENT: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
     const LONG: Duration = Duration::from_secs(600);
 
-    /// Two sockets on which each read gives what one write sent, and no more: ours does not block.
+    /// Two sockets on which each read returns the bytes of one write. Ours does not block.
     fn pair() -> (UnixStream, UnixStream) {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
@@ -125,13 +124,13 @@ mod tests {
         assert_eq!(rustix::io::write(theirs, bytes), Ok(bytes.len()));
     }
 
-    fn asked(ours: UnixStream) -> thread::JoinHandle<Result<Answer, Broken>> {
+    fn asked(ours: UnixStream) -> thread::JoinHandle<Result<RawResponse, ExchangeError>> {
         let message = Bytes::from_static(b"\0\0\0\0\x03abc");
         thread::spawn(move || exchange(&ours, message, &mut Deadline::starting_now(LONG, None)))
     }
 
     #[test]
-    fn the_whole_request_is_one_write_and_the_answer_needs_no_other() {
+    fn the_whole_request_is_one_write_and_the_response_needs_no_other() {
         let (ours, mut theirs) = pair();
         let asking = asked(ours);
         let request = written(&mut theirs);
@@ -159,16 +158,16 @@ mod tests {
 
     #[test]
     fn an_end_before_the_answer_is_a_lost_connection() {
-        for said in [&b""[..], SETTINGS, &answer(b"body")[..20]] {
+        for sent in [&b""[..], SETTINGS, &answer(b"body")[..20]] {
             let (ours, mut theirs) = pair();
             let asking = asked(ours);
             written(&mut theirs);
-            if !said.is_empty() {
-                send(&theirs, said);
+            if !sent.is_empty() {
+                send(&theirs, sent);
             }
             theirs.shutdown(Shutdown::Both).unwrap();
             let ended = asking.join().unwrap();
-            assert!(matches!(ended, Err(Broken::Lost(_))), "{said:?}: {ended:?}");
+            assert!(matches!(ended, Err(ExchangeError::Lost(_))), "{sent:?}: {ended:?}");
         }
     }
 }

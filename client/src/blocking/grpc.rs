@@ -1,4 +1,4 @@
-//! gRPC over HTTP/2, as far as one question and one answer need it. Pure.
+//! The part of gRPC over HTTP/2 that one unary call needs. Pure.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use percent_encoding::percent_decode;
 use prost::Message;
 
-use super::Broken;
+use super::error::ExchangeError;
 
-/// What a client of gRPC takes by default; a credential has at most a mebibyte.
-pub(super) const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
-/// Before each message: whether it is compressed, and its length in four bytes.
+/// The default limit of gRPC clients. A credential has at most a mebibyte.
+pub(super) const MAX_RESPONSE: usize = 4 * 1024 * 1024;
+/// The bytes before each message: a compression flag, and the length in four bytes.
 const PREFIX: usize = 5;
 const METHOD: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
-/// gRPC allows eight digits.
+/// A timeout has at most eight digits.
 const LONGEST_TIMEOUT: u128 = 99_999_999;
 
-/// Everything that came back.
+/// The parts of a response.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct RawResponse {
     pub(super) http_status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
-    /// Absent when the headers were all that came.
+    /// `None`: the response had only headers.
     pub(super) trailers: Option<HeaderMap>,
 }
 
-/// The broker's no.
+/// An error status.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Status {
+pub(super) struct ErrorStatus {
     pub(super) code: Code,
     pub(super) message: String,
-    /// `google.rpc.Status`, encoded; empty: none.
+    /// An encoded `google.rpc.Status`. Empty: none.
     pub(super) details: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
     framed.into()
 }
 
-/// The head of the request; `left` is the time that the answer has.
+/// The headers of the request. `left` is the time for the response.
 pub(super) fn head(left: Duration) -> Request<()> {
     let mut request = Request::new(());
     *request.method_mut() = Method::POST;
@@ -66,47 +66,49 @@ pub(super) fn head(left: Duration) -> Request<()> {
     request
 }
 
-/// A little less than is left, so that an answer that the broker gives at the end of it arrives in time.
+/// A little less than is left, so that a response at the broker's deadline arrives before ours.
 fn timeout(left: Duration) -> String {
     let margin = (left / 10).min(Duration::from_millis(500));
     let millis = left.saturating_sub(margin).as_millis().clamp(1, LONGEST_TIMEOUT);
     format!("{millis}m")
 }
 
-/// What the answer says. The outer error: it is not one of gRPC.
-pub(super) fn outcome(answer: &Answer) -> Result<Result<GetCredentialResponse, Status>, Broken> {
+/// The message or the error status of a response. The outer error: it is not a gRPC response.
+pub(super) fn outcome(
+    answer: &RawResponse,
+) -> Result<Result<GetCredentialResponse, ErrorStatus>, ExchangeError> {
     let heads = answer.trailers.iter().chain([&answer.headers]);
     let Some(found) = heads.into_iter().find_map(status) else {
         let http = answer.http_status;
-        return Err(not_grpc(format!("what listens there answered without a gRPC status (HTTP {http})")));
+        return Err(not_grpc(format!("the response has no gRPC status (HTTP {http})")));
     };
     if found.code != Code::Ok {
         return Ok(Err(found));
     }
-    let undecodable = || not_grpc("what listens there answered with something else than a credential".into());
+    let undecodable = || not_grpc("the response is not a credential".into());
     let message = unframed(&answer.body).ok_or_else(undecodable)?;
     GetCredentialResponse::decode(message).map(Ok).ok().ok_or_else(undecodable)
 }
 
-fn not_grpc(text: String) -> Broken {
-    Broken::NotGrpc(text)
+fn not_grpc(text: String) -> ExchangeError {
+    ExchangeError::NotGrpc(text)
 }
 
-fn status(headers: &HeaderMap) -> Option<Status> {
+fn status(headers: &HeaderMap) -> Option<ErrorStatus> {
     let code = Code::from_header(headers.get("grpc-status")?.as_bytes());
     let bytes = |name| headers.get(name).map(HeaderValue::as_bytes).unwrap_or_default();
     let message = percent_decode(bytes("grpc-message")).decode_utf8_lossy().into_owned();
     let details = PADDED_OR_NOT.decode(bytes("grpc-status-details-bin")).unwrap_or_default();
-    Some(Status { code, message, details })
+    Some(ErrorStatus { code, message, details })
 }
 
-/// gRPC writes no padding, and accepts it.
+/// gRPC writes base64 without padding, and accepts it.
 const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The only message of a body, which is not compressed: we did not say that we take that.
+/// The only message of a body. It is not compressed, because the request does not offer that.
 fn unframed(body: &[u8]) -> Option<&[u8]> {
     let ([0, length @ ..], message) = body.split_first_chunk::<PREFIX>()? else { return None };
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -123,16 +125,16 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
-    fn answer(body: &[u8], trailers: &[(&'static str, &str)]) -> Answer {
-        Answer {
+    fn answer(body: &[u8], trailers: &[(&'static str, &str)]) -> RawResponse {
+        RawResponse {
             http_status: 200,
             body: body.to_vec(),
             trailers: Some(headers(trailers)),
-            ..Answer::default()
+            ..RawResponse::default()
         }
     }
 
-    fn refused(pairs: &[(&'static str, &str)]) -> Status {
+    fn refused(pairs: &[(&'static str, &str)]) -> ErrorStatus {
         outcome(&answer(b"", pairs)).unwrap().unwrap_err()
     }
 
@@ -146,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_plain_message_is_refused() {
+    fn a_body_that_is_not_one_plain_message_is_refused() {
         let framed = framed(&GetCredentialResponse::default());
         let compressed = [&[1][..], &framed[1..]].concat();
         let twice = [&framed[..], &framed[..]].concat();
         let undecodable = [0, 0, 0, 0, 1, 0xff];
         for body in [&b""[..], b"\0\0\0", b"\0\0\0\0\x05abc", &compressed, &twice, &undecodable] {
             let found = outcome(&answer(body, &[("grpc-status", "0")]));
-            assert!(matches!(found, Err(Broken::NotGrpc(_))), "{body:?}: {found:?}");
+            assert!(matches!(found, Err(ExchangeError::NotGrpc(_))), "{body:?}: {found:?}");
         }
     }
 
@@ -164,28 +166,31 @@ mod tests {
             ("grpc-message", "no%20caf%C3%A9%0Ahere 100%"),
             ("grpc-status-details-bin", "AQID/w"),
         ];
-        let expected = Status {
+        let expected = ErrorStatus {
             code: Code::PermissionDenied,
             message: "no café\nhere 100%".into(),
             details: vec![1, 2, 3, 255],
         };
         assert_eq!(refused(&pairs), expected);
-        let alone = Answer { http_status: 200, headers: headers(&pairs), ..Answer::default() };
+        let alone = RawResponse { http_status: 200, headers: headers(&pairs), ..RawResponse::default() };
         assert_eq!(outcome(&alone).unwrap().unwrap_err(), expected);
         let padded = [("grpc-status", "13"), ("grpc-status-details-bin", "AQID/w==")];
         assert_eq!(refused(&padded).details, [1, 2, 3, 255]);
     }
 
     #[test]
-    fn a_status_of_little_sense_still_is_a_no() {
+    fn an_unreadable_status_is_an_error_status() {
         let found = refused(&[("grpc-status", "x"), ("grpc-status-details-bin", "!")]);
-        assert_eq!(found, Status { code: Code::Unknown, message: String::new(), details: Vec::new() });
-        let nothing = outcome(&Answer { http_status: 404, ..Answer::default() });
-        assert!(matches!(&nothing, Err(Broken::NotGrpc(text)) if text.contains("HTTP 404")), "{nothing:?}");
+        assert_eq!(found, ErrorStatus { code: Code::Unknown, message: String::new(), details: Vec::new() });
+        let nothing = outcome(&RawResponse { http_status: 404, ..RawResponse::default() });
+        assert!(
+            matches!(&nothing, Err(ExchangeError::NotGrpc(text)) if text.contains("HTTP 404")),
+            "{nothing:?}"
+        );
     }
 
     #[test]
-    fn the_timeout_sent_is_a_little_less_than_is_left() {
+    fn the_timeout_of_the_request_is_a_little_less_than_is_left() {
         for (left, expected) in [
             (45_000, "44500m"),
             (200, "180m"),

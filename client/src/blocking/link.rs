@@ -1,4 +1,4 @@
-//! The bytes of a [`Wire`] on a real socket: writes are gathered until something has to be read.
+//! Moves the bytes of a [`Wire`] over a socket. Writes are collected until something has to be read.
 
 use std::{os::unix::net::UnixStream, time::Duration};
 
@@ -9,15 +9,21 @@ use rustix::{
     net::{SendFlags, send},
 };
 
-use super::{Broken, deadline::Deadline, wire::Wire};
+use super::{deadline::Deadline, error::ExchangeError, wire::Wire};
 
-/// A broker sends its SETTINGS as soon as it accepts. Who sends nothing for so long is not one, or hangs.
+/// A peer that has closed must be an error and not a signal. std sets the same for its sockets where there is no such flag.
+#[cfg(not(target_vendor = "apple"))]
+const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const SEND_FLAGS: SendFlags = SendFlags::empty();
+
+/// A broker sends its SETTINGS as soon as it accepts. A process that sends nothing for this long is not a broker, or hangs.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
-/// The acknowledgement of the broker's SETTINGS, which no answer waits for: to send it at once would cost a write here
-/// and wake the broker while it works on the answer. It goes out when there is none after this long.
+/// How long the acknowledgement of the broker's SETTINGS is held back. No response depends on it; sending it at once would
+/// cost a write and wake the broker while it works on the response.
 const HELD_BACK: Duration = Duration::from_millis(20);
 const ACKNOWLEDGEMENT: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
-/// Read at a time: a token as a whole, and no more pages than that takes.
+/// The size of a read: enough for a token.
 const READ: usize = 4 * 1024;
 
 /// A connected, non-blocking socket.
@@ -34,8 +40,8 @@ impl<'a> Link<'a> {
         Self { stream, outbound: Vec::new(), sent: 0, heard: false, ended: false }
     }
 
-    /// Sends what `wire` has to send, and waits until there is something to read for it: more bytes, or the end.
-    pub(super) fn turn(&mut self, wire: &Wire, deadline: &mut Deadline<'_>) -> Result<(), Broken> {
+    /// Sends the output of `wire`, and waits until there is input for it: more bytes, or the end.
+    pub(super) fn turn(&mut self, wire: &Wire, deadline: &mut Deadline<'_>) -> Result<(), ExchangeError> {
         wire.take_outbound(&mut self.outbound);
         let mut hold = self.left() == ACKNOWLEDGEMENT;
         loop {
@@ -57,9 +63,9 @@ impl<'a> Link<'a> {
             }
             match ready {
                 true => {}
-                false if deadline.is_over() => return Err(Broken::TimedOut),
+                false if deadline.is_over() => return Err(ExchangeError::TimedOut),
                 false if hold => hold = false,
-                false => return Err(Broken::Silent),
+                false => return Err(ExchangeError::Silent),
             }
         }
     }
@@ -68,10 +74,10 @@ impl<'a> Link<'a> {
         self.outbound.get(self.sent..).unwrap_or_default()
     }
 
-    /// As much as the socket takes.
-    fn send(&mut self) -> Result<(), Broken> {
+    /// Sends as much as the socket takes.
+    fn send(&mut self) -> Result<(), ExchangeError> {
         while !self.left().is_empty() {
-            match send(self.stream, self.left(), SendFlags::NOSIGNAL) {
+            match send(self.stream, self.left(), SEND_FLAGS) {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -83,15 +89,15 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// False: there is nothing, the socket only takes more.
-    fn receive(&mut self, wire: &Wire) -> Result<bool, Broken> {
+    /// Returns whether there was input. If not, the socket only takes more output.
+    fn receive(&mut self, wire: &Wire) -> Result<bool, ExchangeError> {
         let received = wire.fill(|buffer| {
             buffer.reserve(READ);
             read(self.stream, spare_capacity(buffer))
         });
         match received {
-            // The end was passed on, and the answer was not in what came before it.
-            Ok(0) if self.ended => Err(Broken::Lost("it was closed".into())),
+            // The end was passed on before, and the response was not complete.
+            Ok(0) if self.ended => Err(ExchangeError::Lost("it was closed".into())),
             Ok(count) => {
                 self.ended = count == 0;
                 self.heard |= count > 0;
@@ -103,6 +109,6 @@ impl<'a> Link<'a> {
     }
 }
 
-fn lost(error: Errno) -> Broken {
-    Broken::Lost(std::io::Error::from(error).to_string())
+fn lost(error: Errno) -> ExchangeError {
+    ExchangeError::Lost(std::io::Error::from(error).to_string())
 }

@@ -1,4 +1,4 @@
-//! A connection in memory: what HTTP/2 reads and writes, while the system calls are made elsewhere.
+//! A connection in memory, which HTTP/2 reads and writes. The system calls are made elsewhere.
 
 use std::{
     cell::RefCell,
@@ -10,27 +10,27 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Both ends share it. Nothing ever waits here: what is not there yet is pending.
+/// Both ends share it. Nothing waits here: a read without input is pending.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wire(Rc<RefCell<Buffers>>);
 
 #[derive(Debug, Default)]
 struct Buffers {
-    /// Came in, and how much of it has been read.
+    /// Received bytes, and how many of them have been read.
     inbound: Vec<u8>,
     read: usize,
     closed: bool,
-    /// To be sent.
+    /// Bytes to send.
     outbound: Vec<u8>,
 }
 
 impl Wire {
-    /// Takes what is to be sent.
+    /// Takes the bytes to send.
     pub(super) fn take_outbound(&self, into: &mut Vec<u8>) {
         into.append(&mut self.0.borrow_mut().outbound);
     }
 
-    /// Gives more input, by way of a buffer that is empty; no more bytes mean that there will never be any.
+    /// Adds input by filling a buffer. A result of 0 is the end of the input.
     pub(super) fn fill<E>(&self, source: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>) -> Result<usize, E> {
         let buffers = &mut *self.0.borrow_mut();
         if buffers.read == buffers.inbound.len() {

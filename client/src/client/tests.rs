@@ -3,6 +3,7 @@
 use tokio::io::duplex;
 
 use super::*;
+use crate::admin::{Selector, client::REFRESH};
 
 fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()
@@ -21,18 +22,12 @@ fn mute() -> (tempfile::TempDir, Socket, tokio::net::UnixListener) {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_accepts_and_sends_nothing_costs_five_seconds_and_no_more() {
     let (_directory, socket, _listener) = mute();
-    let waits = Waits { for_broker: Duration::from_secs(5), in_all: ANSWER };
     let begun = now();
-    let errors = [
-        Client::connect(&socket).await.unwrap_err(),
-        ask(&socket, GetCredentialRequest::default(), waits).await.unwrap_err(),
-    ];
-    assert_eq!(now() - begun, 2 * BEGINNING);
-    for error in errors {
-        assert!(error.is_silence() && error.exit_code() == 69, "{error:?}");
-        let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
-        assert!(text.ends_with(": it accepted the connection and sent nothing for 5s"), "{text}");
-    }
+    let error = Client::connect(&socket).await.unwrap_err();
+    assert_eq!(now() - begun, HANDSHAKE);
+    assert!(error.is_silence(), "{error:?}");
+    let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+    assert!(text.ends_with(": it accepted the connection and sent nothing for 5s"), "{text}");
 }
 
 #[tokio::test]
@@ -77,10 +72,9 @@ async fn stuck(pings: bool) -> Client {
 #[tokio::test(start_paused = true)]
 async fn every_call_ends_at_its_deadline() {
     let limit = Duration::from_secs(7);
-    let reference = || CredentialRef::provider("p");
+    let reference = CredentialRef::provider("p");
     let default = stuck(true).await;
-    for (mut client, expected) in [(default.clone(), ANSWER), (default.timeout(limit), limit)] {
-        let refresh = client.limit.unwrap_or(REFRESH);
+    for (client, expected) in [(default.clone(), ANSWER), (default.timeout(limit), limit)] {
         macro_rules! late {
             ($call:expr, $limit:expr) => {
                 let begun = now();
@@ -93,28 +87,26 @@ async fn every_call_ends_at_its_deadline() {
                 assert_eq!(now() - begun, $limit);
             };
         }
-        late!(client.credential(GetCredentialRequest::default()), expected);
-        late!(client.list(Selector::All), expected);
-        late!(client.evict(Selector::All), expected);
-        late!(client.clusters(""), expected);
-        late!(client.watch(reference()), expected);
-        late!(client.watch_clusters(""), expected);
-        late!(client.report_rejected(reference(), "1"), expected);
-        late!(client.refresh(Selector::All), refresh);
+        late!(client.credential(&reference), expected);
+        late!(client.clusters(None), expected);
+        late!(client.watch(&reference), expected);
+        late!(client.watch_clusters(None), expected);
+        late!(client.report_rejected(&reference, "1"), expected);
+        let admin = client.admin();
+        late!(admin.credentials(&Selector::All), expected);
+        late!(admin.providers(), expected);
+        late!(admin.broker_info(), expected);
+        late!(admin.evict(&Selector::All), expected);
+        let refresh = client.limit.unwrap_or(REFRESH);
+        late!(admin.refresh(&Selector::All), refresh);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_stops_answering_pings_is_lost_long_before_a_generous_deadline() {
-    let mut client = stuck(false).await;
+    let admin = stuck(false).await.admin();
     let begun = now();
-    let error = client.refresh(Selector::All).await.unwrap_err();
+    let error = admin.refresh(&Selector::All).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(now() - begun <= Duration::from_secs(46), "{:?}", now() - begun);
-}
-
-#[test]
-fn the_broker_knows_the_deadline_of_a_request() {
-    let request = Deadline(Duration::from_secs(45)).of(());
-    assert_eq!(request.metadata().get("grpc-timeout").unwrap(), "45000000u");
 }

@@ -1,14 +1,17 @@
-//! A client of a config's server.
+//! A client of the server that a config names.
 
 use std::time::Duration;
 
 use ::kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 
-use super::{BuildError, stack::Recipe};
-use crate::CredentialSource;
+use super::{error::BuildError, stack::StackConfig};
+use crate::source::handle::CredentialSource;
 
 /// Makes a [`Client`] from a config and a source.
+///
+/// A credential that comes with a cluster is sent only if that is the server of the config; see
+/// [`Authenticate`](crate::Authenticate).
 ///
 /// ```no_run
 /// # fn example(config: kube::Config, source: credbroker_client::CredentialSource) -> Result<(), credbroker_client::kube::BuildError> {
@@ -21,68 +24,50 @@ use crate::CredentialSource;
 /// ```
 #[derive(Debug)]
 pub struct Builder {
-    recipe: Recipe,
+    stack: StackConfig,
     source: CredentialSource,
 }
 
 impl Builder {
-    /// To the server of `config`, in the name of `source`.
-    ///
-    /// ```no_run
-    /// # fn example(config: kube::Config, source: credbroker_client::CredentialSource) {
-    /// let builder = credbroker_client::kube::Builder::new(config, source);
-    /// # }
-    /// ```
+    /// Sends requests to the server of `config`, with the credentials of `source`.
     pub fn new(config: Config, source: CredentialSource) -> Self {
-        Self { recipe: Recipe::new(config), source }
+        Self { stack: StackConfig::new(config), source }
     }
 
-    /// How long a connection of an old certificate may go on; 30 s by default. A program with long watches may want
-    /// more, one that rotates because of a theft less.
-    ///
-    /// ```no_run
-    /// # fn example(builder: credbroker_client::kube::Builder) {
-    /// let builder = builder.drain(std::time::Duration::ZERO);
-    /// # }
-    /// ```
+    /// How long a connection may stay open after its certificate was replaced; 30 s by default.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.recipe.drain = limit;
+        self.stack.drain = limit;
         self
     }
 
-    /// Sends the token to a server without TLS, too: a proxy on the same machine.
-    ///
-    /// ```no_run
-    /// # fn example(builder: credbroker_client::kube::Builder) {
-    /// let builder = builder.allow_plaintext(true);
-    /// # }
-    /// ```
+    /// Sends the token without TLS too: for a proxy on the same machine.
     #[must_use]
     pub fn allow_plaintext(mut self, allow: bool) -> Self {
-        self.recipe.plaintext = allow;
+        self.stack.plaintext = allow;
         self
     }
 
-    /// The client. Connects to nobody yet; needs a tokio runtime.
+    /// Sends credentials to the server of the config even if the broker names another cluster for them: for a tunnel, or for
+    /// another address of the cluster.
+    #[must_use]
+    pub fn any_host(mut self) -> Self {
+        self.stack.any_host = true;
+        self
+    }
+
+    /// The client. It does not connect yet. Needs a tokio runtime.
     ///
-    /// As kube itself does, it makes aws-lc-rs the process's cryptography if nothing is yet.
-    ///
-    /// ```no_run
-    /// # fn example(builder: credbroker_client::kube::Builder) -> Result<(), credbroker_client::kube::BuildError> {
-    /// let client: kube::Client = builder.build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// As kube itself does, this installs aws-lc-rs as the cryptography provider of the process if there is none.
     ///
     /// # Errors
     ///
-    /// - [`BuildError::Credentials`]: clear `config.auth_info`, but for impersonation.
-    /// - The others: mend the config.
+    /// - [`BuildError::Credentials`]: clear `config.auth_info`, except for impersonation.
+    /// - The others: correct the config.
     pub fn build(self) -> Result<Client, BuildError> {
-        self.recipe.check()?;
-        let Self { recipe, source } = self;
-        let stack = recipe.clone().stack(source, CancellationToken::new())?;
-        Ok(recipe.client(stack))
+        self.stack.check()?;
+        let Self { stack, source } = self;
+        let service = stack.clone().build(source, CancellationToken::new())?;
+        Ok(stack.client(service))
     }
 }

@@ -1,4 +1,4 @@
-//! A client of wherever the broker says the cluster is.
+//! A client of the cluster that the broker names.
 
 use std::time::Duration;
 
@@ -6,22 +6,15 @@ use ::kube::{Client, Config};
 use http::Uri;
 use tokio_util::sync::CancellationToken;
 
-use super::{BuildError, moving::Moving, stack::Recipe};
-use crate::{Connections, CredentialRef, CredentialSource};
+use super::{
+    error::BuildError,
+    router::{EndpointRouter, stack_for},
+    stack::StackConfig,
+};
+use crate::{connections::Connections, reference::CredentialRef, source::handle::CredentialSource};
 
-/// A client of a `ClusterProfile`, once there is a credential. It follows the credential and the endpoint for its whole
-/// life; [`ClusterBuilder`] has the settings.
-///
-/// ```no_run
-/// # async fn example() -> Result<(), tower::BoxError> {
-/// use credbroker_client::{Connections, Socket, kube::for_cluster_profile};
-///
-/// let broker = Connections::to(Socket::at(Socket::SYSTEM));
-/// let client = for_cluster_profile(&broker, "fleet", "paris").await?;
-/// let version = client.apiserver_version().await?;
-/// # Ok(())
-/// # }
-/// ```
+/// Waits for the credential of a `ClusterProfile`, and makes a client that follows the credential and the endpoint.
+/// [`ClusterBuilder`] has settings.
 ///
 /// # Errors
 ///
@@ -34,16 +27,15 @@ pub async fn for_cluster_profile(
     ClusterBuilder::new(broker.source(CredentialRef::cluster_profile(namespace, name))).ready().await
 }
 
-/// Makes a [`Client`] from a source alone: where the cluster is comes with the credential, whoever it names.
+/// Makes a [`Client`] from a source. The cluster is the one that comes with the credential.
 ///
-/// - Server, authorities, TLS server name, proxy: those beside the current credential. When they change, new requests go
-///   to the new endpoint over a stack of its own, with what came for it; what is open at the old one is ended at the
-///   drain deadline.
-/// - No credential goes to another endpoint than the one it came with.
-/// - A request that an old endpoint answers with 401 is sent to the new one, if it has no body.
+/// - Server, authorities, TLS server name and proxy are those of the current credential. When they change, new requests go
+///   to the new endpoint over connections of its own, and open requests to the old one end at the drain deadline.
+/// - A credential is never sent to another endpoint than the one that it came with.
+/// - A request without a body that the old endpoint answers with 401 is sent to the new one.
 ///
-/// A new address need not be the same cluster. Whoever keeps what the cluster had (a reflector) lists again when
-/// [`Credential::is_for_endpoint_of`](crate::Credential::is_for_endpoint_of) says that the source moved.
+/// A new address may be another cluster. A program that caches objects of the cluster (a reflector) lists them again when
+/// [`Credential::has_same_endpoint`](crate::Credential::has_same_endpoint) says that the source moved.
 ///
 /// ```no_run
 /// # async fn example(broker: credbroker_client::Connections) -> Result<(), credbroker_client::kube::BuildError> {
@@ -61,104 +53,64 @@ pub async fn for_cluster_profile(
 /// ```
 #[derive(Debug)]
 pub struct ClusterBuilder {
-    recipe: Recipe,
+    stack: StackConfig,
     source: CredentialSource,
 }
 
 impl ClusterBuilder {
-    /// To wherever the source's credential is for.
-    ///
-    /// ```no_run
-    /// # fn example(source: credbroker_client::CredentialSource) {
-    /// let builder = credbroker_client::kube::ClusterBuilder::new(source);
-    /// # }
-    /// ```
+    /// Sends requests to the cluster that comes with the credentials of `source`.
     pub fn new(source: CredentialSource) -> Self {
-        Self { recipe: Recipe::new(Config::new(Uri::from_static("https://unknown.invalid"))), source }
+        Self { stack: StackConfig::new(Config::new(Uri::from_static("https://unknown.invalid"))), source }
     }
 
-    /// Changes what is not the endpoint: default namespace, timeouts, headers, retries, impersonation. What is the
-    /// endpoint is overwritten by the credential's.
-    ///
-    /// ```no_run
-    /// # fn example(builder: credbroker_client::kube::ClusterBuilder) {
-    /// use std::time::Duration;
-    ///
-    /// let builder = builder.config(|config| config.connect_timeout = Some(Duration::from_secs(3)));
-    /// # }
-    /// ```
+    /// Changes settings other than the endpoint: default namespace, timeouts, headers, retries, impersonation. The endpoint
+    /// of the credential replaces that of the config.
     #[must_use]
     pub fn config(mut self, change: impl FnOnce(&mut Config)) -> Self {
-        change(&mut self.recipe.config);
+        change(&mut self.stack.config);
         self
     }
 
-    /// How long a connection of an old certificate, or to an old endpoint, may go on; 30 s by default.
-    ///
-    /// ```no_run
-    /// # fn example(builder: credbroker_client::kube::ClusterBuilder) {
-    /// let builder = builder.drain(std::time::Duration::from_secs(5));
-    /// # }
-    /// ```
+    /// How long a connection may stay open after its certificate or its endpoint was replaced; 30 s by default.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.recipe.drain = limit;
+        self.stack.drain = limit;
         self
     }
 
-    /// Sends the token to a server without TLS, too: a proxy on the same machine.
-    ///
-    /// ```no_run
-    /// # fn example(builder: credbroker_client::kube::ClusterBuilder) {
-    /// let builder = builder.allow_plaintext(true);
-    /// # }
-    /// ```
+    /// Sends the token without TLS too: for a proxy on the same machine.
     #[must_use]
     pub fn allow_plaintext(mut self, allow: bool) -> Self {
-        self.recipe.plaintext = allow;
+        self.stack.plaintext = allow;
         self
     }
 
-    /// The client, whether there is a credential or not. Needs a tokio runtime. Without a credential a request waits for
-    /// one up to ten seconds; an endpoint that cannot be used is every request's error.
+    /// The client, even if there is no credential yet. Needs a tokio runtime. Without a credential a request waits for one up
+    /// to ten seconds. If the endpoint cannot be used, every request fails.
     ///
-    /// As kube itself does, it makes aws-lc-rs the process's cryptography if nothing is yet.
-    ///
-    /// ```no_run
-    /// # fn example(builder: credbroker_client::kube::ClusterBuilder) -> Result<(), credbroker_client::kube::BuildError> {
-    /// let client: kube::Client = builder.build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// As kube itself does, this installs aws-lc-rs as the cryptography provider of the process if there is none.
     ///
     /// # Errors
     ///
-    /// [`BuildError::Credentials`]: leave `auth_info` alone, but for impersonation.
+    /// [`BuildError::Credentials`]: leave `auth_info` empty, except for impersonation.
     pub fn build(self) -> Result<Client, BuildError> {
-        self.recipe.check()?;
-        let service = Moving::new(self.source, self.recipe.clone());
-        Ok(self.recipe.client(service))
+        self.stack.check()?;
+        let service = EndpointRouter::new(self.source, self.stack.clone());
+        Ok(self.stack.client(service))
     }
 
-    /// The client, once there is a credential and its endpoint can be used.
-    ///
-    /// ```no_run
-    /// # async fn example(builder: credbroker_client::kube::ClusterBuilder) -> Result<(), credbroker_client::kube::BuildError> {
-    /// let client: kube::Client = builder.ready().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Waits for a credential, checks its endpoint, and makes the client.
     ///
     /// # Errors
     ///
-    /// - [`BuildError::NoCredential`]: the broker has none; try again.
-    /// - [`BuildError::Credentials`]: leave `auth_info` alone, but for impersonation.
-    /// - The others: mend the `ClusterProfile`.
+    /// - [`BuildError::NoCredential`]: the broker has none, and [`BuildError::reason`] says why.
+    /// - [`BuildError::Credentials`]: leave `auth_info` empty, except for impersonation.
+    /// - The others: correct the `ClusterProfile`.
     pub async fn ready(self) -> Result<Client, BuildError> {
-        self.recipe.check()?;
+        self.stack.check()?;
         let credential = self.source.ready().await.map_err(BuildError::NoCredential)?;
-        // Made once for its errors: the client makes its own, and later ones when the cluster moves.
-        drop(self.recipe.clone().stack_to(&self.source, credential, CancellationToken::new())?);
+        // Only for its errors: the client builds its own stack, and another one when the cluster moves.
+        drop(stack_for(self.stack.clone(), &self.source, credential, CancellationToken::new())?);
         self.build()
     }
 }

@@ -1,18 +1,16 @@
-//! From the cluster beside a credential to a config.
+//! The cluster of a credential as a kube config.
 
 use ::kube::Config;
-use credbroker_proto::v1::Cluster;
 use http::{
     Uri,
     uri::{InvalidUri, Scheme},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
-use super::BuildError;
-use crate::{Destination, tls::SettingsError};
+use super::error::BuildError;
+use crate::{authenticate::Destination, cluster::Cluster, tls::SettingsError};
 
-/// Sets all of `config` that says where requests go and whom they trust. Nothing else asks for compressed responses, so
-/// there is nothing to turn off.
+/// Sets all fields of `config` that say where requests go and which authorities they trust.
 pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> Result<(), BuildError> {
     let refused = || BuildError::Server { server: cluster.server.clone() };
     let server: Uri = cluster.server.parse().map_err(|_invalid: InvalidUri| refused())?;
@@ -25,26 +23,20 @@ pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> 
         return Err(BuildError::Plaintext { destination: Destination::of(&server) });
     }
     config.cluster_url = server;
-    config.root_cert = authorities(cluster.certificate_authority_data.as_deref().unwrap_or_default())?;
+    config.root_cert = cluster.certificate_authority_data.as_deref().map(authorities).transpose()?;
     config.root_cert_file = None;
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify;
     if config.accept_invalid_certs && config.root_cert.is_some() {
         return Err(BuildError::Unchecked);
     }
-    config.tls_server_name = cluster.tls_server_name.clone();
-    config.proxy_url = match &cluster.proxy_url {
-        None => None,
-        Some(url) => Some(url.parse().map_err(|_invalid: InvalidUri| BuildError::ProxyUrl)?),
-    };
+    config.tls_server_name.clone_from(&cluster.tls_server_name);
+    let proxy = cluster.proxy_url.as_deref().map(str::parse).transpose();
+    config.proxy_url = proxy.map_err(|_quotes_its_input: InvalidUri| BuildError::ProxyUrl)?;
     config.disable_compression = cluster.disable_compression;
     Ok(())
 }
 
-/// `None`: those that the machine trusts.
-fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, BuildError> {
-    if bundle.is_empty() {
-        return Ok(None);
-    }
+fn authorities(bundle: &[u8]) -> Result<Vec<Vec<u8>>, BuildError> {
     let certificates = CertificateDer::pem_slice_iter(bundle)
         .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
         .collect::<Result<Vec<_>, _>>()
@@ -52,7 +44,7 @@ fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, BuildError> {
     if certificates.is_empty() {
         return Err(BuildError::Authorities(SettingsError::NoAuthority));
     }
-    Ok(Some(certificates))
+    Ok(certificates)
 }
 
 #[cfg(test)]
@@ -64,8 +56,7 @@ mod tests {
     use super::*;
 
     fn applied(plaintext: bool, change: impl FnOnce(&mut Cluster)) -> Result<Config, BuildError> {
-        let mut cluster =
-            Cluster { server: "https://paris.example:6443/prefix".into(), ..Cluster::default() };
+        let mut cluster = Cluster::at("https://paris.example:6443/prefix");
         change(&mut cluster);
         let mut config = Config::new(Uri::from_static("https://elsewhere.example"));
         config.tls_server_name = Some("elsewhere".into());
@@ -78,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_the_endpoint_is_the_clusters_and_the_others_stay() {
+    fn the_endpoint_is_replaced_and_other_settings_stay() {
         let bare = applied(false, |_| {}).unwrap();
         assert_eq!(bare.cluster_url, "https://paris.example:6443/prefix");
         assert!(bare.root_cert.is_none() && bare.root_cert_file.is_none() && !bare.accept_invalid_certs);
@@ -103,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_endpoint_is_refused_by_what_is_wrong() {
+    fn an_unusable_endpoint_is_refused_with_the_reason() {
         for server in ["", "paris.example", "/version", "ftp://paris.example", "https://", "https://:6443"] {
             let error = applied(true, |cluster| cluster.server = server.into()).unwrap_err();
             assert!(matches!(error, BuildError::Server { .. }), "{server}: {error}");

@@ -1,67 +1,72 @@
 //! Why there is no client.
 
-use crate::{Destination, Error, tls::SettingsError};
+use credbroker_proto::Reason;
+
+use crate::{authenticate::Destination, error::Error, tls::SettingsError};
 
 /// Why there is no client.
-///
-/// ```no_run
-/// # fn example(mut config: kube::Config, source: credbroker_client::CredentialSource) {
-/// use credbroker_client::kube::{BuildError, Builder};
-///
-/// let outcome = Builder::new(config, source).build();
-/// let has_its_own = matches!(outcome, Err(BuildError::Credentials { .. }));
-/// # }
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// What is given as the cluster's authorities is no bundle of certificates. Mend the `ClusterProfile`.
+    /// The cluster's authorities are not a bundle of certificates. Correct the `ClusterProfile`.
     #[error("the cluster's certificate authorities cannot be used")]
     Authorities(#[source] SettingsError),
     /// The config cannot be used; see its source.
     #[error("the kube config cannot be used")]
     Config(#[source] Box<::kube::Error>),
-    /// The config has credentials of its own, and nobody could say whose count. Clear them.
-    #[error("the kube config has credentials of its own ({what}); clear them, the source brings its own")]
+    /// The config has credentials, which the source would replace. Remove them.
+    #[error("the kube config already has credentials ({what}); remove them, the source provides its own")]
     Credentials {
-        /// Which field of `auth_info`.
+        /// The field of `auth_info`.
         what: &'static str,
     },
-    /// The broker has no credential yet; see its source. Try again, or build without waiting for it.
-    #[error("there is no credential to begin with")]
+    /// The broker has no credential; see its source. Try again, or build the client without waiting.
+    #[error("there is no credential for the cluster")]
     NoCredential(#[source] Error),
-    /// The credential came without a cluster: it is a provider's, of which only the plugin knows where it is for. Name
-    /// a `ClusterProfile`, or use [`Builder`](super::Builder) with the server's address.
-    #[error("the broker names no cluster beside the credential; name a ClusterProfile, or the server")]
+    /// The credential came without a cluster. It is a provider's, and only the plugin knows its cluster. Name a
+    /// `ClusterProfile`, or use [`Builder`](super::Builder) with the server's address.
+    #[error("the broker names no cluster for the credential; name a ClusterProfile, or the server")]
     NoEndpoint,
-    /// Anybody on the way could read the credential. Use https, or allow it.
-    #[error("no credential is sent to {destination} in the clear; use https, or allow_plaintext")]
+    /// Others on the network could read the credential. Use https, or allow it.
+    #[error("no credential is sent to {destination} without TLS; use https, or allow_plaintext")]
     Plaintext {
-        /// Where the cluster is.
+        /// The server.
         destination: Destination,
     },
-    /// A proxy is `http`, `https` or `socks5`.
-    #[error("a proxy of scheme {scheme:?} is not known here; use http, https or socks5")]
+    /// The scheme of the proxy is not supported.
+    #[error("the proxy's scheme must be one of http, https and socks5, not {scheme:?}")]
     Proxy {
-        /// What it has.
+        /// The scheme.
         scheme: String,
     },
-    /// The cluster's proxy is no URL. It may have a password, so it is not shown.
-    #[error("the cluster's proxy is no URL; write http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT")]
+    /// The cluster's proxy is not a valid URL. It may contain a password, so it is not shown.
+    #[error(
+        "the cluster's proxy is not a valid URL; use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"
+    )]
     ProxyUrl,
-    /// The cluster's server is no URL.
-    #[error("the cluster's server {server:?} is no URL; write https://HOST:PORT")]
+    /// The cluster's server is not a valid URL.
+    #[error("the cluster's server {server:?} is not a valid URL; use https://HOST:PORT")]
     Server {
-        /// What it has.
+        /// The server.
         server: String,
     },
-    /// The TLS server name cannot be one.
+    /// The TLS settings cannot be used; see its source.
     #[error("the TLS settings cannot be used")]
     Tls(#[from] SettingsError),
-    /// The cluster has authorities and is not to be checked by them: one of the two is a mistake, and guessing could send
-    /// the credential to anybody. Mend the `ClusterProfile`.
-    #[error("the cluster has certificate authorities and says not to check by them; choose one")]
+    /// The cluster has certificate authorities, and says that the server's certificate is not checked. One of the two is a
+    /// mistake, and a guess could send the credential to a stranger. Correct the `ClusterProfile`.
+    #[error("the cluster has certificate authorities and insecure_skip_tls_verify; remove one of them")]
     Unchecked,
+}
+
+impl BuildError {
+    /// The stable reason, if there is no credential and the broker said why.
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::NoCredential(error) => error.reason(),
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn unusable(error: ::kube::Error) -> BuildError {

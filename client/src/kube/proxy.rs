@@ -1,11 +1,11 @@
-//! A proxy's user and password.
+//! The user and password of a proxy.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use percent_encoding::percent_decode_str;
 
-/// A tunnel through `proxy`, with what its URL says before the `@`.
+/// A tunnel through `proxy`, with the user and password of its URL.
 pub(super) fn tunnel<C>(proxy: Uri, connector: C) -> Tunnel<C> {
     let authorization = basic(&proxy);
     let tunnel = Tunnel::new(proxy, connector);
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_percent_encoded_in_the_url_is_not_in_the_header() {
+    fn the_user_and_the_password_are_percent_decoded() {
         let header = basic(&Uri::from_static("http://user:pa%40ss@proxy.example:3128")).unwrap();
         assert!(header == "Basic dXNlcjpwYUBzcw==" && header.is_sensitive());
         assert_eq!(basic(&Uri::from_static("http://proxy.example:3128")), None);

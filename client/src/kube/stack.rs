@@ -1,6 +1,6 @@
-//! The services under a client, of one server.
+//! The services of a client of one server.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use ::kube::{
     Client, Config,
@@ -14,47 +14,58 @@ use hyper_util::client::legacy::connect::{Connection, proxy::SocksV5};
 use rustls::crypto::{CryptoProvider, aws_lc_rs::default_provider};
 use tokio_util::sync::CancellationToken;
 use tower::{
-    BoxError, Layer, Service,
+    Layer, Service,
     retry::RetryLayer,
     util::{BoxCloneSyncService, option_layer},
 };
 
-use super::{BuildError, error::unusable, proxy::tunnel};
+use super::{
+    error::{BuildError, unusable},
+    proxy::tunnel,
+};
 use crate::{
-    Authenticate, CredentialSource,
-    tls::{DRAIN, RotatingClient, Settings, tcp},
+    authenticate::Authenticate,
+    source::handle::CredentialSource,
+    tls::{
+        RotatingClient, Settings,
+        dialer::{HyperDialer, tcp},
+        settings::DRAIN,
+    },
 };
 
-/// Sends requests to one server, in the name of one source.
+pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Sends requests to one server, with the credentials of one source.
 pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
-/// What a stack is made of, but for whose it is.
+/// The settings of a stack, without its source.
 #[derive(Clone, Debug)]
-pub(super) struct Recipe {
+pub(super) struct StackConfig {
     pub(super) config: Config,
     pub(super) drain: Duration,
     pub(super) plaintext: bool,
+    pub(super) any_host: bool,
 }
 
-impl Recipe {
+impl StackConfig {
     pub(super) fn new(config: Config) -> Self {
-        Self { config, drain: DRAIN, plaintext: false }
+        Self { config, drain: DRAIN, plaintext: false, any_host: false }
     }
 
-    /// Before anything is made of it.
+    /// Called before a stack is built.
     pub(super) fn check(&self) -> Result<(), BuildError> {
         if let Some(what) = own_credentials(&self.config.auth_info) {
             return Err(BuildError::Credentials { what });
         }
         if CryptoProvider::get_default().is_none() {
-            // Somebody else may just have done it: then there is one, which is all that is wanted.
+            // An error means that another thread has just installed one, which serves as well.
             drop(default_provider().install_default());
         }
         Ok(())
     }
 
-    /// All its connections end with `ends`, whatever they are doing.
-    pub(super) fn stack(
+    /// The stack. All its connections end when `ends` is cancelled.
+    pub(super) fn build(
         self,
         source: CredentialSource,
         ends: CancellationToken,
@@ -63,7 +74,7 @@ impl Recipe {
         match proxy.scheme_str().unwrap_or_default() {
             "http" => self.over(tunnel(proxy, tcp()), source, ends),
             "https" => {
-                // The name is the server's, not the proxy's.
+                // The TLS server name is that of the cluster, not of the proxy.
                 let mut config = self.config.clone();
                 config.tls_server_name = None;
                 let tls = config.rustls_https_connector_with_connector(tcp()).map_err(unusable)?;
@@ -86,7 +97,7 @@ impl Recipe {
         C::Future: Send + 'static,
         C::Error: Into<BoxError>,
     {
-        let Self { config, drain, plaintext } = self;
+        let Self { config, drain, plaintext, any_host } = self;
         let mut settings =
             Settings::with_config(config.rustls_client_config().map_err(unusable)?)?.drain(drain);
         settings.ends = ends;
@@ -101,10 +112,11 @@ impl Recipe {
         dialer.set_write_timeout(config.write_timeout);
         dialer.set_reset_reader_on_write(config.reset_reader_on_write);
 
-        let client = RotatingClient::<Body, _>::over(dialer, source.clone(), settings);
+        let client = RotatingClient::<Body, _>::over(HyperDialer(dialer), source.clone(), settings);
         let client = config.extra_headers_layer().map_err(unusable)?.layer(client);
-        let client = Authenticate::new(source)
-            .allow_plaintext(plaintext)
+        let authenticate = Authenticate::new(source).server(&config.cluster_url).allow_plaintext(plaintext);
+        let authenticate = if any_host { authenticate.any_host() } else { authenticate };
+        let client = authenticate
             .repeat(|body: &Body| http_body::Body::is_end_stream(body).then(Body::empty))
             .layer(client);
         Ok(BoxCloneSyncService::new(config.base_uri_layer().layer(client)))
@@ -121,7 +133,7 @@ impl Recipe {
     }
 }
 
-/// Impersonation is no credential: it comes on top of whoever one is.
+/// The first credential that the config has. Impersonation is not one: it applies to any user.
 fn own_credentials(auth: &AuthInfo) -> Option<&'static str> {
     let AuthInfo { username, password, token, token_file, auth_provider, exec, .. } = auth;
     let certificate = auth.client_certificate.is_some() || auth.client_certificate_data.is_some();

@@ -1,18 +1,18 @@
-//! The loop that tells the broker what API servers rejected.
+//! The loop that reports rejected credentials to the broker.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::state::{Rejection, State};
-use crate::Error;
+use super::state::{Rejection, SourceState};
+use crate::error::Error;
 
-/// Between two reports of one source: the broker limits its plugin runs, this limits the calls.
+/// Between two reports of one source. The broker limits its plugin runs; this limits the calls.
 const BETWEEN_REPORTS: Duration = Duration::from_secs(1);
 
-/// Tells the broker of each generation that was rejected, one at a time, for ever. `report` resolves to the generation
-/// to use instead. What it is comes over the watch: with two writers, an old answer could overtake a new message.
-pub(crate) async fn report<F, R>(state: Arc<State>, mut report: F)
+/// Reports rejected generations, one at a time, until it is dropped. `report` resolves to the generation to use instead;
+/// the credential itself arrives over the watch, because with two writers an old answer could overtake a new message.
+pub(crate) async fn run<F, R>(state: Arc<SourceState>, mut report: F)
 where
     F: FnMut(String) -> R,
     R: Future<Output = Result<String, Error>>,
@@ -36,8 +36,8 @@ where
     }
 }
 
-/// Unless another generation was rejected meanwhile.
-fn replace(state: &State, before: &Rejection, after: Rejection) {
+/// Replaces `before`, unless another generation was rejected meanwhile.
+fn replace(state: &SourceState, before: &Rejection, after: Rejection) {
     state.rejection.send_if_modified(|rejection| {
         let is_same = rejection == before;
         if is_same {

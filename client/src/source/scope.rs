@@ -1,12 +1,12 @@
-//! The credentials of one endpoint, of a source that may have moved on.
+//! A source that is restricted to one endpoint.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::Credential;
+use crate::credential::Credential;
 
-/// Holds the newest credential of its endpoint: which one that is, is that credential's to say.
+/// Holds the newest credential of one endpoint. The endpoint is the one that this credential came with.
 #[derive(Debug)]
 pub(crate) struct Scope {
     last: ArcSwap<Credential>,
@@ -19,10 +19,10 @@ impl Scope {
 
     pub(crate) fn covers(&self, credential: &Arc<Credential>) -> bool {
         let last = self.last.load();
-        Arc::ptr_eq(&last, credential) || credential.is_for_endpoint_of(&last)
+        Arc::ptr_eq(&last, credential) || credential.has_same_endpoint(&last)
     }
 
-    /// `newest` if it is for this endpoint, else what was the newest when the source left.
+    /// `newest` if it is for this endpoint, else the last one that was.
     pub(crate) fn narrow(&self, newest: Option<Arc<Credential>>) -> Arc<Credential> {
         let Some(newest) = newest.filter(|newest| self.covers(newest)) else { return self.last.load_full() };
         if !Arc::ptr_eq(&self.last.load(), &newest) {

@@ -1,43 +1,42 @@
-//! What the readers of a source and its task share.
+//! The state that the readers of a source share with its task.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::watch;
 
-use super::supervisor::Keeps;
-use crate::{Credential, Error, clock::Clock};
+use crate::{clock::Clock, credential::Credential, error::Error, supervisor::Follower};
 
-/// One writer, the source's task; any number of readers, none of which waits.
+/// The source's task writes it. Readers never wait.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct SourceState {
     current: ArcSwapOption<Credential>,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) rejection: watch::Sender<Rejection>,
     clock: Clock,
 }
 
-/// How the following goes.
+/// The progress of the watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// Counts the generations that were shown, and the moves of one to another endpoint.
+    /// Counts changes of the generation or of its cluster.
     pub(crate) rotations: u64,
-    /// Why there is no newer one; gone with the next message.
+    /// Why there is no newer credential. Cleared by the next message.
     pub(crate) failure: Option<Error>,
 }
 
-/// What the broker is to know, or answered. One report at a time, however many requests were rejected.
+/// The report that is pending or was answered. There is one at a time, however many requests were rejected.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Rejection {
     #[default]
     Nothing,
-    /// Somebody saw a 401.
+    /// An API server answered 401 to this generation.
     Seen(Arc<str>),
-    /// The broker was told; `replaced` says whether it has another.
+    /// The broker has the report; `replaced` says whether it has another credential.
     Reported { generation: Arc<str>, replaced: bool },
 }
 
-impl State {
+impl SourceState {
     pub(crate) fn new(clock: Clock) -> Self {
         Self {
             current: ArcSwapOption::empty(),
@@ -47,7 +46,7 @@ impl State {
         }
     }
 
-    /// The newest, unless it has ended.
+    /// The newest credential, unless it has expired.
     pub(crate) fn current(&self) -> Option<Arc<Credential>> {
         let newest = self.current.load();
         let valid = newest.as_ref().is_some_and(|credential| self.is_valid(credential));
@@ -59,10 +58,10 @@ impl State {
         credential.is_valid((self.clock)())
     }
 
-    /// Shows `credential` from now on; says whether it is another one than before.
+    /// Replaces the current credential. Returns whether the generation or the cluster is new.
     fn publish(&self, credential: Credential) -> bool {
         let before = self.current.load();
-        // A provider that is not told the cluster issues one credential for both ends of a move.
+        // A plugin that does not receive the cluster issues the same credential before and after a move.
         let is_new = before.as_ref().is_none_or(|before| {
             before.generation() != credential.generation() || before.cluster() != credential.cluster()
         });
@@ -74,7 +73,7 @@ impl State {
         is_new
     }
 
-    /// Takes note of a 401, unless that is known or the generation is history.
+    /// Notes a 401, unless it is noted already or the generation is no longer current.
     pub(crate) fn reject(&self, generation: &str) {
         if self.current.load().as_ref().is_none_or(|credential| credential.generation() != generation) {
             return;
@@ -94,10 +93,10 @@ impl State {
     }
 }
 
-impl Keeps<Credential> for Arc<State> {
+impl Follower<Credential> for Arc<SourceState> {
     fn begin(&mut self) {}
 
-    fn keep(&mut self, credential: Credential) -> bool {
+    fn apply(&mut self, credential: Credential) -> bool {
         self.publish(credential)
     }
 

@@ -1,6 +1,7 @@
-//! One connection pool for each certificate, swapped as a whole.
+//! One connection pool for each certificate, replaced as a whole.
 
 use std::{
+    error::Error,
     fmt,
     future::Future,
     pin::Pin,
@@ -12,179 +13,171 @@ use http::{Request, Response, header::AUTHORIZATION};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{self, Client},
     rt::{TokioExecutor, TokioTimer},
 };
 use tokio_util::task::AbortOnDropHandle;
-use tower::{BoxError, Service};
+use tower::Service;
 
-use super::{Connector, Dialer, IdentityError, Settings, connector::tcp, epoch::Epoch};
-use crate::CredentialSource;
+use super::{
+    connector::Connector,
+    dialer::{Dialer, Tcp},
+    generation::IdentityGeneration,
+    identity::IdentityError,
+    settings::Settings,
+};
+use crate::source::handle::CredentialSource;
 
-/// An HTTP/1.1 client whose connections present the source's newest certificate.
+/// An HTTP/1.1 client whose connections present the newest certificate of a source.
 ///
-/// - The certificate changed: new requests go over new connections, at once. Idle old ones are closed, busy ones when
-///   they become idle, all of them after [`Settings::drain`]. Streams and upgrades count as busy.
-/// - The certificate came back before that: its connections stay.
-/// - The token changed, or the PEM text of the same certificate: nothing is closed.
+/// - When the certificate changes, new requests use new connections. Idle old connections are closed at once, busy ones
+///   when they become idle, and all of them after [`Settings::drain`]. Streams and upgrades count as busy.
+/// - When a certificate comes back before that, its connections stay.
+/// - A change of the token, or of the PEM text of the same certificate, closes nothing.
 ///
-/// It sends no token; [`Authenticate`](crate::Authenticate) does. Clones share the connections.
-///
-/// ```no_run
-/// # fn example(source: credbroker_client::CredentialSource, settings: credbroker_client::tls::Settings) {
-/// use bytes::Bytes;
-/// use credbroker_client::{Authenticate, tls::RotatingClient};
-/// use http_body_util::Full;
-/// use tower::Layer;
-///
-/// let client = RotatingClient::<Full<Bytes>>::new(source.clone(), settings);
-/// let service = Authenticate::new(source).layer(client);
-/// # }
-/// ```
-pub struct RotatingClient<B, C = HttpConnector> {
-    pools: Arc<Pools<B, C>>,
-    /// Swaps the pools while there are no requests, too. Ends with the last clone.
+/// It presents the certificate to every server that it connects to, and it sends no token;
+/// [`Authenticate`](crate::Authenticate) does. Clones share the connections.
+pub struct RotatingClient<B, D = Tcp> {
+    pools: Arc<IdentityPools<B, D>>,
+    /// Replaces the pools also while there are no requests. Ends with the last clone.
     follower: Arc<AbortOnDropHandle<()>>,
 }
 
-struct Pools<B, C> {
-    connector: Connector<C>,
-    current: Mutex<Pool<B, C>>,
+struct IdentityPools<B, D> {
+    connector: Connector<D>,
+    current: Mutex<IdentityPool<B, D>>,
 }
 
-struct Pool<B, C> {
-    epoch: Arc<Epoch>,
-    client: Client<Connector<C>, B>,
+struct IdentityPool<B, D> {
+    generation: Arc<IdentityGeneration>,
+    client: Client<Connector<D>, B>,
 }
 
 /// Why there is no response.
-///
-/// ```no_run
-/// # fn example(error: tower::BoxError) {
-/// use credbroker_client::tls::SendError;
-///
-/// let never_sent = matches!(error.downcast_ref(), Some(SendError::Expired | SendError::Identity(_)));
-/// # }
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// There is no valid credential now. Wait for [`CredentialSource::ready`].
+    /// There is no valid credential. Wait for [`CredentialSource::ready`].
     #[error("there is no valid credential to connect with")]
     Expired,
-    /// Its certificate cannot be presented; a person has to look at it.
+    /// The client certificate cannot be presented. A person has to look at it.
     #[error("the credential's certificate cannot be presented")]
     Identity(#[from] IdentityError),
-    /// The connection failed, or ended before the response. What is idempotent can be sent again.
+    /// The connection failed, or ended before the response. Idempotent requests can be sent again.
     #[error("the request failed")]
-    Failed(#[from] hyper_util::client::legacy::Error),
+    Failed(#[source] RequestError),
+}
+
+/// The error of a request on a connection. Its `source()` may be a [`ConnectError`](super::ConnectError).
+#[derive(Debug)]
+pub struct RequestError(legacy::Error);
+
+impl RequestError {
+    /// Whether there was no connection, so that the request was not sent.
+    pub fn is_connect(&self) -> bool {
+        self.0.is_connect()
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for RequestError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
 }
 
 impl<B> RotatingClient<B>
 where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
-    B::Error: Into<BoxError>,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    /// Over TCP. Needs a tokio runtime.
-    ///
-    /// ```no_run
-    /// # fn example(source: credbroker_client::CredentialSource, settings: credbroker_client::tls::Settings) {
-    /// use credbroker_client::tls::RotatingClient;
-    ///
-    /// let client = RotatingClient::<http_body_util::Empty<bytes::Bytes>>::new(source, settings);
-    /// # }
-    /// ```
+    /// A client over TCP. Needs a tokio runtime.
     pub fn new(source: CredentialSource, settings: Settings) -> Self {
-        Self::over(tcp(), source, settings)
+        Self::over(Tcp::new(), source, settings)
     }
 }
 
-impl<B, C> RotatingClient<B, C>
+impl<B, D> RotatingClient<B, D>
 where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
-    B::Error: Into<BoxError>,
-    C: Dialer,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    D: Dialer,
 {
-    /// Over what `dialer` connects: a proxy's tunnel, for example. Needs a tokio runtime.
-    ///
-    /// ```no_run
-    /// # fn example(source: credbroker_client::CredentialSource, settings: credbroker_client::tls::Settings) {
-    /// use credbroker_client::tls::RotatingClient;
-    /// use hyper_util::client::legacy::connect::HttpConnector;
-    ///
-    /// let mut tcp = HttpConnector::new();
-    /// tcp.enforce_http(false);
-    /// let client = RotatingClient::<http_body_util::Empty<bytes::Bytes>, _>::over(tcp, source, settings);
-    /// # }
-    /// ```
-    pub fn over(dialer: C, source: CredentialSource, settings: Settings) -> Self {
+    /// A client over the connections of `dialer`. Needs a tokio runtime.
+    pub fn over(dialer: D, source: CredentialSource, settings: Settings) -> Self {
         let follows = source.clone();
-        let connector = Connector::over(dialer, source, settings);
-        let epoch = connector.epochs().current().unwrap_or_else(|_| connector.epochs().known());
-        let current = Mutex::new(Pool::new(epoch, &connector));
-        let pools = Arc::new(Pools { connector, current });
+        let connector = Connector::new(dialer, source, settings);
+        let generations = connector.generations();
+        let generation = generations.current().unwrap_or_else(|_| generations.known());
+        let current = Mutex::new(IdentityPool::new(generation, &connector));
+        let pools = Arc::new(IdentityPools { connector, current });
         #[expect(clippy::disallowed_methods, reason = "ends with the last clone of the client")]
         let follower = tokio::spawn(follow(follows, Arc::downgrade(&pools)));
         Self { pools, follower: Arc::new(AbortOnDropHandle::new(follower)) }
     }
 }
 
-impl<B, C> Pools<B, C>
+impl<B, D> IdentityPools<B, D>
 where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
-    B::Error: Into<BoxError>,
-    C: Dialer,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    D: Dialer,
 {
-    /// The pool of the newest certificate. The one before closes its idle connections as it is dropped.
-    fn current(&self) -> Result<Client<Connector<C>, B>, IdentityError> {
+    /// The pool of the newest certificate. The previous pool closes its idle connections as it is dropped.
+    fn current(&self) -> Result<Client<Connector<D>, B>, IdentityError> {
         let mut pool = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock, or an older epoch could be put in the place of a newer one.
-        let epoch = self.connector.epochs().current()?;
-        if !Arc::ptr_eq(&epoch, &pool.epoch) {
-            *pool = Pool::new(epoch, &self.connector);
+        // Under the lock, or an older generation could replace a newer one.
+        let generation = self.connector.generations().current()?;
+        if !Arc::ptr_eq(&generation, &pool.generation) {
+            *pool = IdentityPool::new(generation, &self.connector);
         }
         Ok(pool.client.clone())
     }
 }
 
-impl<B, C> Pool<B, C>
+impl<B, D> IdentityPool<B, D>
 where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
-    B::Error: Into<BoxError>,
-    C: Dialer,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    D: Dialer,
 {
-    fn new(epoch: Arc<Epoch>, connector: &Connector<C>) -> Self {
+    fn new(generation: Arc<IdentityGeneration>, connector: &Connector<D>) -> Self {
         let client =
             Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector.clone());
-        Self { epoch, client }
+        Self { generation, client }
     }
 }
 
-async fn follow<B, C>(mut source: CredentialSource, pools: Weak<Pools<B, C>>)
+async fn follow<B, D>(mut source: CredentialSource, pools: Weak<IdentityPools<B, D>>)
 where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
-    B::Error: Into<BoxError>,
-    C: Dialer,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    D: Dialer,
 {
     loop {
         source.changed().await;
         let Some(pools) = pools.upgrade() else { return };
-        // A certificate that cannot be presented is every request's error.
+        // With a certificate that cannot be presented, every request fails.
         drop(pools.current());
     }
 }
 
-impl<B, C> Service<Request<B>> for RotatingClient<B, C>
+impl<B, D> Service<Request<B>> for RotatingClient<B, D>
 where
     B: Body + Send + Unpin + 'static,
     B::Data: Send,
-    B::Error: Into<BoxError>,
-    C: Dialer,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    D: Dialer,
 {
     type Response = Response<Incoming>;
     type Error = SendError;
@@ -195,28 +188,31 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let epochs = self.pools.connector.epochs();
-        let needs_none = request.headers().contains_key(AUTHORIZATION) && epochs.known().identity.is_none();
-        if epochs.source.current().is_none() && !needs_none {
+        let generations = self.pools.connector.generations();
+        let needs_none =
+            request.headers().contains_key(AUTHORIZATION) && generations.known().identity.is_none();
+        if generations.source.current().is_none() && !needs_none {
             return Box::pin(async { Err(SendError::Expired) });
         }
         match self.pools.current() {
             Ok(client) => {
                 let response = client.request(request);
-                Box::pin(async move { Ok(response.await?) })
+                Box::pin(
+                    async move { response.await.map_err(|error| SendError::Failed(RequestError(error))) },
+                )
             }
             Err(error) => Box::pin(async move { Err(error.into()) }),
         }
     }
 }
 
-impl<B, C> Clone for RotatingClient<B, C> {
+impl<B, D> Clone for RotatingClient<B, D> {
     fn clone(&self) -> Self {
         Self { pools: Arc::clone(&self.pools), follower: Arc::clone(&self.follower) }
     }
 }
 
-impl<B, C> fmt::Debug for RotatingClient<B, C> {
+impl<B, D> fmt::Debug for RotatingClient<B, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RotatingClient").field("connector", &self.pools.connector).finish_non_exhaustive()
     }

@@ -1,6 +1,7 @@
-//! Dials, and presents whoever it is now.
+//! Connections that present the newest certificate of a source.
 
 use std::{
+    error::Error,
     fmt,
     future::Future,
     io,
@@ -11,108 +12,59 @@ use std::{
 };
 
 use http::{Uri, uri::Scheme};
-use hyper::rt::{Read, Write};
-use hyper_util::{
-    client::legacy::connect::{Connection as Connects, HttpConnector},
-    rt::TokioIo,
-};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tower::{BoxError, Service};
+use tower::Service;
 
-use super::{Connection, IdentityError, Settings, epoch::Epochs};
-use crate::CredentialSource;
+use super::{
+    connection::Connection, dialer::Dialer, generation::IdentityGenerations, identity::IdentityError,
+    settings::Settings,
+};
+use crate::source::handle::CredentialSource;
 
-/// A certificate that changes with every handshake is not the network's fault, but no connection of it can be right.
+/// A certificate that changes during this many handshakes in a row is a defect of its issuer.
 const HANDSHAKES: usize = 5;
 
-/// Whatever connects to a host: hyper's own `HttpConnector`, a proxy's tunnel, or one of yours. Implemented for every
-/// service that fits.
-///
-/// ```
-/// fn takes(dialer: impl credbroker_client::tls::Dialer) {}
-/// takes(hyper_util::client::legacy::connect::HttpConnector::new());
-/// ```
-pub trait Dialer: Clone + Send + Sync + 'static {
-    /// What it connects to hosts.
-    type Stream: Read + Write + Connects + Send + Unpin + 'static;
-
-    /// Connects to the URI's host and port.
-    fn dial(&self, uri: Uri) -> impl Future<Output = Result<Self::Stream, BoxError>> + Send;
-}
-
-impl<C> Dialer for C
-where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Connects + Send + Unpin + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-{
-    type Stream = C::Response;
-
-    async fn dial(&self, uri: Uri) -> Result<Self::Stream, BoxError> {
-        let mut dialer = self.clone();
-        std::future::poll_fn(|cx| dialer.poll_ready(cx)).await.map_err(Into::into)?;
-        dialer.call(uri).await.map_err(Into::into)
-    }
-}
-
-/// Makes connections that present the source's newest certificate, checked once more after the handshake, and that
-/// end when its time does.
-///
-/// A pool around it does not know when a certificate is replaced, and goes on to reuse the old connections until the
-/// drain deadline: [`RotatingClient`](super::RotatingClient) has a pool that does.
-///
-/// ```no_run
-/// # fn example(source: credbroker_client::CredentialSource, settings: credbroker_client::tls::Settings) {
-/// use credbroker_client::tls::Connector;
-///
-/// let connector = Connector::new(source, settings);
-/// # }
-/// ```
+/// Makes connections that present the source's newest certificate. The certificate is compared again after the handshake.
+/// A connection ends when its certificate has been replaced and the drain deadline has passed.
 #[derive(Clone)]
-pub struct Connector<C = HttpConnector> {
-    dialer: C,
-    epochs: Arc<Epochs>,
+pub(super) struct Connector<D> {
+    dialer: D,
+    generations: Arc<IdentityGenerations>,
 }
 
 /// Why there is no connection.
-///
-/// ```no_run
-/// # fn example(error: &credbroker_client::tls::ConnectError) {
-/// let may_help_to_try_again = matches!(error, credbroker_client::tls::ConnectError::Timeout { .. });
-/// # }
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nobody answers there.
+    /// Nothing answers there.
     #[error("no connection to {host}")]
     Dial {
-        /// Where to.
+        /// The host.
         host: String,
-        /// What was met.
-        source: BoxError,
+        /// The error of the dialer.
+        source: Box<dyn Error + Send + Sync>,
     },
-    /// The server's certificate is not trusted, or it speaks no TLS.
+    /// The server's certificate is not trusted, or the server does not speak TLS.
     #[error("no TLS connection to {host}")]
     Handshake {
-        /// Where to.
+        /// The host.
         host: String,
-        /// What was met.
+        /// The error of the handshake.
         source: io::Error,
     },
-    /// The client's own certificate cannot be presented.
+    /// The client certificate cannot be presented.
     #[error("the credential's certificate cannot be presented")]
     Identity(#[from] IdentityError),
     /// The certificate changed during each of several handshakes. Try again.
     #[error("the client certificate changes faster than connections are made")]
-    Restless,
-    /// The host is no name that a certificate could have.
-    #[error("{host:?} is no TLS server name")]
+    IdentityChanging,
+    /// The host is not a name that a certificate can have.
+    #[error("{host:?} is not a valid TLS server name")]
     ServerName {
-        /// The URI's host.
+        /// The host of the URI.
         host: String,
         /// What is wrong with it.
         source: InvalidDnsNameError,
@@ -120,72 +72,46 @@ pub enum ConnectError {
     /// It took longer than [`Settings::connect_timeout`].
     #[error("no connection within {limit:?}")]
     Timeout {
-        /// What was allowed.
+        /// The time that was allowed.
         limit: Duration,
     },
 }
 
-impl Connector {
-    /// Over TCP.
-    ///
-    /// ```no_run
-    /// # fn example(source: credbroker_client::CredentialSource, settings: credbroker_client::tls::Settings) {
-    /// let connector = credbroker_client::tls::Connector::new(source, settings);
-    /// # }
-    /// ```
-    pub fn new(source: CredentialSource, settings: Settings) -> Self {
-        Self::over(tcp(), source, settings)
-    }
-}
-
-impl<C: Dialer> Connector<C> {
-    /// Over what `dialer` connects.
-    ///
-    /// ```no_run
-    /// # fn example(source: credbroker_client::CredentialSource, settings: credbroker_client::tls::Settings) {
-    /// use credbroker_client::tls::Connector;
-    /// use hyper_util::client::legacy::connect::HttpConnector;
-    ///
-    /// let mut tcp = HttpConnector::new();
-    /// tcp.enforce_http(false);
-    /// let connector = Connector::over(tcp, source, settings);
-    /// # }
-    /// ```
-    pub fn over(dialer: C, source: CredentialSource, settings: Settings) -> Self {
-        Self { dialer, epochs: Arc::new(Epochs::new(source, settings)) }
+impl<D: Dialer> Connector<D> {
+    pub(super) fn new(dialer: D, source: CredentialSource, settings: Settings) -> Self {
+        Self { dialer, generations: Arc::new(IdentityGenerations::new(source, settings)) }
     }
 
-    pub(super) fn epochs(&self) -> &Arc<Epochs> {
-        &self.epochs
+    pub(super) fn generations(&self) -> &Arc<IdentityGenerations> {
+        &self.generations
     }
 
-    async fn connect(self, uri: Uri) -> Result<Connection<C::Stream>, ConnectError> {
+    async fn connect(self, uri: Uri) -> Result<Connection<D::Stream>, ConnectError> {
         let host = uri.host().unwrap_or_default().to_owned();
         for _ in 0..HANDSHAKES {
-            let epoch = self.epochs.current()?;
+            let generation = self.generations.current()?;
             let dialled = self.dialer.dial(uri.clone()).await;
             let stream = dialled.map_err(|source| ConnectError::Dial { host: host.clone(), source })?;
             if uri.scheme() != Some(&Scheme::HTTPS) {
-                return Ok(Connection::plain(stream, &epoch));
+                return Ok(Connection::plain(stream, &generation));
             }
-            let name = match &self.epochs.settings.server_name {
+            let name = match &self.generations.settings.server_name {
                 Some(name) => name.clone(),
                 None => server_name(&host)?,
             };
-            let tls = TlsConnector::from(Arc::clone(&epoch.config));
-            let shaken = tls.connect(name, TokioIo::new(stream)).await;
-            let stream = shaken.map_err(|source| ConnectError::Handshake { host: host.clone(), source })?;
-            // The certificate may have changed meanwhile, after the old connections were swept up.
-            if Arc::ptr_eq(&epoch, &self.epochs.current()?) {
-                return Ok(Connection::tls(stream, &epoch));
+            let tls = TlsConnector::from(Arc::clone(&generation.config)).connect(name, stream).await;
+            let stream = tls.map_err(|source| ConnectError::Handshake { host: host.clone(), source })?;
+            // If the certificate changed during the handshake, this connection was not among those that were closed.
+            if Arc::ptr_eq(&generation, &self.generations.current()?) {
+                return Ok(Connection::tls(stream, &generation));
             }
         }
-        Err(ConnectError::Restless)
+        Err(ConnectError::IdentityChanging)
     }
 }
 
-impl<C: Dialer> Service<Uri> for Connector<C> {
-    type Response = Connection<C::Stream>;
+impl<D: Dialer> Service<Uri> for Connector<D> {
+    type Response = TokioIo<Connection<D::Stream>>;
     type Error = ConnectError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
 
@@ -196,24 +122,17 @@ impl<C: Dialer> Service<Uri> for Connector<C> {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            let limit = connector.epochs.settings.connect;
-            timeout(limit, connector.connect(uri)).await.unwrap_or(Err(ConnectError::Timeout { limit }))
+            let limit = connector.generations.settings.connect;
+            let connected = timeout(limit, connector.connect(uri)).await;
+            Ok(TokioIo::new(connected.unwrap_or(Err(ConnectError::Timeout { limit }))?))
         })
     }
 }
 
-impl<C> fmt::Debug for Connector<C> {
+impl<D> fmt::Debug for Connector<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("source", &self.epochs.source).finish_non_exhaustive()
+        f.debug_struct("Connector").field("source", &self.generations.source).finish_non_exhaustive()
     }
-}
-
-pub(crate) fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(Duration::from_secs(30)));
-    tcp
 }
 
 fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {

@@ -10,45 +10,37 @@ use rustls::{
 use secrecy::{ExposeSecret, SecretSlice};
 
 use super::pem;
-use crate::TlsIdentity;
+use crate::credential::TlsIdentity;
 
-/// Why a certificate and its key cannot be presented. A person has to look at what the plugin prints.
+/// Why a certificate and its key cannot be presented. A person has to check what the plugin prints.
 ///
-/// The broker has checked that the key belongs to the certificate; this library does not check it again.
-///
-/// ```no_run
-/// # fn example(error: &credbroker_client::tls::SendError) {
-/// use credbroker_client::tls::{IdentityError, SendError};
-///
-/// let needs_another_kind_of_key = matches!(error, SendError::Identity(IdentityError::Key));
-/// # }
-/// ```
+/// The broker has checked that the key belongs to the certificate. This library does not check it again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// The broker accepts the key, but the cryptography provider of rustls cannot sign with it: it is of another
-    /// algorithm, for example RSASSA-PSS, Ed448 or a Brainpool curve, or too short.
+    /// The cryptography provider of rustls cannot sign with the key: its algorithm is for example RSASSA-PSS, Ed448 or a
+    /// Brainpool curve, or it is too short.
     #[error(
         "rustls cannot sign with the client key; have the plugin issue an RSA key of 2048 bits or more, an ECDSA key on P-256, P-384 or P-521, or an Ed25519 key"
     )]
     Key,
-    /// There is no certificate in its PEM.
-    #[error("the client certificate has no PEM block labelled CERTIFICATE; see what the plugin prints")]
+    /// The PEM text of the certificate has no certificate.
+    #[error("the client certificate has no PEM block labelled CERTIFICATE; check what the plugin prints")]
     NoCertificate,
-    /// There is no private key in its PEM.
-    #[error("the client key has no PEM block labelled PRIVATE KEY; see what the plugin prints")]
+    /// The PEM text of the key has no private key.
+    #[error("the client key has no PEM block labelled PRIVATE KEY; check what the plugin prints")]
     NoKey,
 }
 
-/// Equal if the certificates are, byte for byte of their DER, and the keys; their PEM texts may differ.
-pub(crate) struct Identity {
-    pub(crate) certified: Arc<CertifiedKey>,
+/// Identities are equal if the DER of the certificates and the keys are. Their PEM texts may differ.
+pub(super) struct Identity {
+    pub(super) certified: Arc<CertifiedKey>,
     public_key: Option<SubjectPublicKeyInfoDer<'static>>,
     key: SecretSlice<u8>,
 }
 
 impl Identity {
-    pub(crate) fn parse(identity: &TlsIdentity, provider: &CryptoProvider) -> Result<Self, IdentityError> {
+    pub(super) fn parse(identity: &TlsIdentity, provider: &CryptoProvider) -> Result<Self, IdentityError> {
         let chain = pem::blocks(identity.chain_pem(), pem::is_certificate);
         let chain: Vec<_> = chain.map(|der| CertificateDer::from(der.expose_secret().to_vec())).collect();
         if chain.is_empty() {
@@ -58,7 +50,7 @@ impl Identity {
         let key = key.ok_or(IdentityError::NoKey)?;
         let signing = load(key.expose_secret(), provider).ok_or(IdentityError::Key)?;
         let public_key = signing.public_key().map(SubjectPublicKeyInfoDer::into_owned);
-        // Not `from_der`: it would judge the pair, and knows fewer forms of a public key than the broker.
+        // Not `from_der`: it checks the pair, and knows fewer forms of public keys than the broker.
         let certified = Arc::new(CertifiedKey::new(chain, signing));
         Ok(Self { certified, public_key, key })
     }
@@ -67,7 +59,7 @@ impl Identity {
 impl PartialEq for Identity {
     fn eq(&self, other: &Self) -> bool {
         let same_key = match (&self.public_key, &other.public_key) {
-            // One key has many encodings.
+            // A key has several encodings.
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => self.key.expose_secret() == other.key.expose_secret(),
         };
@@ -81,7 +73,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Whatever its label says: plugins get it wrong, and Go does not mind.
+/// Tries every format. Plugins print wrong labels, which Go ignores too.
 fn load(der: &[u8], provider: &CryptoProvider) -> Option<Arc<dyn SigningKey>> {
     let formats: [fn(Vec<u8>) -> PrivateKeyDer<'static>; 3] = [
         |der| PrivateKeyDer::Pkcs8(der.into()),
@@ -100,12 +92,12 @@ mod tests {
     use rustls::crypto::aws_lc_rs::default_provider;
 
     use super::*;
-    use crate::{Credential, clock::tests::paused};
+    use crate::{clock::tests::paused, credential::Credential};
 
     fn parse(chain: &str, key: &str) -> Result<Identity, IdentityError> {
         let received = v1::Credential {
-            client_certificate_data: Some(chain.to_owned().into()),
-            client_key_data: Some(key.to_owned().into()),
+            client_certificate_data: Some(chain.into()),
+            client_key_data: Some(key.into()),
             ..v1::Credential::default()
         };
         let credential = Credential::receive(received, None, paused()).unwrap();
@@ -113,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn identities_are_compared_by_what_the_pem_says() {
+    async fn identities_are_compared_by_the_content_of_their_pem() {
         let server = ApiServer::start(Accepts::Certificates);
         let (chain, key) = server.issue_client_certificate("dev", Duration::from_secs(60));
         let (other_chain, other_key) = server.issue_client_certificate("dev", Duration::from_secs(60));
@@ -126,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_broker_accepts_is_presented_or_refused_by_what_rustls_lacks() {
+    async fn a_pair_that_rustls_cannot_use_is_refused_with_the_reason() {
         let compressed = include_str!("fixtures/compressed-point.crt.pem");
         let key = include_str!("fixtures/p256-sec1.key.pem");
         parse(compressed, key).unwrap();
@@ -140,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pair_that_cannot_be_presented_is_refused_by_what_is_wrong() {
+    async fn a_pair_that_is_incomplete_is_refused_with_the_reason() {
         let server = ApiServer::start(Accepts::Certificates);
         let (chain, key) = server.issue_client_certificate("dev", Duration::from_secs(60));
         let odd = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
@@ -154,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pair_is_not_judged_a_second_time() {
+    async fn a_pair_is_not_checked_a_second_time() {
         let server = ApiServer::start(Accepts::Certificates);
         let (chain, _) = server.issue_client_certificate("dev", Duration::from_secs(60));
         let (_, other) = server.issue_client_certificate("dev", Duration::from_secs(60));

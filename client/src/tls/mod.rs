@@ -1,13 +1,13 @@
 //! Connections that follow a client certificate: the feature `rustls`.
 //!
-//! [`RotatingClient`] is an HTTP client with one connection pool and one fresh rustls config for each certificate.
-//! When the certificate changes, no old connection takes a new request, idle ones are closed, and the others are
-//! closed when they become idle or after a deadline. A token that changes closes nothing.
+//! [`RotatingClient`] is an HTTP client with one connection pool and one rustls config for each certificate. When the
+//! certificate changes, no old connection takes a new request; idle ones are closed, and the others are closed when they
+//! become idle or at a deadline. A change of the token closes nothing.
 //!
 //! It sends no token: put [`Authenticate`](crate::Authenticate) around it.
 //!
 //! ```no_run
-//! # async fn example(source: credbroker_client::CredentialSource, ca: &[u8]) -> Result<(), tower::BoxError> {
+//! # async fn example(source: credbroker_client::CredentialSource, ca: &[u8]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! use bytes::Bytes;
 //! use credbroker_client::{Authenticate, tls::{RotatingClient, Settings}};
 //! use http_body_util::Empty;
@@ -23,18 +23,16 @@
 //! ```
 
 mod client;
+mod connection;
 mod connector;
-mod epoch;
+pub(crate) mod dialer;
+mod generation;
 mod identity;
 mod pem;
-mod settings;
-mod stream;
+pub(crate) mod settings;
 
-pub use client::{RotatingClient, SendError};
-pub use connector::{ConnectError, Connector, Dialer};
+pub use client::{RequestError, RotatingClient, SendError};
+pub use connector::ConnectError;
+pub use dialer::{Dialer, Tcp};
 pub use identity::IdentityError;
 pub use settings::{Settings, SettingsError};
-pub use stream::Connection;
-
-#[cfg(feature = "kube")]
-pub(crate) use {connector::tcp, settings::DRAIN};

@@ -1,10 +1,10 @@
-//! PEM blocks, read as the broker reads them: what it accepted must not fail here.
+//! PEM blocks, read as the broker reads them: what it accepts must not fail here.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use secrecy::{SecretSlice, zeroize::Zeroizing};
 
-/// The content of the blocks whose label is `wanted`, in their order. What is around them, their headers, and blocks
-/// that are broken are skipped.
+/// The content of the blocks whose label is `wanted`, in their order. Text around the blocks, their headers, and broken
+/// blocks are skipped.
 pub(super) fn blocks(pem: &[u8], wanted: fn(&str) -> bool) -> impl Iterator<Item = SecretSlice<u8>> {
     let mut lines = std::str::from_utf8(pem).unwrap_or_default().lines();
     let next = move || {
@@ -20,17 +20,17 @@ pub(super) fn blocks(pem: &[u8], wanted: fn(&str) -> bool) -> impl Iterator<Item
     std::iter::from_fn(next)
 }
 
-/// The label of a certificate.
+/// Whether it is the label of a certificate.
 pub(super) fn is_certificate(label: &str) -> bool {
     label == "CERTIFICATE"
 }
 
-/// The label of a private key, of whatever format: plugins get it wrong, and Go does not mind.
+/// Whether it is the label of a private key of any format. Plugins print wrong formats, which Go ignores too.
 pub(super) fn is_private_key(label: &str) -> bool {
     label.strip_suffix("PRIVATE KEY").is_some_and(|kind| kind.is_empty() || kind.ends_with(' '))
 }
 
-/// Up to the end of the block. `None`: it is not base64, or it does not end before the next one begins.
+/// Reads up to the end of the block. `None`: it is not base64, or it does not end before the next block begins.
 fn content<'a>(label: &str, lines: &mut (impl Iterator<Item = &'a str> + Clone)) -> Option<SecretSlice<u8>> {
     let mut base64 = Zeroizing::new(String::new());
     loop {
@@ -45,7 +45,7 @@ fn content<'a>(label: &str, lines: &mut (impl Iterator<Item = &'a str> + Clone))
     }
 }
 
-/// The label of a line that starts with `prefix`. Blanks may follow it.
+/// The label of a line that starts with `prefix`. Trailing blanks are ignored.
 fn label<'a>(line: &'a str, prefix: &str) -> Option<&'a str> {
     line.trim_end().strip_prefix(prefix)?.strip_suffix("-----")
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_found_by_their_label_between_whatever_text() {
+    fn blocks_are_found_by_their_label_between_other_text() {
         let pem = "Bag: x\r\n-----BEGIN CERTIFICATE-----  \r\nAQ\r\n I=\t\r\n-----END CERTIFICATE-----\r\ntext\n\
                    -----BEGIN EC PARAMETERS-----\nBA==\n-----END EC PARAMETERS-----\n\
                    -----BEGIN ANY PRIVATE KEY-----\nA header: x\n\nAw==\n-----END ANY PRIVATE KEY-----\n\

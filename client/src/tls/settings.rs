@@ -1,4 +1,4 @@
-//! How connections are made, but for the identity.
+//! The settings of TLS connections, without the identity.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 use super::identity::Identity;
 
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
-/// As client-go's dialer has it; the handshake is included here.
+/// The dial timeout of client-go. Here it includes the handshake.
 const CONNECT: Duration = Duration::from_secs(30);
 const SESSIONS: usize = 64;
 
-/// Whom to trust, and how long to wait for what.
+/// The trusted authorities and the time limits of connections.
 ///
 /// ```no_run
 /// # fn example(ca: &[u8]) -> Result<(), credbroker_client::tls::SettingsError> {
@@ -32,42 +32,36 @@ const SESSIONS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Settings {
     base: ClientConfig,
-    pub(crate) server_name: Option<ServerName<'static>>,
-    pub(crate) drain: Duration,
-    pub(crate) connect: Duration,
-    /// All connections end with this, whoever they are of.
+    pub(super) server_name: Option<ServerName<'static>>,
+    pub(super) drain: Duration,
+    pub(super) connect: Duration,
+    /// All connections end when this is cancelled, whatever their identity.
     pub(crate) ends: CancellationToken,
 }
 
-/// Why settings cannot be.
-///
-/// ```
-/// use credbroker_client::tls::{Settings, SettingsError};
-///
-/// assert!(matches!(Settings::trusting(b"no PEM"), Err(SettingsError::NoAuthority)));
-/// ```
+/// Why settings are not valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A certificate of the bundle is none.
+    /// A certificate of the bundle is not valid.
     #[error("a certificate of the authorities' bundle cannot be used")]
     Authority(#[source] rustls::Error),
-    /// The config presents a certificate of its own, and the source would replace it. Leave one of them out.
-    #[error("the TLS config has a client certificate of its own; leave it out, the source brings one")]
+    /// The TLS config has a client certificate, which the source would replace. Remove it.
+    #[error("the TLS config already has a client certificate; remove it, the source provides one")]
     Identity,
-    /// There is no certificate in the bundle.
-    #[error("there is no PEM certificate in the authorities' bundle")]
+    /// The bundle has no certificate.
+    #[error("the authorities' bundle has no PEM certificate")]
     NoAuthority,
-    /// The bundle is no PEM.
-    #[error("the authorities' bundle is no valid PEM")]
+    /// The bundle is not PEM.
+    #[error("the authorities' bundle is not valid PEM")]
     Pem(#[source] pem::Error),
     /// The provider cannot do TLS 1.2 or 1.3.
     #[error("the cryptography provider lacks what TLS needs")]
     Provider(#[source] rustls::Error),
-    /// Neither a DNS name nor an address.
-    #[error("{name:?} is no TLS server name; write a DNS name or an IP address")]
+    /// The name is neither a DNS name nor an IP address.
+    #[error("{name:?} is not a valid TLS server name; use a DNS name or an IP address")]
     ServerName {
-        /// What was given.
+        /// The name.
         name: String,
         /// What is wrong with it.
         source: InvalidDnsNameError,
@@ -75,20 +69,11 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Trusts the authorities of this PEM bundle, with rustls on aws-lc-rs.
-    ///
-    /// ```no_run
-    /// # fn example() -> Result<(), tower::BoxError> {
-    /// use credbroker_client::tls::Settings;
-    ///
-    /// let settings = Settings::trusting(&std::fs::read("/etc/kubernetes/ca.crt")?)?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Trusts the authorities of this PEM bundle. The cryptography provider is aws-lc-rs.
     ///
     /// # Errors
     ///
-    /// [`SettingsError::NoAuthority`], [`SettingsError::Pem`], [`SettingsError::Authority`]: give another bundle.
+    /// [`SettingsError::NoAuthority`], [`SettingsError::Pem`], [`SettingsError::Authority`]: use another bundle.
     pub fn trusting(authorities: &[u8]) -> Result<Self, SettingsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(authorities) {
@@ -105,19 +90,12 @@ impl Settings {
         Self::with_config(base)
     }
 
-    /// Verifies servers as `base` does. Its ALPN, client certificate and session store are replaced: the protocol is
-    /// HTTP/1.1, as upgrades need it.
-    ///
-    /// ```no_run
-    /// # fn example(config: rustls::ClientConfig) -> Result<(), credbroker_client::tls::SettingsError> {
-    /// let settings = credbroker_client::tls::Settings::with_config(config)?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Verifies servers as `base` does. Its ALPN protocols, client certificate and session store are replaced; the protocol
+    /// is HTTP/1.1, which upgrades need.
     ///
     /// # Errors
     ///
-    /// [`SettingsError::Identity`]: `base` has a client certificate of its own; leave it out.
+    /// [`SettingsError::Identity`]: `base` has a client certificate; remove it.
     pub fn with_config(base: ClientConfig) -> Result<Self, SettingsError> {
         if base.client_auth_cert_resolver.has_certs() {
             return Err(SettingsError::Identity);
@@ -126,13 +104,6 @@ impl Settings {
     }
 
     /// Checks the server's certificate against this name instead of the URI's host.
-    ///
-    /// ```no_run
-    /// # fn example(settings: credbroker_client::tls::Settings) -> Result<(), credbroker_client::tls::SettingsError> {
-    /// let settings = settings.server_name("kubernetes.default.svc")?;
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///
@@ -144,39 +115,27 @@ impl Settings {
         Ok(self)
     }
 
-    /// How long a connection of an old certificate may go on with what it is doing; 30 s by default. Zero cuts it at
-    /// once, as client-go does.
-    ///
-    /// ```no_run
-    /// # fn example(settings: credbroker_client::tls::Settings) {
-    /// let settings = settings.drain(std::time::Duration::from_secs(5));
-    /// # }
-    /// ```
+    /// How long a connection may stay open after its certificate was replaced; 30 s by default. Zero closes it at once, as
+    /// client-go does.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
         self.drain = limit;
         self
     }
 
-    /// How long a connection may take to be made, TLS included; 30 s by default.
-    ///
-    /// ```no_run
-    /// # fn example(settings: credbroker_client::tls::Settings) {
-    /// let settings = settings.connect_timeout(std::time::Duration::from_secs(5));
-    /// # }
-    /// ```
+    /// How long it may take to make a connection, TLS included; 30 s by default.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect = limit;
         self
     }
 
-    pub(crate) fn provider(&self) -> &CryptoProvider {
+    pub(super) fn provider(&self) -> &CryptoProvider {
         self.base.crypto_provider()
     }
 
-    /// A config of nobody else's: a session that one identity began cannot be resumed by another.
-    pub(crate) fn config_for(&self, identity: Option<&Identity>) -> Arc<ClientConfig> {
+    /// A config that no other identity uses, so that a session of one identity is never resumed by another.
+    pub(super) fn config_for(&self, identity: Option<&Identity>) -> Arc<ClientConfig> {
         let mut config = self.base.clone();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = Resumption::in_memory_sessions(SESSIONS);

@@ -3,10 +3,10 @@
 use std::{pin::pin, time::Duration};
 
 use credbroker_client::{
-    Cluster, CredentialRef, CredentialSource,
+    CredentialRef, CredentialSource,
     kube::{BuildError, ClusterBuilder, EndpointError, for_cluster_profile},
 };
-use credbroker_proto::v1;
+use credbroker_proto::v1::{self, Cluster};
 use credbroker_test_support::{Accepts, ApiServer};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -127,7 +127,7 @@ async fn a_credential_that_stays_the_same_moves_too() {
     let client = client(&source).await;
     source.changed().await;
     broker.issue_for("paris", token("1", "shared"), at(&b));
-    timeout(GENEROUS, source.changed()).await.expect("news of the same generation");
+    timeout(GENEROUS, source.changed()).await.expect("a change of the same generation");
     client.apiserver_version().await.unwrap();
     assert_eq!((a.requests().len(), b.requests().len()), (0, 1));
 }
@@ -193,7 +193,7 @@ async fn a_request_that_the_old_endpoint_never_answers_ends_with_an_error_that_s
 }
 
 #[tokio::test]
-async fn what_a_left_endpoint_rejects_is_sent_to_the_new_one() {
+async fn a_request_that_the_old_endpoint_rejects_is_sent_to_the_new_one() {
     let (a, b) = (server("token-a"), server("token-b"));
     let broker = FakeBroker::start();
     broker.issue_for("paris", token("1", "token-a"), at(&a));
@@ -235,7 +235,7 @@ async fn an_endpoint_that_cannot_be_used_gets_nothing_and_neither_does_the_one_b
 }
 
 #[tokio::test]
-async fn what_is_not_the_endpoint_is_the_builders() {
+async fn settings_other_than_the_endpoint_are_those_of_the_builder() {
     let api = server("token-a");
     let broker = FakeBroker::start();
     broker.issue_for("paris", token("1", "token-a"), at(&api));
@@ -254,10 +254,10 @@ async fn what_is_not_the_endpoint_is_the_builders() {
 }
 
 #[tokio::test]
-async fn without_a_credential_the_builder_says_so_and_a_client_that_did_not_wait_comes_to_life_later() {
+async fn without_a_credential_the_builder_fails_and_a_client_that_was_built_without_waiting_works_later() {
     let broker = FakeBroker::start();
-    let nobody = credbroker_client::Connections::to(credbroker_client::Socket::at("/nonexistent/socket"));
-    let source = nobody.source(CredentialRef::cluster_profile("fleet", "paris"));
+    let absent = credbroker_client::Connections::to(credbroker_client::Socket::at("/nonexistent/socket"));
+    let source = absent.source(CredentialRef::cluster_profile("fleet", "paris"));
     assert!(matches!(ClusterBuilder::new(source).ready().await, Err(BuildError::NoCredential(_))));
     let api = server("token-a");
     let client = ClusterBuilder::new(self::source(&broker)).build().unwrap();

@@ -1,4 +1,4 @@
-//! `client/examples/fleet.rs`: a controller of a fleet whose clusters come, rotate, move and go.
+//! `tests/interop/programs/fleet.rs`: a controller of a fleet whose clusters are added, rotate, move and are removed.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_client::Cluster;
+use credbroker_proto::v1::Cluster;
 use credbroker_test_support::{Accepts, ApiServer, Collection};
 use serde_json::{Value, json};
 use tokio::{
@@ -98,12 +98,12 @@ async fn a_controller_sees_every_event_of_its_fleet_once_through_rotations_moves
     broker.enlist("paris", at(&paris));
     put(&paris, "before");
     let mut controller = Controller::start(&broker);
-    controller.says("appeared fleet/paris").await;
+    controller.says("added fleet/paris").await;
     controller.says("applied fleet/paris before").await;
 
     broker.issue_for("tokyo", issued("t", None, Some("token")), at(&tokyo));
     broker.enlist("tokyo", at(&tokyo));
-    controller.says("appeared fleet/tokyo").await;
+    controller.says("added fleet/tokyo").await;
     for (number, pair) in pairs.iter().enumerate().skip(1) {
         let generation = number.to_string();
         broker.issue_for("paris", issued(&generation, Some(pair), None), at(&paris));
@@ -117,7 +117,7 @@ async fn a_controller_sees_every_event_of_its_fleet_once_through_rotations_moves
         controller.says(&format!("applied fleet/paris during-{number}")).await;
     }
     paris.delete(Collection::ConfigMaps, "default", "before");
-    controller.says("gone fleet/paris before").await;
+    controller.says("removed fleet/paris before").await;
 
     // Its place in the history is lost: it lists again, and says what that changes.
     tokyo.compact();
@@ -135,12 +135,12 @@ async fn a_controller_sees_every_event_of_its_fleet_once_through_rotations_moves
     broker.restart();
     controller.says("changed fleet/paris").await;
     controller.says("applied fleet/paris of-lyon").await;
-    controller.says("gone fleet/paris after-5").await;
+    controller.says("removed fleet/paris after-5").await;
     put(&lyon, "of-lyon-later");
     controller.says("applied fleet/paris of-lyon-later").await;
 
     broker.display("tokyo", None);
-    controller.says("gone fleet/tokyo").await;
+    controller.says("removed fleet/tokyo").await;
     tokyo.until_watched(Collection::ConfigMaps, 0).await;
     let repeated: Vec<_> = controller.said.iter().filter(|(_, count)| **count > 1).collect();
     assert!(repeated.is_empty(), "{repeated:?}");

@@ -1,26 +1,24 @@
-//! What becomes of connections when a credential changes, on real TLS.
+//! Connections over real TLS while the credential changes.
 
 mod upgrade;
 
 use std::{
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use credbroker_client::{
     Authenticate, Authenticated, CredentialSource,
-    tls::{RotatingClient, Settings},
+    tls::{Dialer, RotatingClient, Settings, Tcp},
 };
 use credbroker_test_support::{Accepts, ApiServer};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
-use hyper_util::client::legacy::connect::HttpConnector;
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Layer, Service};
 
@@ -51,7 +49,7 @@ impl Setting {
         let source = broker.source("p").await;
         let settings = Settings::trusting(api.ca_pem().as_bytes()).unwrap().drain(drain);
         let client = RotatingClient::new(source.clone(), settings);
-        let client = Authenticate::new(source.clone()).layer(client);
+        let client = Authenticate::new(source.clone()).server(&api.url().parse().unwrap()).layer(client);
         Self { api, broker, source, client }
     }
 
@@ -314,26 +312,15 @@ struct Gate {
     dialled: tokio::sync::mpsc::UnboundedSender<tokio::sync::oneshot::Sender<()>>,
 }
 
-impl Service<http::Uri> for Gate {
-    type Response = <HttpConnector as Service<http::Uri>>::Response;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+impl Dialer for Gate {
+    type Stream = TcpStream;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: http::Uri) -> Self::Future {
-        let dialled = self.dialled.clone();
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        Box::pin(async move {
-            let stream = tcp.call(uri).await?;
-            let (go_on, gone_on) = tokio::sync::oneshot::channel();
-            dialled.send(go_on)?;
-            gone_on.await?;
-            Ok(stream)
-        })
+    async fn dial(&self, uri: http::Uri) -> Result<TcpStream, BoxError> {
+        let stream = Tcp::new().dial(uri).await?;
+        let (go_on, gone_on) = tokio::sync::oneshot::channel();
+        self.dialled.send(go_on)?;
+        gone_on.await?;
+        Ok(stream)
     }
 }
 

@@ -1,11 +1,14 @@
 use clap::Parser;
 use credbroker_proto::{
     Reason,
-    v1::cluster_state::{Property, SkippedProvider},
+    v1::{
+        Cluster, ClusterState, Failure,
+        cluster_state::{Property, Readiness, SkippedProvider},
+    },
 };
 
-use super::*;
-use crate::cli::fleet::tests::{FakeBroker, fleet, hub, ready, unusable};
+use super::{ClusterList, ClustersArgs, Environment, Value, as_json, as_table, json, run};
+use crate::cli::fleet::tests::{FakeBroker, Fleet, fleet, hub, ready, unusable};
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -21,7 +24,7 @@ fn ran(broker: &FakeBroker, line: &[&str]) -> (u8, String, String) {
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-fn everything() -> ClusterList {
+fn everything() -> Fleet {
     let paris = ClusterState {
         cluster_manager: "fleet-manager".into(),
         kubernetes_version: "v1.34.1-gke.1200".into(),
@@ -53,7 +56,7 @@ fn everything() -> ClusterList {
 
 #[test]
 fn the_table_has_the_failures_below() {
-    insta::assert_snapshot!(as_table(&everything()), @r"
+    insta::assert_snapshot!(as_table(&everything().into()), @r"
     CLUSTER     PROVIDER  SERVER                                        STATE                            VERSION           MANAGER
     dev/bern    gke       https://x                                     idle                             -                 -
     dev/graz    gke       https://x                                     fetching                         -                 -
@@ -68,11 +71,11 @@ fn the_table_has_the_failures_below() {
 
 #[test]
 fn a_list_without_failures_has_only_the_table() {
-    insta::assert_snapshot!(as_table(&fleet([("a/b", ready("https://x"))])), @r"
+    insta::assert_snapshot!(as_table(&fleet([("a/b", ready("https://x"))]).into()), @r"
     CLUSTER  PROVIDER  SERVER     STATE  VERSION  MANAGER
     a/b      gke       https://x  ready  -        -
     ");
-    insta::assert_snapshot!(as_table(&fleet([])), @"CLUSTER  PROVIDER  SERVER  STATE  VERSION  MANAGER");
+    insta::assert_snapshot!(as_table(&fleet([]).into()), @"CLUSTER  PROVIDER  SERVER  STATE  VERSION  MANAGER");
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn texts_of_the_hub_cannot_move_the_cursor_or_break_a_line() {
         cluster_manager: "a\nb\u{202e}c".into(),
         ..unusable(Reason::PluginNotFound, message)
     };
-    insta::assert_snapshot!(as_table(&fleet([("a/\u{1b}[2J", odd("one\ntwo\u{9b}2J"))])), @r"
+    insta::assert_snapshot!(as_table(&fleet([("a/\u{1b}[2J", odd("one\ntwo\u{9b}2J"))]).into()), @r"
     CLUSTER      PROVIDER  SERVER  STATE                        VERSION               MANAGER
     a/U+001B[2J  -         -       unusable (PLUGIN_NOT_FOUND)  U+001B]0;titleU+0007  a bU+202Ec
 
@@ -118,7 +121,7 @@ fn json_has_every_field_with_the_names_of_the_api() {
     let mut fleet =
         fleet([("fleet/paris", profile), ("fleet/rome", unusable(Reason::NoMatchingProvider, "m"))]);
     fleet.hub = Some(hub(false, "down"));
-    insta::assert_snapshot!(format!("{:#}", as_json(&fleet)), @r#"
+    insta::assert_snapshot!(format!("{:#}", as_json(&ClusterList::from(fleet))), @r#"
     {
       "clusters": [
         {
@@ -199,7 +202,7 @@ fn without_a_hub_the_list_in_json_is_empty() {
 fn two_thousand_clusters_are_two_thousand_lines() {
     let names: Vec<_> = (0..2000).map(|number| format!("fleet/cluster-{number:04}")).collect();
     let all = fleet(names.iter().map(|name| (name.as_str(), ready("https://x"))));
-    let table = as_table(&all);
+    let table = as_table(&all.into());
     let first: Vec<_> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(first, names);
 }
@@ -208,7 +211,7 @@ fn two_thousand_clusters_are_two_thousand_lines() {
 fn clusters_go_to_stdout_and_the_hubs_problem_to_stderr() {
     let mut known = everything();
     known.hub = Some(hub(true, "connection refused"));
-    let expected = as_table(&known);
+    let expected = as_table(&known.clone().into());
     let broker = FakeBroker::of(known);
     let (code, out, err) = ran(&broker, &[]);
     assert_eq!((code, out), (0, expected));

@@ -8,12 +8,11 @@ use std::{
     io::Write,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail, ensure};
-use credbroker_client::{Client, Socket};
-use credbroker_proto::v1 as pb;
+use credbroker_client::{Client, CredentialRef, Socket};
 
 use super::{progress::Progress, table};
 use crate::{
@@ -123,15 +122,15 @@ impl Demo {
     /// Waits until the broker has renewed the credential ahead of expiry.
     async fn refresh(&self, progress: &Progress) -> anyhow::Result<Step> {
         let (before, started) = (self.runs(), SystemClock.now());
-        let mut client = Client::connect(&Socket::at(self.shims.socket())).await?;
-        let old = credential(&mut client).await?;
+        let client = Client::connect(&Socket::at(self.shims.socket())).await?;
+        let reference = CredentialRef::provider(PROVIDER);
+        let old = client.credential(&reference).await?;
         loop {
-            let (new, now) = (credential(&mut client).await?, SystemClock.now());
+            let (new, now) = (client.credential(&reference).await?, SystemClock.now());
             let waited = now.boot.saturating_sub(started.boot);
-            if new.generation != old.generation {
-                let left = expiry(&old)
-                    .duration_since(now.wall)
-                    .context("the old token expired before the refresh")?;
+            if new.generation() != old.generation() {
+                let left = old.expires_at().and_then(|expiry| expiry.duration_since(now.wall).ok());
+                let left = left.context("the old token expired before the refresh")?;
                 let remark =
                     format!("{:.0} s before the old token expired; no caller waited", left.as_secs_f64());
                 let runs = self.runs() - before;
@@ -150,20 +149,6 @@ impl Demo {
     fn runs_file(&self) -> PathBuf {
         self.directory.join("runs")
     }
-}
-
-async fn credential(client: &mut Client) -> anyhow::Result<pb::Credential> {
-    let provider = pb::ProviderRef { name: PROVIDER.to_owned(), definition: None };
-    let source = Some(pb::credential_ref::Source::Provider(provider));
-    let reference = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
-    let answer =
-        client.credential(pb::GetCredentialRequest { r#ref: reference, ..Default::default() }).await?;
-    answer.credential.context("the broker returned no credential")
-}
-
-fn expiry(credential: &pb::Credential) -> SystemTime {
-    let seconds = credential.expiration_time.map_or(0, |at| at.seconds.max(0).cast_unsigned());
-    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
 fn print(steps: &[Step], out: &mut dyn Write) -> anyhow::Result<()> {

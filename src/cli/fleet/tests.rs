@@ -3,7 +3,8 @@ use std::{path::PathBuf, sync::Mutex};
 use credbroker_proto::{
     Reason,
     v1::{
-        Cluster, Failure, ListClustersRequest, ListClustersResponse,
+        Cluster, ClusterProfileRef, ClusterState, Failure, HubState, ListClustersRequest,
+        ListClustersResponse,
         cluster_state::Readiness,
         credential_broker_server::{CredentialBroker, CredentialBrokerServer},
     },
@@ -17,7 +18,22 @@ use tokio::{
 };
 use tonic::{Request, Response, Status};
 
-use super::*;
+use super::{ClusterList, ClusterName, ClusterQuery, Environment, SocketArg, TimeoutArg};
+
+/// A list before it is sent.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli) struct Fleet {
+    pub(in crate::cli) clusters: Vec<ClusterState>,
+    pub(in crate::cli) hub: Option<HubState>,
+}
+
+impl From<Fleet> for ClusterList {
+    fn from(fleet: Fleet) -> Self {
+        let mut list = Self { hub: fleet.hub.map(Into::into), ..Self::default() };
+        list.add(fleet.clusters.into_iter().map(Into::into).collect());
+        list
+    }
+}
 
 /// A broker that only lists clusters, in pages of two.
 pub(in crate::cli) struct FakeBroker {
@@ -34,12 +50,13 @@ struct Service {
 
 impl FakeBroker {
     /// Answers with `fleet`.
-    pub(in crate::cli) fn of(fleet: ClusterList) -> Self {
-        let clusters = fleet.clusters.into_iter();
-        let clusters = clusters
-            .map(|(name, state)| ClusterState { cluster_profile: Some(name.profile()), ..state })
-            .collect();
-        Self::start(Service { clusters, hub: fleet.hub, failure: None, asked: Mutex::default() })
+    pub(in crate::cli) fn of(fleet: Fleet) -> Self {
+        Self::start(Service {
+            clusters: fleet.clusters,
+            hub: fleet.hub,
+            failure: None,
+            asked: Mutex::default(),
+        })
     }
 
     /// Answers with `failure`.
@@ -122,19 +139,13 @@ impl CredentialBroker for Service {
 }
 
 /// A list with a hub that can be read and these clusters, named `NAMESPACE/NAME`.
-pub(in crate::cli) fn fleet<'a>(clusters: impl IntoIterator<Item = (&'a str, ClusterState)>) -> ClusterList {
-    let mut fleet = ClusterList { hub: Some(hub(true, "")), ..ClusterList::default() };
-    fleet.add(
-        clusters
-            .into_iter()
-            .map(|(name, state)| {
-                let (namespace, name) = name.split_once('/').unwrap();
-                let profile = ClusterProfileRef { namespace: namespace.into(), name: name.into() };
-                ClusterState { cluster_profile: Some(profile), ..state }
-            })
-            .collect(),
-    );
-    fleet
+pub(in crate::cli) fn fleet<'a>(clusters: impl IntoIterator<Item = (&'a str, ClusterState)>) -> Fleet {
+    let clusters = clusters.into_iter().map(|(name, state)| {
+        let (namespace, name) = name.split_once('/').unwrap();
+        let profile = ClusterProfileRef { namespace: namespace.into(), name: name.into() };
+        ClusterState { cluster_profile: Some(profile), ..state }
+    });
+    Fleet { clusters: clusters.collect(), hub: Some(hub(true, "")) }
 }
 
 pub(in crate::cli) fn hub(synced: bool, problem: &str) -> HubState {
@@ -166,7 +177,7 @@ fn names(fleet: &ClusterList) -> Vec<String> {
     fleet.clusters.keys().map(ClusterName::to_string).collect()
 }
 
-fn five() -> ClusterList {
+fn five() -> Fleet {
     fleet(["b/x", "a/z", "a/y", "c/x", "a-b/x"].map(|name| (name, ready("https://x"))))
 }
 
@@ -175,8 +186,8 @@ fn all_pages_of_all_namespaces_are_requested_and_sorted() {
     let broker = FakeBroker::of(five());
     let fleet = broker.query(&[]).ask(&Environment::default()).unwrap().unwrap();
     assert_eq!(names(&fleet), ["a/y", "a/z", "a-b/x", "b/x", "c/x"]);
-    assert_eq!(fleet.hub, Some(hub(true, "")));
-    assert!(fleet.clusters.values().all(|cluster| cluster.provider() == "gke"));
+    assert_eq!(fleet.hub, Some(hub(true, "").into()));
+    assert!(fleet.clusters.values().all(|cluster| cluster.provider.as_deref() == Some("gke")));
 }
 
 #[test]
@@ -188,7 +199,7 @@ fn each_named_namespace_is_requested_once() {
 
 #[test]
 fn the_later_state_of_a_repeated_cluster_counts() {
-    let fleet = fleet([("a/x", ready("https://old")), ("a/x", ready("https://new"))]);
+    let fleet = ClusterList::from(fleet([("a/x", ready("https://old")), ("a/x", ready("https://new"))]));
     let servers: Vec<_> =
         fleet.clusters.values().map(|state| &state.cluster.as_ref().unwrap().server).collect();
     assert_eq!(servers, ["https://new"]);
@@ -229,10 +240,10 @@ fn a_list_that_may_be_incomplete_has_one_line_that_says_why() {
         ("new", Some(hub(false, ""))),
         ("new and down", Some(hub(false, "no such host"))),
     ] {
-        for (size, mut fleet) in [("some", five()), ("empty", ClusterList::default())] {
+        for (size, mut fleet) in [("some", five()), ("empty", Fleet::default())] {
             fleet.hub.clone_from(&state);
             let mut err = Vec::new();
-            fleet.warn(&mut err).unwrap();
+            ClusterList::from(fleet).warn(&mut err).unwrap();
             let line = String::from_utf8(err).unwrap();
             lines.push(format!("{what}, {size}: {line}").trim_end().to_owned());
         }

@@ -14,13 +14,14 @@ use super::{emit, output, shim::Shim};
 use crate::{
     cli::{
         broker::fail,
-        fleet::{ClusterList, ClusterQuery, one_line, problem},
+        fleet::{ClusterList, ClusterQuery, problem},
     },
     config::{
         self,
         kubeconfig::{Mode, is_shim},
     },
     plugin::Environment,
+    text::one_line,
 };
 
 /// Write a kubeconfig with a context for every cluster of the fleet

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use credbroker_client::{Locations, Socket};
+use credbroker_client::{Socket, SocketSources};
 
 use super::merge::{entry, string};
 use crate::{
@@ -61,7 +61,7 @@ impl Shim {
 /// A kubeconfig means the same from everywhere, so a relative path has no place in it.
 fn absolute_socket(socket: &str) -> anyhow::Result<String> {
     if socket.is_empty() || socket.starts_with("unix:") {
-        Socket::locate(&Locations { flag: Some(socket.as_ref()), ..Locations::default() })?;
+        Socket::locate(&SocketSources::new().flag(Some(socket.as_ref())))?;
         return Ok(socket.to_owned());
     }
     let path = std::path::absolute(socket).context("--socket must be a path")?;

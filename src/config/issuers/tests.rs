@@ -54,11 +54,11 @@ fn what_is_wrong_with_a_section_is_reported() {
     );
     insta::assert_snapshot!(home.problems(), @r"
 ~/.config/credbroker/config.yaml:9:3: issuers[1]: issuer `idp` is defined already at ~/.config/credbroker/config.yaml:8:3; remove one of them
-~/.config/credbroker/config.yaml:10:3: issuers[2]: name must be specified: the `issuer` of some provider, or the name of one that has no `issuer`
+~/.config/credbroker/config.yaml:10:3: issuers[2]: name must be specified: the `issuer` of a provider, or the name of a provider without one
 ~/.config/credbroker/config.yaml:10:19: issuers[2].runsPerSecond: must be a whole number above 0
-~/.config/credbroker/config.yaml:11:10: issuers[3].name: a name is not empty and has no control characters
+~/.config/credbroker/config.yaml:11:10: issuers[3].name: must be a name: not empty, without control characters
 ~/.config/credbroker/config.yaml:11:14: issuers[3]: unknown key `rate`
-~/.config/credbroker/config.yaml:12:3: issuers[4]: must be a map, but is text
+~/.config/credbroker/config.yaml:12:3: issuers[4]: must be a map, but is a string
 ");
     let home = Home::new(&format!(
         "{HEAD}providers:\n- {{name: p, issuer: \"\", {}}}\n- {{name: q, issuer: [x], {}}}\n",
@@ -66,8 +66,8 @@ fn what_is_wrong_with_a_section_is_reported() {
         stanza("two")
     ));
     insta::assert_snapshot!(home.problems(), @r"
-~/.config/credbroker/config.yaml:4:21: providers[0].issuer: a name is not empty and has no control characters
-~/.config/credbroker/config.yaml:5:21: providers[1].issuer: must be text, but is a list
+~/.config/credbroker/config.yaml:4:21: providers[0].issuer: must be a name: not empty, without control characters
+~/.config/credbroker/config.yaml:5:21: providers[1].issuer: must be a string, but is a list
 ");
 }
 

@@ -113,8 +113,8 @@ fn a_broken_user_stops_nobody_else_unless_a_config_names_the_file() {
     assert_eq!(providers.len(), 1);
     assert!(report.problems.is_empty());
     insta::assert_snapshot!(files.shown(&report.warnings), @r"
-0/config:3:16: user `broken`.exec: apiVersion must be specified, like `client.authentication.k8s.io/v1`
-0/config:3:52: user `broken`.exec.env[0].value: must be text, but is true or false; write it in quotes
+0/config:3:16: user `broken`.exec: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
+0/config:3:52: user `broken`.exec.env[0].value: must be a string, but is a boolean; put it in quotes
 0/config:5:9: user `two`: authProvider cannot be provided in combination with an exec plugin
 ");
     assert_eq!(files.import(Mode::Named).1.problems, report.warnings);

@@ -72,14 +72,14 @@ Stanza {
 #[test]
 fn all_that_is_missing_is_reported_together() {
     insta::assert_snapshot!(problems("env: [{value: x}]"), @r"
-f:1:1: apiVersion must be specified, like `client.authentication.k8s.io/v1`
-f:1:1: command must be specified
+f:1:1: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
+f:1:1: command must be specified: the name or the path of the plugin
 f:1:7: env[0]: env variable name must be specified
 ");
     insta::assert_snapshot!(problems("apiVersion: client.authentication.k8s.io/v1\ncommand: x\n"), @"f:1:1: interactiveMode must be specified: `Never` or `IfAvailable`");
     insta::assert_snapshot!(problems("apiVersion: ''\ncommand: ''\ninteractiveMode: ''\n"), @r"
-f:1:1: apiVersion must be specified, like `client.authentication.k8s.io/v1`
-f:1:1: command must be specified
+f:1:1: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
+f:1:1: command must be specified: the name or the path of the plugin
 ");
 }
 
@@ -89,20 +89,20 @@ fn all_that_is_wrong_is_reported_together() {
         "apiVersion: client.authentication.k8s.io/v2\ncommand: [x]\nargs: -x\nenv: {A: b}\nprovideClusterInfo: 'yes'\ninteractiveMode: never\ninstalHint: x\n"
     ), @r"
 f:7:1: unknown key `instalHint`, did you mean `installHint`?
-f:1:13: apiVersion: invalid apiVersion: it must be `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
-f:2:10: command: must be text, but is a list
-f:3:7: args: must be a list, but is text
+f:1:13: apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
+f:2:10: command: must be a string, but is a list
+f:3:7: args: must be a list, but is a string
 f:4:6: env: must be a list, but is a map
-f:5:21: provideClusterInfo: must be true or false, but is text
-f:6:18: interactiveMode: `never` is none of `Never`, `IfAvailable`, `Always`
+f:5:21: provideClusterInfo: must be true or false, but is a string
+f:6:18: interactiveMode: must be one of `Never`, `IfAvailable`, `Always`, but is `never`
 ");
 }
 
 #[test]
 fn a_yaml_1_1_boolean_is_not_text() {
     insta::assert_snapshot!(problems(&format!("{PLAIN}args: [-n, on]\nenv: [{{name: A, value: y}}]\n")), @r"
-f:3:12: args[1]: must be text, but is true or false; write it in quotes
-f:4:24: env[0].value: must be text, but is true or false; write it in quotes
+f:3:12: args[1]: must be a string, but is a boolean; put it in quotes
+f:4:24: env[0].value: must be a string, but is a boolean; put it in quotes
 ");
 }
 
@@ -144,7 +144,7 @@ fn a_denied_variable_is_dropped_with_a_warning() {
     let text = format!("{PLAIN}env: [{{name: LD_PRELOAD, value: canary}}, {{name: A, value: b}}]\n");
     let (stanza, report) = read(&text, Dialect::Strict, |_| ());
     assert_eq!(stanza.unwrap().env, [("A".to_owned(), "b".to_owned())]);
-    insta::assert_snapshot!(report.warnings.first().unwrap(), @"f:3:7: env[0]: `LD_PRELOAD` never reaches a plugin; remove it");
+    insta::assert_snapshot!(report.warnings.first().unwrap(), @"f:3:7: env[0]: plugins never get `LD_PRELOAD`; remove it");
 }
 
 #[test]

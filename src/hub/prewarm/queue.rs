@@ -1,4 +1,4 @@
-//! Who waits to be fetched.
+//! The profiles that wait to be fetched.
 
 use std::{
     collections::HashSet,
@@ -9,11 +9,11 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::plugin::ProfileName;
 
-/// First come, first served, and each profile once, however often it changes while it waits: so the queue is never
-/// longer than the fleet, and nobody takes the turns of others.
+/// A queue in which each profile is at most once, however often it changes while it waits: the queue is never longer
+/// than the fleet, and a profile that changes often does not delay the others.
 pub(super) fn queue() -> (Offers, Turns) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let offers = Offers { sender, waiting: Waiting::default() };
+    let offers = Offers { sender, waiting: WaitingProfiles::default() };
     let turns = Turns { receiver, waiting: offers.waiting.clone() };
     (offers, turns)
 }
@@ -22,18 +22,18 @@ pub(super) fn queue() -> (Offers, Turns) {
 #[derive(Debug)]
 pub(super) struct Offers {
     sender: UnboundedSender<ProfileName>,
-    waiting: Waiting,
+    waiting: WaitingProfiles,
 }
 
 /// The front of the queue.
 #[derive(Debug)]
 pub(super) struct Turns {
     receiver: UnboundedReceiver<ProfileName>,
-    waiting: Waiting,
+    waiting: WaitingProfiles,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Waiting(Arc<Mutex<HashSet<ProfileName>>>);
+struct WaitingProfiles(Arc<Mutex<HashSet<ProfileName>>>);
 
 impl Offers {
     pub(super) fn offer(&self, profile: &ProfileName) {
@@ -45,7 +45,7 @@ impl Offers {
 }
 
 impl Turns {
-    /// Whoever is next. From now on it may be offered again: what it leads to is looked up later.
+    /// The next profile. It can be offered again from now on, because its target is looked up later.
     pub(super) async fn next(&mut self) -> Option<ProfileName> {
         let profile = self.receiver.recv().await?;
         self.waiting.lock().remove(&profile);
@@ -53,7 +53,7 @@ impl Turns {
     }
 }
 
-impl Waiting {
+impl WaitingProfiles {
     fn lock(&self) -> MutexGuard<'_, HashSet<ProfileName>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

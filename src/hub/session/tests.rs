@@ -23,7 +23,7 @@ async fn all_is_read_when_each_namespace_was_read_to_its_end() {
     let (mut reads, paris) = (0, || Event::InitApply(object("fleet/paris", "paris")));
     let first = vec![(1, Event::Init), (0, Event::Init), (1, paris()), (1, Event::InitDone)];
     let ended = session(&inventory, &scopes, first.clone()).follow(|| reads += 1).await;
-    assert!(matches!(ended, End::Failed(HubError::Ended)), "{ended:?}");
+    assert!(matches!(ended, SessionEnd::Failed(HubError::Ended)), "{ended:?}");
     assert_eq!((reads, setup.fleet.list(None).len()), (0, 1));
     // A new connection reads both anew.
     let second = [first, vec![(0, Event::InitDone)]].concat();

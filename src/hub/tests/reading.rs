@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     config::{HUB_PROVIDER, HubAccess},
-    hub::access::Limits,
+    hub::access::HubTimeouts,
 };
 
 /// Longer than anything here takes, on any machine.
@@ -71,21 +71,20 @@ fn is_well(state: &HubState) -> bool {
 #[tokio::test]
 async fn what_is_read_ends_the_problem_and_stays_known_after_the_next() {
     let Read { hub, setup, .. } = hub(false);
-    let mut backoff = Backoff::new(|| 1.0);
-    let pause = backoff.next();
-    hub.is_lost(&HubError::Ended, &backoff, pause);
+    let pause = Duration::from_secs(1);
+    hub.is_lost(&HubError::Ended, 1, pause);
     let HubState { synced, problem } = setup.fleet.hub();
     assert!(!synced && problem.is_some());
     hub.is_read();
     assert_eq!(setup.fleet.hub(), HubState { synced: true, problem: None });
-    hub.is_lost(&HubError::Ended, &backoff, pause);
+    hub.is_lost(&HubError::Ended, 1, pause);
     assert!(setup.fleet.hub().synced, "what was read stays known");
 }
 
 #[tokio::test]
 async fn a_hub_that_says_nothing_any_more_is_given_up_in_a_watch_and_in_a_list() {
     let Read { server, setup, mut hub, _directory } = hub(false);
-    hub.access.limits = Limits { silence: Duration::from_secs(2), watch: 1, ..Limits::default() };
+    hub.access.timeouts = HubTimeouts { silence: Duration::from_secs(2), watch: 1, ..HubTimeouts::default() };
     let mut states = setup.fleet.hub_states();
     let tested = async {
         until(&mut states, is_well).await;
@@ -203,7 +202,7 @@ async fn profiles_that_are_large_are_read_a_few_at_a_time() {
 #[tokio::test]
 async fn a_list_that_does_not_end_is_given_up() {
     let Read { server, setup, mut hub, _directory } = hub(false);
-    hub.access.limits = Limits { list: Duration::from_millis(300), ..Limits::default() };
+    hub.access.timeouts = HubTimeouts { list: Duration::from_millis(300), ..HubTimeouts::default() };
     server.flood(Flood::Pages);
     let mut states = setup.fleet.hub_states();
     let tested = async {

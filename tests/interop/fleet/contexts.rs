@@ -5,13 +5,13 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin};
 use serde_json::json;
 
-use super::{AGES, Hub, Walker, cloud, cluster_of, told, until};
+use super::{AGES, Hub, Walker, cloud, cluster_of, cluster_variable, until};
 use crate::kubectl::{failure, stdout};
 
 /// Prints the file `CLUSTER` beside it.
 const ANSWER_OF_THE_CLUSTER: &str = r#"cat "$dir/$CLUSTER""#;
 
-/// Three clusters, each with an authority and an identity of its own; Tokyo's is a certificate.
+/// Three clusters with different authorities and identities; Tokyo's is a certificate.
 struct Fleet {
     oslo: ApiServer,
     paris: ApiServer,
@@ -41,7 +41,7 @@ impl Fleet {
 
         let hub = Hub::start();
         for (name, server) in [("oslo", &oslo), ("paris", &paris), ("tokyo", &tokyo)] {
-            hub.profile(name, "cloud", &cluster_of(server, &told(name)));
+            hub.profile(name, "cloud", &cluster_of(server, &cluster_variable(name)));
         }
         let broker = hub.broker(&cloud(&plugin));
         until(&broker, |fleet| fleet.len() == 3);

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, private_directory};
 use serde_json::json;
 
-use super::{cloud, cluster_of, profile, told, until};
+use super::{cloud, cluster_of, cluster_variable, profile, until};
 use crate::programs::broker;
 
 /// Starts the broker where a pod's files are in their place, and touches nothing of the machine.
@@ -31,12 +31,12 @@ fn token_is(mounted: &Path, token: &str) {
 fn the_pods_service_account_reads_the_hub_and_its_next_token_goes_on() {
     let may = Command::new("unshare").args(["--mount", "--propagation", "private", "true"]).output();
     if !may.as_ref().is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: a mount namespace of its own is not permitted here: {may:?}");
+        println!("SKIPPED: a separate mount namespace is not permitted here: {may:?}");
         return;
     }
     let hub = ApiServer::start(Accepts::Tokens);
     hub.accept_token("first");
-    let paris = cluster_of(&hub, &told("paris"));
+    let paris = cluster_of(&hub, &cluster_variable("paris"));
     hub.apply_cluster_profile("fleet", "paris", profile("cloud", &paris));
     let mounted = private_directory();
     token_is(mounted.path(), "first");

@@ -4,7 +4,7 @@ use credbroker_test_support::{Accepts, ApiServer, FakePlugin};
 
 use serde_json::json;
 
-use super::{Hub, Walker, cloud, cluster_of, told, until};
+use super::{Hub, Walker, cloud, cluster_of, cluster_variable, until};
 use crate::kubectl::{failure, stdout};
 
 /// Of every cluster: its name is the token.
@@ -22,14 +22,14 @@ fn cluster(token: &str) -> ApiServer {
 fn a_cluster_that_moved_is_refused_to_the_old_kubeconfig_and_reached_by_a_new_one() {
     let [old, new, tokyo] = ["paris", "paris", "tokyo"].map(cluster);
     let (hub, plugin, walker) = (Hub::start(), named_token(), Walker::new());
-    hub.profile("paris", "cloud", &cluster_of(&old, &told("paris")));
-    hub.profile("tokyo", "cloud", &cluster_of(&tokyo, &told("tokyo")));
+    hub.profile("paris", "cloud", &cluster_of(&old, &cluster_variable("paris")));
+    hub.profile("tokyo", "cloud", &cluster_of(&tokyo, &cluster_variable("tokyo")));
     let broker = hub.broker(&cloud(&plugin));
     until(&broker, |fleet| fleet.len() == 2);
     walker.write(&broker);
     walker.reach("paris");
 
-    hub.profile("paris", "cloud", &cluster_of(&new, &told("paris")));
+    hub.profile("paris", "cloud", &cluster_of(&new, &cluster_variable("paris")));
     until(&broker, |fleet| fleet["paris"].cluster.as_ref().is_some_and(|now| now.server == new.url()));
     old.forget_requests();
     let said = failure(&walker.pods("paris"));
@@ -45,12 +45,12 @@ fn a_cluster_that_moved_is_refused_to_the_old_kubeconfig_and_reached_by_a_new_on
     assert_eq!(plugin.runs(), 3);
 }
 
-/// The same address with another authority is another cluster: somebody may stand in between.
+/// The same address with another authority is another cluster: it may be an attacker.
 #[test]
 fn a_cluster_with_another_authority_is_refused_too() {
     let [paris, other] = ["paris", "paris"].map(cluster);
     let (hub, plugin, walker) = (Hub::start(), named_token(), Walker::new());
-    let mut place = cluster_of(&paris, &told("paris"));
+    let mut place = cluster_of(&paris, &cluster_variable("paris"));
     hub.profile("paris", "cloud", &place);
     let broker = hub.broker(&cloud(&plugin));
     until(&broker, |fleet| fleet.len() == 1);
@@ -75,8 +75,8 @@ fn a_cluster_with_another_authority_is_refused_too() {
 fn a_cluster_that_is_gone_is_named() {
     let [paris, tokyo] = ["paris", "tokyo"].map(cluster);
     let (hub, plugin, walker) = (Hub::start(), named_token(), Walker::new());
-    hub.profile("paris", "cloud", &cluster_of(&paris, &told("paris")));
-    hub.profile("tokyo", "cloud", &cluster_of(&tokyo, &told("tokyo")));
+    hub.profile("paris", "cloud", &cluster_of(&paris, &cluster_variable("paris")));
+    hub.profile("tokyo", "cloud", &cluster_of(&tokyo, &cluster_variable("tokyo")));
     let broker = hub.broker(&cloud(&plugin));
     until(&broker, |fleet| fleet.len() == 2);
     walker.write(&broker);
@@ -96,17 +96,17 @@ fn a_cluster_that_is_gone_is_named() {
 
 /// As every profile does: the object is made first, and its status is another request.
 #[test]
-fn a_cluster_that_is_not_filled_in_yet_is_no_alarm_and_then_reached() {
+fn a_cluster_without_a_status_is_not_an_error_and_is_reached_later() {
     let paris = cluster("paris");
     let (hub, plugin, walker) = (Hub::start(), named_token(), Walker::new());
     let empty = json!({"spec": {"clusterManager": {"name": "manager"}}});
     hub.server.apply_cluster_profile("fleet", "paris", empty);
     let broker = hub.broker(&cloud(&plugin));
     until(&broker, |fleet| fleet.len() == 1);
-    hub.profile("paris", "cloud", &cluster_of(&paris, &told("paris")));
+    hub.profile("paris", "cloud", &cluster_of(&paris, &cluster_variable("paris")));
     until(&broker, |fleet| fleet["paris"].provider.is_some());
     walker.write(&broker);
     walker.reach("paris");
     let (_, log) = broker.stop();
-    assert!(log.contains("the hub is followed") && !log.contains("WARN"), "{log}");
+    assert!(log.contains("watching the hub") && !log.contains("WARN"), "{log}");
 }

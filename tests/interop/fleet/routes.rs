@@ -10,7 +10,7 @@ use std::{
 use credbroker_test_support::{Accepts, ApiServer, FakePlugin};
 use serde_json::json;
 
-use super::{Hub, Walker, cloud, cluster_of, told, until};
+use super::{Hub, Walker, cloud, cluster_of, cluster_variable, until};
 use crate::kubectl::failure;
 
 /// A place that no resolver knows: only the proxy does.
@@ -21,7 +21,7 @@ fn a_profiles_proxy_and_tls_server_name_bring_kubectl_to_the_cluster() {
     let paris = ApiServer::start(Accepts::Tokens);
     paris.accept_token("paris");
     let (proxy, asked) = proxy_to(paris.address());
-    let mut place = cluster_of(&paris, &told("paris"));
+    let mut place = cluster_of(&paris, &cluster_variable("paris"));
     place["server"] = json!(format!("https://{PLACE}"));
     place["proxy-url"] = json!(format!("http://{proxy}"));
     let (hub, walker) = (Hub::start(), Walker::new());
@@ -59,7 +59,7 @@ fn a_profile_that_checks_no_certificate_has_a_context_that_checks_none() {
     walker.reach("paris");
 }
 
-/// An HTTP proxy that takes every CONNECT to `target`, and tells where it should have gone. It ends with the process.
+/// An HTTP proxy that takes every CONNECT to `target`, and reports the requested target. It ends with the process.
 fn proxy_to(target: SocketAddr) -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ fn proxy_to(target: SocketAddr) -> (SocketAddr, Receiver<String>) {
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let asked = asked.clone();
-            // A client that goes away is no failure of the proxy.
+            // A client that disconnects is not a failure of the proxy.
             thread::spawn(move || connect(client, target, &asked).ok());
         }
     });

@@ -13,7 +13,7 @@ fn without_a_broker_the_error_names_the_socket_and_the_command_that_starts_one()
     let server = ApiServer::start(Accepts::Tokens);
     let kubectl = Kubectl::new();
     let kubeconfig = kubectl.dir().join("config");
-    let socket = kubectl.dir().join("nobody.sock");
+    let socket = kubectl.dir().join("absent.sock");
     Kubeconfig::for_server(&server, "prod", &shim_stanza(newest_api_version(), "corp", &socket))
         .write(&kubeconfig);
     let said = failure(&kubectl.run(&kubeconfig, &["get", "--raw", "/version"]));

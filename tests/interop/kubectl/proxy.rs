@@ -15,14 +15,14 @@ use serde_json::json;
 use super::{Kubectl, NO_KUBECTL, newest_api_version};
 use crate::programs::{broker, shim_stanza};
 
-/// A credential younger than this is not asked for again, whoever complains.
+/// A rejection of a credential younger than this starts no plugin run.
 const MINIMUM_AGE: Duration = Duration::from_secs(10);
 const BETWEEN_REQUESTS: Duration = Duration::from_millis(100);
 /// For what takes a moment: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_revoked_token_heals_by_itself_under_a_client_that_lives_on() {
+fn a_revoked_token_is_replaced_for_a_client_that_keeps_running() {
     let setup = Setup::start();
     let proxy = setup.proxy();
     assert_eq!(proxy.version(), 200);
@@ -43,7 +43,7 @@ fn a_revoked_token_heals_by_itself_under_a_client_that_lives_on() {
 
 /// The worst case: every request runs the shim again, and the plugin is spared until its token has the age.
 #[test]
-fn a_token_revoked_at_once_heals_when_it_is_old_enough_and_costs_one_run() {
+fn a_token_revoked_at_once_is_replaced_by_one_run_when_it_is_old_enough() {
     let setup = Setup::start();
     let proxy = setup.proxy();
     let before = Instant::now();
@@ -118,7 +118,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// The status of `GET /version` by way of the proxy.
+    /// The status of `GET /version` through the proxy.
     fn version(&self) -> u16 {
         status_of_get(&self.socket, "/version")
     }

@@ -59,7 +59,7 @@ fn thirty_commands_are_one_run(server: &ApiServer, plugin: &FakePlugin) {
 }
 
 #[test]
-fn the_shim_answers_in_the_version_of_the_stanza_whatever_the_plugin_speaks() {
+fn the_shim_answers_in_the_version_of_the_stanza_and_not_of_the_plugin() {
     let server = ApiServer::start(Accepts::Tokens);
     server.accept_token("either");
     let old = FakePlugin::builder().token("either").api_version(V1BETA1).build();
@@ -85,7 +85,7 @@ fn the_shim_answers_in_the_version_of_the_stanza_whatever_the_plugin_speaks() {
 
 /// client-go hands the last context's extension to both; a broker must not.
 #[test]
-fn two_contexts_of_one_user_get_the_credential_of_their_own_cluster() {
+fn two_contexts_of_one_user_get_the_credentials_of_their_clusters() {
     let server = ApiServer::start(Accepts::Tokens);
     server.accept_token("for-blue");
     server.accept_token("for-green");

@@ -1,4 +1,4 @@
-//! `credbroker kubeconfig wrap`: the same contexts, from anywhere, by way of the shim.
+//! `credbroker kubeconfig wrap`: the same contexts in every directory, through the shim.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

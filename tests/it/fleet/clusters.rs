@@ -66,7 +66,7 @@ async fn a_plugin_that_is_not_installed_makes_its_clusters_unusable_until_it_is(
 }
 
 #[tokio::test]
-async fn changes_are_told_as_they_come_and_only_what_changed() {
+async fn a_message_has_only_the_clusters_that_changed() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     for index in 0..20 {
         hub.profile(&format!("c{index:02}"), "old");

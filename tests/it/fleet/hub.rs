@@ -99,7 +99,7 @@ async fn a_watch_that_is_too_old_is_a_new_list_and_what_went_meanwhile_is_gone()
     assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-2".to_owned(), 3));
 }
 
-/// kube's own watcher asks for the same revision again, for ever, when the status of a watch says 410.
+/// kube's own watcher requests the same revision in an endless loop when the status of a watch is 410.
 #[tokio::test]
 async fn a_watch_that_is_refused_as_too_old_is_a_new_list() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
@@ -111,7 +111,7 @@ async fn a_watch_that_is_refused_as_too_old_is_a_new_list() {
 }
 
 #[tokio::test]
-async fn an_odd_object_costs_nobody_else_anything() {
+async fn an_invalid_object_affects_no_other() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.server.put_unchecked("fleet", "odd", json!({"spec": [], "status": "none"}));
     hub.server.put_unchecked("fleet", "odder", json!({"status": {"accessProviders": {"cloud": 1}}}));
@@ -190,7 +190,7 @@ async fn the_hubs_own_credential_comes_from_its_plugin_and_rotates() {
 }
 
 #[tokio::test]
-async fn a_credential_that_the_hub_refuses_is_asked_for_anew() {
+async fn a_credential_that_the_hub_rejects_is_replaced() {
     let hub = Hub::start();
     let login = FakePlugin::builder().token_from_shell("login-$run").expires_in(3600).build();
     hub.server.accept_token("login-1");
@@ -232,7 +232,7 @@ async fn a_plugin_that_the_hubs_user_has_since_the_start_is_not_run() {
     let login = FakePlugin::builder().token("hub").build();
     hub.with_user(&json!({"exec": login.exec_stanza()}));
     hub.server.cut_connections();
-    caller.until(|_, hub| problem(hub).contains("start the broker again")).await;
+    caller.until(|_, hub| problem(hub).contains("restart the broker")).await;
     hub.with_user(&json!({"token": "hub"}));
     is_well(&hub, &plugin, &mut caller).await;
     assert_eq!(login.runs(), 0);
@@ -243,8 +243,8 @@ async fn the_context_that_is_configured_is_used_and_not_the_current_one() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     let kubeconfig =
-        Kubeconfig::new().cluster_of(&hub.server, "hub").user("nobody", &json!({"token": "wrong"}));
-    let kubeconfig = kubeconfig.user("hub", &json!({"token": "hub"})).context("current", "hub", "nobody");
+        Kubeconfig::new().cluster_of(&hub.server, "hub").user("stranger", &json!({"token": "wrong"}));
+    let kubeconfig = kubeconfig.user("hub", &json!({"token": "hub"})).context("current", "hub", "stranger");
     kubeconfig.context("fleet", "hub", "hub").write(hub.directory.path().join("hub.kubeconfig"));
     let broker = hub.broker_with(&plugin, &json!({"context": "fleet"}));
     Caller::of(&broker).await.until_known(1).await;
@@ -264,7 +264,7 @@ async fn a_drain_does_not_wait_for_the_hub_and_ends_watches_of_the_fleet() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_is_replaced_is_read_anew() {
+async fn a_kubeconfig_that_is_replaced_is_read_again() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     let broker = hub.broker(&plugin);

@@ -54,12 +54,12 @@ impl Hub {
         json!({"kubeconfig": self.directory.path().join("hub.kubeconfig")})
     }
 
-    /// `fleet/NAME` at `https://SERVER:6443`, for provider `cloud`; its plugin is told `CLUSTER=NAME`.
+    /// `fleet/NAME` at `https://SERVER:6443`, for provider `cloud`; its plugin gets `CLUSTER=NAME`.
     fn profile(&self, name: &str, server: &str) {
         self.server.apply_cluster_profile("fleet", name, profile(name, server));
     }
 
-    /// Each at a server of its own name.
+    /// Each at a server of the same name.
     fn profiles(&self, names: &[&str]) {
         for name in names {
             self.profile(name, name);

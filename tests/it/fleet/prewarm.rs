@@ -19,7 +19,7 @@ async fn what_a_rule_covers_is_fetched_at_the_start_and_when_it_appears() {
     let clusters = caller.until(is_ready("added")).await;
     assert_eq!((readiness(&clusters, "oslo"), plugin.runs()), (Readiness::Idle, 3));
     caller.token("paris").await;
-    assert_eq!(plugin.runs(), 3, "whoever asks is served from memory");
+    assert_eq!(plugin.runs(), 3, "callers are served from memory");
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn no_more_run_at_a_time_than_the_rule_says_and_those_who_ask_go_first() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_fails_is_asked_three_times_and_then_left_to_whoever_asks() {
+async fn a_plugin_that_fails_is_run_three_times_and_then_only_for_requests() {
     let (hub, plugin) = (Hub::start(), FakePlugin::builder().exit_code(1).build());
     hub.profile("paris", "paris");
     let broker = hub.broker_with(&plugin, &json!({"prewarm": [{}]}));

@@ -24,7 +24,7 @@ async fn a_profile_brings_its_credential_and_its_endpoint() {
 }
 
 #[tokio::test]
-async fn each_profile_has_a_run_of_its_own_with_what_is_its_own() {
+async fn each_profile_has_a_separate_run_with_its_variables() {
     let (hub, plugin) =
         (Hub::start(), FakePlugin::builder().token_from_shell("$CLUSTER").expires_in(3600).build());
     let names = ["oslo", "paris", "tokyo"];
@@ -42,23 +42,23 @@ async fn each_profile_has_a_run_of_its_own_with_what_is_its_own() {
 }
 
 #[tokio::test]
-async fn a_profile_that_moves_is_told_with_a_credential_for_the_new_place() {
+async fn a_profile_that_moves_is_sent_with_a_credential_for_the_new_endpoint() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "old");
     let broker = hub.broker(&plugin);
     let mut caller = Caller::of(&broker).await;
     let mut watch = caller.watch("paris").await;
-    let told = |token: &str, server: &str| (token.to_owned(), format!("https://{server}:6443"));
-    assert_eq!(next(&mut watch).await.unwrap(), told("paris-1", "old"));
+    let message = |token: &str, server: &str| (token.to_owned(), format!("https://{server}:6443"));
+    assert_eq!(next(&mut watch).await.unwrap(), message("paris-1", "old"));
     hub.profile("paris", "new");
-    assert_eq!(next(&mut watch).await.unwrap(), told("paris-2", "new"));
+    assert_eq!(next(&mut watch).await.unwrap(), message("paris-2", "new"));
     assert_eq!(caller.token("paris").await, "paris-2");
     let held = caller.held().await;
     assert_eq!(held.len(), 1, "what was for the old place is forgotten");
 }
 
 #[tokio::test]
-async fn a_profile_that_goes_and_comes_back_in_one_moment_is_watched_with_everybody_elses_credential() {
+async fn a_watch_of_a_profile_that_is_recreated_shares_the_credential_of_other_callers() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     let broker = hub.broker(&plugin);
@@ -74,7 +74,7 @@ async fn a_profile_that_goes_and_comes_back_in_one_moment_is_watched_with_everyb
 }
 
 #[tokio::test]
-async fn the_endpoint_is_told_of_a_plugin_too_that_is_not_told_it() {
+async fn the_endpoint_is_returned_for_a_plugin_that_does_not_get_it_too() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     let mut cloud = cloud(&plugin);
@@ -98,7 +98,7 @@ async fn a_change_that_only_people_look_at_runs_nothing() {
     caller.until(|clusters, _| clusters[0].display_name == "Lutetia").await;
     assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-1".to_owned(), 1));
     hub.profile("paris", "new");
-    assert_eq!(next(&mut watch).await.unwrap().0, "paris-2", "nor was it told to whoever watches");
+    assert_eq!(next(&mut watch).await.unwrap().0, "paris-2", "nor was it sent to watches");
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn a_deleted_profile_ends_its_watches_and_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_profile_that_cannot_be_used_any_more_ends_its_watches_with_the_reason() {
+async fn a_profile_that_becomes_unusable_ends_its_watches_with_the_reason() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     let broker = hub.broker(&plugin);
@@ -140,7 +140,7 @@ async fn a_profile_that_cannot_be_used_any_more_ends_its_watches_with_the_reason
     );
     assert!(ended.message().contains("allowHttp"), "{}", ended.message());
     let mut foreign = profile("paris", "paris");
-    foreign["status"]["accessProviders"][1]["name"] = json!("nobody");
+    foreign["status"]["accessProviders"][1]["name"] = json!("foreign");
     hub.server.apply_cluster_profile("fleet", "paris", foreign);
     caller.until(|clusters, _| why(&clusters[0]) == Some(Reason::NoMatchingProvider)).await;
     let refused = caller.get("paris").await.unwrap_err();

@@ -14,7 +14,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{AGES, until};
-use crate::harness::{provider, request};
+use crate::harness::{provider, reference};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
@@ -54,12 +54,13 @@ impl Logging {
         Socket::at(socket(self.directory.path()))
     }
 
-    /// Makes more log lines than a pipe takes: trace tells of every frame.
+    /// Makes more log lines than a pipe takes: the level trace logs every frame.
     async fn talk(&self) {
         for _ in 0..40 {
-            let mut client = Client::connect(&self.socket()).await.unwrap();
+            let client = Client::connect(&self.socket()).await.unwrap();
             for name in ["bad", "good"] {
-                let asked = client.credential(request(name, None, &[]));
+                let wanted = reference(name, None, &[]);
+                let asked = client.credential(&wanted);
                 let answer = tokio::time::timeout(AGES, asked).await.expect("an answer, log or not");
                 assert_eq!(answer.is_ok(), name == "good");
             }

@@ -13,7 +13,7 @@ use credbroker_test_support::{Broker, FakePlugin};
 use serde_json::json;
 
 use super::until;
-use crate::harness::{provider, request};
+use crate::harness::{provider, reference};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
@@ -29,17 +29,17 @@ fn answers(broker: &Broker) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_was_removed_is_published_again_and_connections_go_on() {
     let (broker, _plugin) = broker();
-    let mut client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    client.credential(request("cloud", None, &[])).await.unwrap();
+    let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+    client.credential(&reference("cloud", None, &[])).await.unwrap();
     for _ in 0..2 {
         fs::remove_file(broker.socket()).unwrap();
         until("it is back", || answers(&broker));
         let found = fs::symlink_metadata(broker.socket()).unwrap();
         assert_eq!((found.file_type().is_socket(), found.permissions().mode() & 0o777), (true, 0o600));
-        let mut late = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-        late.credential(request("cloud", None, &[])).await.unwrap();
+        let late = Client::connect(&Socket::at(broker.socket())).await.unwrap();
+        late.credential(&reference("cloud", None, &[])).await.unwrap();
     }
-    client.credential(request("cloud", None, &[])).await.expect("the connection from before goes on");
+    client.credential(&reference("cloud", None, &[])).await.expect("the connection from before goes on");
     let socket = broker.socket();
     let (status, log) = broker.stop();
     assert_eq!(status.code(), Some(0), "{log}");

@@ -54,7 +54,7 @@ fn wrong_usage_names_the_words_and_the_help() {
         (&[][..], "CREDBROKER_PROVIDER is not set"),
         (&["--provider", "a", "kubectl"], r#""kubectl" is not an argument"#),
         (&["--provider", "a", "--timeout", "soon"], "--timeout"),
-        (&["--provider", "a", "--socket", "tcp://x"], "--socket has"),
+        (&["--provider", "a", "--socket", "tcp://x"], "--socket is"),
     ] {
         let line = complaint(&mut bare(args), 2);
         assert!(line.contains(needle), "{line}");

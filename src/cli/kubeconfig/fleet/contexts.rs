@@ -1,7 +1,7 @@
 //! What the kubeconfig of a fleet says.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_proto::v1::Cluster;
+use credbroker_client::Cluster;
 
 use super::super::{
     merge::{Entries, entry, string},

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     cli::{
         broker::{SocketArg, TimeoutArg},
-        fleet::tests::{FakeBroker, fleet, hub, ready, unusable},
+        fleet::tests::{FakeBroker, Fleet, fleet, hub, ready, unusable},
     },
     config::kubeconfig::Kubeconfig,
 };
@@ -24,10 +24,10 @@ fn bin() -> (TempDir, Environment) {
     (directory, [("PATH", path.as_str())].into_iter().collect())
 }
 
-fn rendered(fleet: &ClusterList) -> String {
+fn rendered(fleet: &Fleet) -> String {
     let (directory, environment) = bin();
     let shim = Shim::find(&environment, directory.path(), None).unwrap();
-    emit::yaml(&kubeconfig(fleet, &shim, ExecVersion::V1))
+    emit::yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1))
 }
 
 struct Ran {
@@ -333,7 +333,7 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
         (vec![], Some(hub(false, "connection refused"))),
         (vec![("a/one", unusable(Reason::NoMatchingProvider, "no"))], Some(hub(true, ""))),
     ] {
-        let known = ClusterList { hub, ..fleet(clusters) };
+        let known = Fleet { hub, ..fleet(clusters) };
         let Ran { code, out, err } = ran(&FakeBroker::of(known), &[], Some(&path)).unwrap();
         assert_eq!((code, out.as_str()), (1, ""));
         told += &err;
@@ -371,7 +371,7 @@ fn an_old_kubectl_is_spoken_to_in_its_own_version() {
     let shim = Shim::find(&environment, directory.path(), None).unwrap();
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
-    let text = emit::yaml(&kubeconfig(&paris, &shim, ExecVersion::V1beta1));
+    let text = emit::yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1));
     assert!(text.contains("apiVersion: client.authentication.k8s.io/v1beta1\n"), "{text}");
     assert!(text.contains("--api-version\n") && text.contains("v1beta1\n"), "{text}");
 }

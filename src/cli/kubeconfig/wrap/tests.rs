@@ -289,6 +289,6 @@ fn a_socket_address_that_the_shim_would_refuse_is_refused() {
         let args = Args { socket: Some(socket.to_owned()), ..place.args("config") };
         let shim = place.path("bin/credbroker-exec");
         let error = run(&args, &Environment::default(), &shim, &mut Vec::new()).unwrap_err();
-        assert!(error.to_string().contains("no socket address"), "{error}");
+        assert!(error.to_string().contains("not a valid socket address"), "{error}");
     }
 }

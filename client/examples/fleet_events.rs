@@ -1,0 +1,24 @@
+//! Prints the changes of the fleet: `cargo run --example fleet_events`.
+
+use std::error::Error;
+
+use credbroker_client::{ClusterEvent, Connections, Socket};
+use futures_util::StreamExt;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let clusters = Connections::to(Socket::from_env()?).clusters(None);
+    clusters.ready().await?;
+    let mut events = clusters.events();
+    while let Some(event) = events.next().await {
+        match event {
+            ClusterEvent::Added(cluster) => println!("{} added: {:?}", cluster.profile, cluster.readiness),
+            ClusterEvent::Changed(cluster) => {
+                println!("{} changed: {:?}", cluster.profile, cluster.readiness)
+            }
+            ClusterEvent::Removed(cluster) => println!("{} removed", cluster.profile),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! A kube client for one cluster of the fleet: `cargo run --example kube_client --features k8s-v1_34`.
+
+use std::error::Error;
+
+use credbroker_client::{Connections, Reason, Socket, kube::for_cluster_profile};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let broker = Connections::to(Socket::from_env()?);
+    let paris = match for_cluster_profile(&broker, "fleet", "paris").await {
+        Ok(client) => client,
+        Err(error) => match error.reason() {
+            Some(Reason::InteractionRequired) => return Err("log in, then try again".into()),
+            Some(Reason::UnknownClusterProfile) => return Err("the fleet has no cluster paris".into()),
+            _ => return Err(error.into()),
+        },
+    };
+    println!("Kubernetes {}", paris.apiserver_version().await?.git_version);
+    Ok(())
+}

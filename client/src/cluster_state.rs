@@ -1,0 +1,191 @@
+//! Clusters of the fleet as the broker reports them.
+
+use std::time::SystemTime;
+
+use credbroker_proto::v1::{self, cluster_state};
+
+use crate::{cluster::Cluster, failure::Failure, reference::ClusterProfileRef};
+
+/// A `ClusterProfile`, and what the broker knows of it. It holds no secrets.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ClusterState {
+    /// Its namespace and name.
+    pub profile: ClusterProfileRef,
+    /// `spec.displayName`.
+    pub display_name: String,
+    /// `spec.clusterManager.name`.
+    pub cluster_manager: String,
+    /// `status.version.kubernetes`.
+    pub kubernetes_version: String,
+    /// `status.properties`, in their order.
+    pub properties: Vec<Property>,
+    /// The provider that issues its credential: the first one that the profile lists and the broker is configured with.
+    pub provider: Option<String>,
+    /// The other providers that the configuration or the profile names.
+    pub skipped_providers: Vec<SkippedProvider>,
+    /// How to reach it. `None`: it has no provider, or the profile cannot be used.
+    pub cluster: Option<Cluster>,
+    /// Whether there is a credential for it.
+    pub readiness: Readiness,
+    /// Why it is not ready.
+    pub failure: Option<Failure>,
+}
+
+/// Whether there is a credential for a cluster.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Readiness {
+    /// The broker has a valid credential.
+    Ready,
+    /// The plugin has not been run yet. The first request runs it.
+    Idle,
+    /// There is no credential, and the plugin is running.
+    Fetching,
+    /// There is no credential, because the last run failed.
+    Failed,
+    /// No provider issues credentials for it, the profile cannot be used, or the plugin is not installed.
+    Unusable,
+    /// A state that this release does not know.
+    Unknown,
+}
+
+/// A named property of a cluster.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Property {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// A provider that was not chosen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct SkippedProvider {
+    /// Its name.
+    pub name: String,
+    /// Why it was not chosen, for people.
+    pub reason: String,
+}
+
+/// The API server that the broker reads the `ClusterProfile`s from.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct HubState {
+    /// The broker has read all `ClusterProfile`s at least once. Until then some clusters may be missing.
+    pub synced: bool,
+    /// Why the hub cannot be read now. What is known stays in use.
+    pub failure: Option<Failure>,
+    /// Since when `synced` is as it is, and `failure` is present or absent.
+    pub since: Option<SystemTime>,
+}
+
+/// The clusters of the fleet at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ClusterList {
+    /// Sorted by namespace and name.
+    pub clusters: Vec<ClusterState>,
+    /// How complete the list is. `None`: the broker reads no `ClusterProfile`s.
+    pub hub: Option<HubState>,
+}
+
+/// One message of a watch of the fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ClusterChanges {
+    /// New and changed clusters.
+    pub changed: Vec<ClusterState>,
+    /// Clusters that are no longer in the fleet.
+    pub removed: Vec<ClusterProfileRef>,
+    /// With this message all clusters have been sent.
+    pub complete: bool,
+    /// How complete the broker's own knowledge is.
+    pub hub: HubState,
+}
+
+impl ClusterState {
+    /// An empty state of that cluster.
+    #[cfg(test)]
+    pub(crate) fn named(namespace: &str, name: &str) -> Self {
+        let profile = v1::ClusterProfileRef { namespace: namespace.into(), name: name.into() };
+        Self::from_message(v1::ClusterState { cluster_profile: Some(profile), ..Default::default() })
+    }
+
+    pub(crate) fn from_message(message: v1::ClusterState) -> Self {
+        let readiness = Readiness::from_message(message.readiness());
+        let v1::ClusterState {
+            cluster_profile,
+            display_name,
+            cluster_manager,
+            kubernetes_version,
+            properties,
+            provider,
+            skipped_providers,
+            cluster,
+            readiness: _,
+            failure,
+        } = message;
+        Self {
+            profile: ClusterProfileRef::from_message(cluster_profile.unwrap_or_default()),
+            display_name,
+            cluster_manager,
+            kubernetes_version,
+            properties: properties.into_iter().map(Property::from_message).collect(),
+            provider,
+            skipped_providers: skipped_providers.into_iter().map(SkippedProvider::from_message).collect(),
+            cluster: cluster.map(Cluster::from_message),
+            readiness,
+            failure: failure.map(Failure::from_message),
+        }
+    }
+}
+
+impl Readiness {
+    fn from_message(readiness: cluster_state::Readiness) -> Self {
+        match readiness {
+            cluster_state::Readiness::Unspecified => Self::Unknown,
+            cluster_state::Readiness::Ready => Self::Ready,
+            cluster_state::Readiness::Idle => Self::Idle,
+            cluster_state::Readiness::Fetching => Self::Fetching,
+            cluster_state::Readiness::Failed => Self::Failed,
+            cluster_state::Readiness::Unusable => Self::Unusable,
+        }
+    }
+}
+
+impl Property {
+    fn from_message(message: cluster_state::Property) -> Self {
+        let cluster_state::Property { name, value } = message;
+        Self { name, value }
+    }
+}
+
+impl SkippedProvider {
+    fn from_message(message: cluster_state::SkippedProvider) -> Self {
+        let cluster_state::SkippedProvider { name, reason } = message;
+        Self { name, reason }
+    }
+}
+
+impl HubState {
+    pub(crate) fn from_message(message: v1::HubState) -> Self {
+        let v1::HubState { synced, failure, since_time } = message;
+        let since = since_time.and_then(|time| SystemTime::try_from(time).ok());
+        Self { synced, failure: failure.map(Failure::from_message), since }
+    }
+}
+
+impl ClusterChanges {
+    pub(crate) fn from_message(message: v1::WatchClustersResponse) -> Self {
+        let v1::WatchClustersResponse { changed, removed, complete, hub } = message;
+        Self {
+            changed: changed.into_iter().map(ClusterState::from_message).collect(),
+            removed: removed.into_iter().map(ClusterProfileRef::from_message).collect(),
+            complete,
+            hub: HubState::from_message(hub.unwrap_or_default()),
+        }
+    }
+}

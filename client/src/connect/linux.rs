@@ -1,0 +1,67 @@
+//! Sockets and their directories on Linux.
+
+use std::{
+    io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Mode, OFlags, StatVfsMountFlags, fstat, fstatvfs, open},
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt::socket_peercred},
+};
+
+/// An open directory. The descriptor refers to the directory that was checked, even if its path later leads elsewhere.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    descriptor: OwnedFd,
+    path: PathBuf,
+    pub(super) owner: u32,
+    pub(super) mode: u32,
+}
+
+impl Directory {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = open(path, flags, Mode::empty())?;
+        let stat = fstat(&descriptor)?;
+        Ok(Self { descriptor, path: path.to_owned(), owner: stat.st_uid, mode: stat.st_mode & 0o7777 })
+    }
+
+    pub(super) fn is_read_only(&self) -> io::Result<bool> {
+        Ok(fstatvfs(&self.descriptor)?.f_flag.contains(StatVfsMountFlags::RDONLY))
+    }
+
+    /// Connects to the socket `name` in this directory, without blocking: a listener whose queue is full is
+    /// [`io::ErrorKind::WouldBlock`].
+    ///
+    /// The path goes through the descriptor, so that the directory cannot be replaced after the check. This also lifts
+    /// the limit of 107 bytes on the path of a socket.
+    pub(super) fn connect(&self, name: &Path) -> io::Result<UnixStream> {
+        let descriptors = Path::new("/proc/self/fd");
+        let held = descriptors.join(self.descriptor.as_raw_fd().to_string());
+        let stream = match connect_to(&held.join(name)) {
+            // A chroot without /proc has only the path.
+            Err(Errno::NOENT) if !descriptors.exists() => connect_to(&self.path.join(name)),
+            outcome => outcome,
+        };
+        Ok(stream?)
+    }
+}
+
+/// The user that the process that listens runs as.
+pub(super) fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
+    Ok(socket_peercred(stream)?.uid.as_raw())
+}
+
+fn connect_to(path: &Path) -> Result<UnixStream, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,48 @@
+//! The deadline of a call.
+
+use std::{future::Future, time::Duration};
+
+use tokio::time::timeout;
+use tonic::{Code, Request, Response, Status};
+
+use crate::{error::Error, socket::Socket};
+
+/// How long one call may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallDeadline(pub(crate) Duration);
+
+impl CallDeadline {
+    /// A request that tells the broker its deadline. Not for a watch, whose stream the deadline would end.
+    pub(crate) fn request<T>(self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.set_timeout(self.0);
+        request
+    }
+
+    /// The response, or why there is none in time.
+    pub(crate) async fn response<T>(
+        self,
+        socket: &Socket,
+        response: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Error> {
+        let late = Error::Timeout { limit: self.0 };
+        match timeout(self.0, response).await {
+            Err(_) => Err(late),
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            // A server that knows the deadline may be the first to end the call.
+            Ok(Err(status)) if status.code() == Code::DeadlineExceeded => Err(late),
+            Ok(Err(status)) => Err(Error::from_status(socket, &status)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_broker_knows_the_deadline_of_a_request() {
+        let request = CallDeadline(Duration::from_secs(45)).request(());
+        assert_eq!(request.metadata().get("grpc-timeout").unwrap(), "45000000u");
+    }
+}

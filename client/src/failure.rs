@@ -1,0 +1,160 @@
+//! An error status of the broker.
+
+use std::{collections::HashMap, time::Duration};
+
+use credbroker_proto::{CLUSTER, Code, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
+use prost::Message;
+use prost_types::Any;
+
+/// Why the broker has no credential: the error of a call, or what a state reports.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The gRPC status code.
+    pub code: Code,
+    /// The stable reason, if the broker sent one that this release knows.
+    pub reason: Option<Reason>,
+    /// The cause and the remedy, for people.
+    pub message: String,
+    /// The time after which another request may succeed. `None`: not before something changes.
+    pub retry_after: Option<Duration>,
+    /// The provider, where one is concerned. Only with the error of a call, as the fields below.
+    pub provider: Option<String>,
+    /// The `ClusterProfile`, as `NAMESPACE/NAME`.
+    pub cluster_profile: Option<String>,
+    /// The key of the credential in the broker's cache.
+    pub key: Option<String>,
+    /// With [`Reason::Overloaded`]: the limit that is reached, by its name in the broker's configuration, for example
+    /// `limits.watchesPerConnection`.
+    pub limit: Option<String>,
+}
+
+impl Failure {
+    /// A failure without a reason: for tests of code that handles errors.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: None,
+            message: message.into(),
+            retry_after: None,
+            provider: None,
+            cluster_profile: None,
+            key: None,
+            limit: None,
+        }
+    }
+
+    /// Reads `grpc-status-details-bin`, a `google.rpc.Status`; other bytes are ignored. Also returns whether there is an
+    /// `ErrorInfo` of credbroker's domain, with a known reason or an unknown one.
+    pub(crate) fn decode(code: Code, message: &str, details: &[u8]) -> (Self, bool) {
+        let (mut failure, mut is_ours) = (Self::new(code, message), false);
+        for any in &RpcStatus::decode(details).unwrap_or_default().details {
+            if let Some(mut info) = unpacked::<ErrorInfo>(any, "google.rpc.ErrorInfo")
+                && info.domain == DOMAIN
+            {
+                is_ours = true;
+                failure.reason = Reason::from_name(&info.reason);
+                failure.provider = info.metadata.remove(PROVIDER);
+                failure.cluster_profile = info.metadata.remove(CLUSTER);
+                failure.key = info.metadata.remove(KEY);
+                failure.limit = info.metadata.remove(LIMIT);
+            } else if let Some(info) = unpacked::<RetryInfo>(any, "google.rpc.RetryInfo") {
+                failure.retry_after = info.retry_delay.and_then(|delay| Duration::try_from(delay).ok());
+            }
+        }
+        // The reason at the end of the message is for clients that do not decode details.
+        let ending = failure.reason.map(|reason| format!(" ({})", reason.name()));
+        if let Some(text) = ending.and_then(|ending| failure.message.strip_suffix(&ending)) {
+            failure.message = text.to_owned();
+        }
+        (failure, is_ours)
+    }
+}
+
+#[cfg(feature = "async")]
+impl Failure {
+    /// The failure that a state reports.
+    pub(crate) fn from_message(message: credbroker_proto::v1::Failure) -> Self {
+        let reason = Some(message.reason()).filter(|reason| *reason != Reason::Unspecified);
+        let code = reason.map_or(Code::Unknown, |reason| reason.code().into());
+        let retry_after = message.retry_after.and_then(|delay| Duration::try_from(delay).ok());
+        Self { reason, retry_after, ..Self::new(code, message.message) }
+    }
+}
+
+fn unpacked<T: Message + Default>(any: &Any, name: &str) -> Option<T> {
+    let (_, found) = any.type_url.rsplit_once('/')?;
+    (found == name).then(|| T::decode(any.value.as_slice()).ok()).flatten()
+}
+
+/// `google.rpc.Status`. Its code and message are headers too.
+#[derive(Clone, PartialEq, Message)]
+struct RpcStatus {
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<Any>,
+}
+
+/// `google.rpc.ErrorInfo`.
+#[derive(Clone, PartialEq, Message)]
+struct ErrorInfo {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    domain: String,
+    #[prost(map = "string, string", tag = "3")]
+    metadata: HashMap<String, String>,
+}
+
+/// `google.rpc.RetryInfo`.
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<prost_types::Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Status;
+    use tonic_types::{ErrorDetails, StatusExt};
+
+    use super::*;
+
+    fn decoded(details: ErrorDetails) -> (Failure, bool) {
+        let status = Status::with_error_details(tonic::Code::Unavailable, "m", details);
+        Failure::decode(Code::Unavailable, "m", status.details())
+    }
+
+    fn plain() -> Failure {
+        Failure::new(Code::Unavailable, "m")
+    }
+
+    #[test]
+    fn reason_metadata_and_retry_time_are_read_among_other_details() {
+        let mut details = ErrorDetails::with_debug_info(["x".to_owned()], "y");
+        let metadata = [(PROVIDER, "p"), (CLUSTER, "c/p"), (KEY, "k"), (LIMIT, "l")];
+        let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        details.set_error_info("PLUGIN_EXIT", DOMAIN, HashMap::from(metadata));
+        details.set_retry_info(Some(Duration::from_millis(1500)));
+        let retry_after = Some(Duration::from_millis(1500));
+        let reason = Some(Reason::PluginExit);
+        let text = |text: &str| Some(text.to_owned());
+        let (provider, cluster_profile) = (text("p"), text("c/p"));
+        let (key, limit) = (text("k"), text("l"));
+        let expected = Failure { reason, retry_after, provider, cluster_profile, key, limit, ..plain() };
+        assert_eq!(decoded(details), (expected, true));
+    }
+
+    #[test]
+    fn an_unknown_reason_is_ours_and_one_of_another_domain_is_not() {
+        let with = |reason, domain| decoded(ErrorDetails::with_error_info(reason, domain, HashMap::new()));
+        assert_eq!(with("A_LATER_REASON", DOMAIN), (plain(), true));
+        assert_eq!(with("PLUGIN_EXIT", "example.com"), (plain(), false));
+    }
+
+    #[test]
+    fn other_bytes_are_ignored() {
+        for bytes in [&b""[..], b"\xff\xff\xff", b"\x1a\x03abc"] {
+            assert_eq!(Failure::decode(Code::Unavailable, "m", bytes), (plain(), false));
+        }
+    }
+}

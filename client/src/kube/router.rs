@@ -1,0 +1,189 @@
+//! Requests to a cluster that may move: one stack for each endpoint, replaced as a whole.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use ::kube::client::Body;
+use http::{Request, Response, StatusCode, header::AUTHORIZATION};
+use hyper::body::Incoming;
+use tokio::time::sleep;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tower::Service;
+
+use super::{
+    endpoint,
+    error::BuildError,
+    stack::{BoxError, Stack, StackConfig},
+};
+use crate::{authenticate::service::current, credential::Credential, source::handle::CredentialSource};
+
+/// Why a request was not answered, other than an error of the network. kube wraps it in `kube::Error::Service`.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The cluster moved, and the drain deadline passed before the old endpoint answered. Send the request again.
+    #[error("the cluster moved before the old endpoint answered the request; send it again")]
+    Moved,
+    /// The endpoint from the broker cannot be used, so nothing is sent. Correct the `ClusterProfile`.
+    #[error("the cluster's endpoint cannot be used")]
+    Unusable(#[source] Arc<BuildError>),
+}
+
+/// Sends each request to the endpoint of the credential that is current when the request begins.
+#[derive(Clone)]
+pub(super) struct EndpointRouter {
+    endpoints: Arc<Endpoints>,
+    /// Leaves an old endpoint also while there are no requests. Ends with the last clone.
+    _follower: Arc<AbortOnDropHandle<()>>,
+}
+
+struct Endpoints {
+    source: CredentialSource,
+    config: StackConfig,
+    current: Mutex<Option<Endpoint>>,
+}
+
+/// An endpoint, and a stack that uses only credentials that came with it.
+#[derive(Clone)]
+struct Endpoint {
+    /// One of the credentials that came with the endpoint.
+    credential: Arc<Credential>,
+    stack: Result<Stack, Arc<BuildError>>,
+    /// Cancelled when all connections and requests to it must end.
+    ends: CancellationToken,
+}
+
+impl EndpointRouter {
+    pub(super) fn new(source: CredentialSource, config: StackConfig) -> Self {
+        let follows = source.clone();
+        let endpoints = Arc::new(Endpoints { source, config, current: Mutex::default() });
+        #[expect(clippy::disallowed_methods, reason = "ends with the last clone of the client")]
+        let follower = tokio::spawn(follow(follows, Arc::downgrade(&endpoints)));
+        Self { endpoints, _follower: Arc::new(AbortOnDropHandle::new(follower)) }
+    }
+}
+
+/// The stack to the endpoint of `credential`, restricted to credentials of that endpoint.
+pub(super) fn stack_for(
+    mut config: StackConfig,
+    source: &CredentialSource,
+    credential: Arc<Credential>,
+    ends: CancellationToken,
+) -> Result<Stack, BuildError> {
+    let cluster = credential.cluster().ok_or(BuildError::NoEndpoint)?;
+    endpoint::apply(cluster, &mut config.config, config.plaintext)?;
+    config.build(source.at_endpoint_of(credential), ends)
+}
+
+impl Endpoints {
+    /// The endpoint of the newest credential, or of `seen` if there is none now.
+    fn current(&self, seen: Arc<Credential>) -> Endpoint {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read again under the lock: the credential may have been replaced while this call waited for it.
+        let newest = self.source.current().unwrap_or(seen);
+        if let Some(endpoint) = &*current
+            && newest.has_same_endpoint(&endpoint.credential)
+        {
+            return endpoint.clone();
+        }
+        let ends = CancellationToken::new();
+        let stack = stack_for(self.config.clone(), &self.source, Arc::clone(&newest), ends.clone());
+        let next = Endpoint { credential: newest, stack: stack.map_err(Arc::new), ends };
+        if let Some(left) = current.replace(next.clone()) {
+            leave(left, self.config.drain);
+        }
+        next
+    }
+}
+
+/// Idle connections close as the stack is dropped. The others end at the drain deadline.
+fn leave(endpoint: Endpoint, drain: Duration) {
+    let ends = endpoint.ends;
+    if drain.is_zero() {
+        ends.cancel();
+        return;
+    }
+    #[expect(clippy::disallowed_methods, reason = "ends at the drain deadline")]
+    tokio::spawn(async move {
+        sleep(drain).await;
+        ends.cancel();
+    });
+}
+
+async fn follow(mut source: CredentialSource, endpoints: Weak<Endpoints>) {
+    loop {
+        source.changed().await;
+        let Some(endpoints) = endpoints.upgrade() else { return };
+        if let Some(credential) = source.current() {
+            drop(endpoints.current(credential));
+        }
+    }
+}
+
+impl Endpoint {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let mut stack = self.stack.clone().map_err(EndpointError::Unusable)?;
+        let answer = async {
+            poll_fn(|cx| stack.poll_ready(cx)).await?;
+            stack.call(request).await
+        };
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = self.ends.cancelled() => Err(EndpointError::Moved.into()),
+        }
+    }
+}
+
+impl Service<Request<Body>> for EndpointRouter {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let endpoints = Arc::clone(&self.endpoints);
+        Box::pin(async move {
+            let again = copy(&request);
+            let endpoint = endpoints.current(current(&endpoints.source).await?);
+            let response = endpoint.send(request).await?;
+            if response.status() == StatusCode::UNAUTHORIZED
+                && let Some(again) = again
+                && let Some(newest) = endpoints.source.current()
+                && !newest.has_same_endpoint(&endpoint.credential)
+            {
+                return endpoints.current(newest).send(again).await;
+            }
+            Ok(response)
+        })
+    }
+}
+
+/// A copy of a request that can be sent twice: it has no body and no `Authorization`.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let (is_unauthorized, has_no_body) =
+        (!request.headers().contains_key(AUTHORIZATION), http_body::Body::is_end_stream(request.body()));
+    (is_unauthorized && has_no_body).then(|| {
+        let mut again = Request::new(Body::empty());
+        again.method_mut().clone_from(request.method());
+        again.uri_mut().clone_from(request.uri());
+        again.headers_mut().clone_from(request.headers());
+        again.extensions_mut().clone_from(request.extensions());
+        again
+    })
+}
+
+impl fmt::Debug for EndpointRouter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointRouter").field("source", &self.endpoints.source).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! The handle of a followed credential.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use futures_core::Stream;
+use futures_util::stream;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    changes::CredentialChanges,
+    report,
+    scope::Scope,
+    state::{Progress, Rejection, SourceState},
+};
+use crate::{
+    clock::{self, Clock},
+    credential::Credential,
+    error::Error,
+    pool::ConnectionPool,
+    reference::CredentialRef,
+    socket::Socket,
+    supervisor,
+};
+
+/// Time for a broker that is starting.
+const BROKER_START: Duration = Duration::from_secs(5);
+/// Time for the plugin run that a rejection starts, and for its credential to arrive.
+const REPLACEMENT: Duration = Duration::from_secs(10);
+
+/// A credential that follows every rotation until the last clone is dropped.
+///
+/// A task watches the broker, reconnects after a restart, and keeps the last valid credential meanwhile. Reading is a
+/// plain call on a snapshot: it takes no lock, allocates nothing, does not wait, and never returns an expired credential.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use credbroker_client::{CredentialRef, CredentialSource, Socket};
+/// use futures_util::StreamExt;
+///
+/// let source = CredentialSource::open(Socket::from_env()?, CredentialRef::provider("gke")).await?;
+/// let mut changes = source.changes();
+/// while let Some(credential) = changes.next().await {
+///     println!("now {}", credential.generation());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct CredentialSource {
+    shared: Arc<SharedSource>,
+    progress: watch::Receiver<Progress>,
+    seen: u64,
+    scope: Option<Arc<Scope>>,
+}
+
+struct SharedSource {
+    reference: CredentialRef,
+    state: Arc<SourceState>,
+    /// Ends with the last handle.
+    _task: AbortOnDropHandle<()>,
+}
+
+impl CredentialSource {
+    /// Follows a credential over a connection of its own, and waits for the first one: up to five seconds for a broker
+    /// that is starting, and as long as it takes for a plugin run. [`Connections::source`](crate::Connections::source)
+    /// makes sources that share connections, and sources that do not wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`CredentialSource::ready`].
+    pub async fn open(socket: Socket, reference: CredentialRef) -> Result<Self, Error> {
+        let mut source = Self::over(&ConnectionPool::new(socket), reference);
+        source.ready().await?;
+        source.seen = source.progress.borrow().rotations;
+        Ok(source)
+    }
+
+    /// The newest credential. `None` before the first one, and when the last one expired without a replacement.
+    pub fn current(&self) -> Option<Arc<Credential>> {
+        let state = &self.shared.state;
+        let newest = state.current();
+        match &self.scope {
+            None => newest,
+            Some(scope) => Some(scope.narrow(newest)).filter(|credential| state.is_valid(credential)),
+        }
+    }
+
+    /// The same source restricted to one endpoint: it returns only credentials that came with the cluster of
+    /// `credential`. When the cluster moves, the last credential of the old endpoint stays until it expires, so a
+    /// connection to the old endpoint never gets a credential for the new one.
+    #[must_use]
+    pub fn at_endpoint_of(&self, credential: Arc<Credential>) -> Self {
+        Self { scope: Some(Arc::new(Scope::of(credential))), ..self.clone() }
+    }
+
+    /// Why there is no newer credential, if the last attempt to get one failed. For logs and health checks.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.state.progress.borrow().failure.clone()
+    }
+
+    /// Waits until there is a credential. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last attempt. The source continues to try: call this again later, or read [`Self::current`].
+    ///
+    /// - [`Error::Failed`]: the broker has no credential; [`Error::reason`] says why.
+    /// - [`Error::Unreachable`]: no broker answered within five seconds.
+    /// - [`Error::Untrusted`]: what listens there may be an impostor.
+    pub async fn ready(&self) -> Result<Arc<Credential>, Error> {
+        let mut progress = self.shared.state.progress.subscribe();
+        let mut start = std::pin::pin!(sleep(BROKER_START));
+        loop {
+            if let Some(credential) = self.current() {
+                return Ok(credential);
+            }
+            let failure = progress.borrow_and_update().failure.clone();
+            if let Some(error) = failure
+                && (start.is_elapsed() || !error.may_be_starting())
+            {
+                return Err(error);
+            }
+            tokio::select! {
+                () = &mut start, if !start.is_elapsed() => {}
+                // The sender lives as long as this source.
+                changed = progress.changed() => drop(changed),
+            }
+        }
+    }
+
+    /// Waits for a generation or a cluster that this handle has not returned from [`Self::open`] or this call. Changes in
+    /// between are skipped. Cancel safe.
+    pub async fn changed(&mut self) {
+        let seen = self.seen;
+        if let Ok(progress) = self.progress.wait_for(|progress| progress.rotations != seen).await {
+            self.seen = progress.rotations;
+        }
+    }
+
+    /// The current credential, then one for each change.
+    pub fn changes(&self) -> CredentialChanges {
+        let source = Self { seen: 0, ..self.clone() };
+        CredentialChanges::new(stream::unfold(source, |mut source| async {
+            loop {
+                source.changed().await;
+                if let Some(credential) = source.current() {
+                    return Some((credential, source));
+                }
+            }
+        }))
+    }
+
+    /// Reports that the API server answered 401 to `generation`. It does not wait. Several reports of one generation are
+    /// sent as one, and a report of a generation that is no longer current is not sent. The replacement arrives as any
+    /// rotation does.
+    pub fn reject(&self, generation: &str) {
+        // What an endpoint rejects after the cluster has left it says nothing about the next credential.
+        if !self.has_moved() {
+            self.shared.state.reject(generation);
+        }
+    }
+
+    /// As [`Self::reject`], and waits up to ten seconds for the credential to use instead. `None`: the broker has nothing
+    /// newer, or does not answer.
+    pub async fn replace(&self, generation: &str) -> Option<Arc<Credential>> {
+        let state = &self.shared.state;
+        let (mut progress, mut rejection) = (state.progress.subscribe(), state.rejection.subscribe());
+        self.reject(generation);
+        let replaced = async {
+            loop {
+                progress.mark_unchanged();
+                if let Some(credential) = self.current().filter(|now| now.generation() != generation) {
+                    return Some(credential);
+                }
+                let kept = Rejection::Reported { generation: generation.into(), replaced: false };
+                let is_kept = *rejection.borrow_and_update() == kept;
+                if is_kept || self.current().is_none() || self.has_moved() {
+                    return None;
+                }
+                tokio::select! {
+                    changed = progress.changed() => drop(changed),
+                    changed = rejection.changed() => drop(changed),
+                }
+            }
+        };
+        timeout(REPLACEMENT, replaced).await.unwrap_or_default()
+    }
+
+    fn has_moved(&self) -> bool {
+        let newest = self.shared.state.current();
+        self.scope.as_ref().zip(newest).is_some_and(|(scope, newest)| !scope.covers(&newest))
+    }
+
+    pub(crate) fn over(pool: &Arc<ConnectionPool>, reference: CredentialRef) -> Self {
+        let (subscription, reports) = (pool.subscribe(), Arc::clone(pool));
+        let (watched, reported) = (reference.clone(), reference.clone());
+        let watch = move || {
+            let (subscription, reference) = (Arc::clone(&subscription), watched.clone());
+            async move { subscription.watch(&reference).await }
+        };
+        let report = move |generation: String| {
+            let (pool, reference) = (Arc::clone(&reports), reported.clone());
+            async move {
+                let report = pool.report(&reference, &generation).await?;
+                Ok(report.credential.generation().to_owned())
+            }
+        };
+        Self::start(reference, clock::system, watch, report)
+    }
+
+    fn start<W, WF, S, R, RF>(reference: CredentialRef, clock: Clock, watch: W, report: R) -> Self
+    where
+        W: FnMut() -> WF + Send + 'static,
+        WF: Future<Output = Result<S, Error>> + Send,
+        S: Stream<Item = Result<Credential, Error>> + Send + Unpin,
+        R: FnMut(String) -> RF + Send + 'static,
+        RF: Future<Output = Result<String, Error>> + Send,
+    {
+        let state = Arc::new(SourceState::new(clock));
+        let progress = state.progress.subscribe();
+        let (followed, reported) = (Arc::clone(&state), Arc::clone(&state));
+        let work = async move {
+            tokio::join!(supervisor::run(followed, watch), report::run(reported, report));
+        };
+        #[expect(clippy::disallowed_methods, reason = "ends with the last handle of the source")]
+        let task = AbortOnDropHandle::new(tokio::spawn(work));
+        Self {
+            shared: Arc::new(SharedSource { reference, state, _task: task }),
+            progress,
+            seen: 0,
+            scope: None,
+        }
+    }
+}
+
+impl fmt::Debug for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialSource")
+            .field("reference", &self.shared.reference)
+            .field("current", &self.current())
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

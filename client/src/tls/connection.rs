@@ -1,0 +1,121 @@
+//! A connection of one identity.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use hyper_util::client::legacy::connect::{Connected, Connection as HyperConnection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::generation::IdentityGeneration;
+
+/// A connection of one identity. It fails once that identity has been closed.
+pub(super) struct Connection<T> {
+    stream: Stream<T>,
+    /// One for each direction: two tasks may share an upgraded connection, and both must be woken.
+    reading: Closing,
+    writing: Closing,
+}
+
+/// Resolves when the connection must end.
+type Closing = Pin<Box<WaitForCancellationFutureOwned>>;
+
+enum Stream<T> {
+    Plain(T),
+    Tls(Box<TlsStream<T>>),
+}
+
+impl<T> Connection<T> {
+    pub(super) fn tls(stream: TlsStream<T>, generation: &Arc<IdentityGeneration>) -> Self {
+        Self::new(Stream::Tls(Box::new(stream)), generation)
+    }
+
+    /// Without TLS the connection presents no identity, but it ends like one that does.
+    pub(super) fn plain(stream: T, generation: &Arc<IdentityGeneration>) -> Self {
+        Self::new(Stream::Plain(stream), generation)
+    }
+
+    fn new(stream: Stream<T>, generation: &Arc<IdentityGeneration>) -> Self {
+        let closing = || Box::pin(generation.closing.clone().cancelled_owned());
+        Self { stream, reading: closing(), writing: closing() }
+    }
+}
+
+fn check(closing: &mut Closing, cx: &mut Context<'_>) -> io::Result<()> {
+    match closing.as_mut().poll(cx) {
+        Poll::Pending => Ok(()),
+        Poll::Ready(()) => {
+            let problem = "the client certificate or the endpoint was replaced";
+            Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem))
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        check(&mut self.reading, cx)?;
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        check(&mut self.writing, cx)?;
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        check(&mut self.writing, cx)?;
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        check(&mut self.writing, cx)?;
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
+        }
+    }
+}
+
+impl<T> HyperConnection for Connection<T> {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}

@@ -1,0 +1,226 @@
+//! Every key of the configuration, declared once. The comments are the documentation: `docs/configuration.md` prints
+//! them, and the JSON Schema shows them in editors.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use super::keys::{
+    Boolean, Checked, Choice, Constant, Count, Is, Key, ListOf, Map, Maps, Mode, Name, Optional, Required,
+    Section, Text, Texts, TimeSpan, Variables,
+};
+use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
+
+/// A module for each section: a static [`Key`] for each key, and `SECTION` with all of them.
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        $section:ident;
+        $(
+            $(#[doc = $doc:literal])+
+            $key:ident: $kind:ty, $absent:ty = ($name:literal, $value:expr, $without:expr, $example:literal);
+        )+
+    ) => {
+        $(#[doc = $about])+
+        pub(super) mod $section {
+            #[allow(unused_imports, reason = "no section has keys of all kinds")]
+            use super::*;
+
+            $(
+                $(#[doc = $doc])+
+                pub(in crate::config) static $key: Key<$kind, $absent> = Key {
+                    name: $name,
+                    kind: $value,
+                    absent: $without,
+                    doc: concat!($($doc, "\n"),+),
+                    example: $example,
+                };
+            )+
+
+            pub(in crate::config) static SECTION: Section = Section {
+                name: stringify!($section),
+                doc: concat!($($about, "\n"),+),
+                keys: &[$(&$key),+],
+            };
+        }
+    };
+}
+
+section! {
+    /// A configuration file of the broker.
+    root;
+
+    /// Version of this format.
+    API_VERSION: Constant, Required = ("apiVersion", Constant("credbroker.io/v1alpha1"), Required("`apiVersion: credbroker.io/v1alpha1`"), "credbroker.io/v1alpha1");
+    /// Kind of the file.
+    KIND: Constant, Required = ("kind", Constant("BrokerConfig"), Required("`kind: BrokerConfig`"), "BrokerConfig");
+    /// The socket that the broker listens on.
+    LISTEN: Map, Optional = ("listen", Map(&listen::SECTION), Optional("the defaults of the section"), "{mode: \"0660\"}");
+    /// The exec plugins that the broker runs.
+    PROVIDERS: Maps, Optional = ("providers", Maps(&provider::SECTION), Optional("none"), "[{name: eks, execConfig: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws}, passEnv: [\"AWS_*\"]}]");
+    /// Kubeconfig files. Each of their users with an exec plugin becomes a provider with the user's name. A relative path
+    /// is resolved against the directory of the configuration file, and `~` is the home directory.
+    KUBECONFIGS: ListOf, Optional = ("kubeconfigs", ListOf(Checked("path", r"^[\s\S]+$")), Optional("none"), "[~/.kube/config]");
+    /// Rate limits of the services that issue the credentials.
+    ISSUERS: Maps, Optional = ("issuers", Maps(&issuer::SECTION), Optional("the defaults of the section, for every issuer"), "[{name: google, runsPerSecond: 20}]");
+    /// The hub that ClusterProfiles are read from. It needs at least one item in `providers`.
+    CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", Map(&cluster_profiles::SECTION), Optional("no ClusterProfiles are read"), "{kubeconfig: in-cluster}");
+    /// Limits of the whole broker.
+    LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
+}
+
+section! {
+    /// The socket that the broker listens on.
+    listen;
+
+    /// Absolute path of the socket.
+    SOCKET: Checked, Optional = ("socket", Checked("absolute path", "^$|^/|^~(/|$)"), Optional("`$XDG_RUNTIME_DIR/credbroker/credbroker.sock`, or `/run/credbroker/credbroker.sock` without that variable"), "/run/credbroker/credbroker.sock");
+    /// Permission bits of the socket, as an octal number in quotes. With permissions for the group the broker creates the
+    /// socket's directory with mode 0750 instead of 0700.
+    MODE: Mode, Is<u32> = ("mode", Mode, Is(0o600), "\"0660\"");
+    /// Group of the socket, as a name or a number.
+    GROUP: Text, Optional = ("group", Text, Optional("the group of the broker's process"), "staff");
+    /// Accept a directory that other users can write to, such as a Kubernetes `emptyDir`. Every process that can reach
+    /// the directory can then replace the socket.
+    SHARED_DIRECTORY: Boolean, Is<bool> = ("sharedDirectory", Boolean, Is(false), "true");
+}
+
+section! {
+    /// An exec plugin that the broker runs.
+    provider;
+
+    /// Name of the provider, which requests use. For ClusterProfiles it is the name of the access provider.
+    NAME: Name, Required = ("name", Name, Required(""), "gke");
+    /// How the plugin is run: the `exec` stanza of a kubeconfig.
+    EXEC_CONFIG: Map, Required = ("execConfig", Map(&exec::SECTION), Required("the `exec` stanza of a kubeconfig"), "{apiVersion: client.authentication.k8s.io/v1, command: gke-gcloud-auth-plugin, interactiveMode: Never}");
+    /// Variables of the broker's own environment that the plugin gets, besides the standard ones. `*` matches any text.
+    PASS_ENV: Variables, Optional = ("passEnv", Variables, Optional("none"), "[\"GOOGLE_*\"]");
+    /// Variables of the caller's environment that the plugin gets. They are part of the identity of the credential, and
+    /// they are never taken from the broker. `*` matches any text.
+    CALLER_ENV: Variables, Optional = ("callerEnv", Variables, Optional("none"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
+    /// Time limit of a plugin run. A run that takes longer is killed.
+    TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
+    /// Upper bound on the lifetime of a credential.
+    MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan, Optional("no bound besides the credential's own expiry"), "12h");
+    /// Lifetime of a credential that has no expiry.
+    UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan, Is(Duration::from_secs(10 * 60)), "5m");
+    /// Whether an API server that the broker knows is asked about a credential that seems to be rejected.
+    VERIFY: Choice<Verify>, Is<Verify> = ("verify", Choice(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
+    /// What happens with the cluster that a caller sends. `fromCaller`: the plugin gets it, and it is part of the
+    /// identity of the credential. `match`: it must be a cluster that the broker knows for this provider, and the plugin
+    /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`.
+    CLUSTER_INFO: Choice<ClusterInfo>, Is<ClusterInfo> = ("clusterInfo", Choice(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Is(ClusterInfo::FromCaller), "match");
+    /// Name of the issuer, whose rate limits apply. See `issuers`.
+    ISSUER: Name, Optional = ("issuer", Name, Optional("an issuer with the provider's name"), "google");
+    /// Whether the plugin gets the arguments in a ClusterProfile, after its own.
+    ARGS_POLICY: Choice<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Choice(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore), "Append");
+    /// Whether the plugin gets the variables in a ClusterProfile. `AppendIfNotExists`: except those in `execConfig.env`.
+    /// `Replace`: all of them. Some variables never pass, such as `PATH` and proxies.
+    ENV_POLICY: Choice<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Choice(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore), "AppendIfNotExists");
+    /// Accept `client.authentication.k8s.io/v1alpha1` in `execConfig`, for a plugin that supports no other version.
+    ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
+    /// Has no effect in this release, which cannot run a plugin with a terminal. `credbroker validate` warns about it.
+    INTERACTIVE_TIMEOUT: TimeSpan, Is<Duration> = ("interactiveTimeout", TimeSpan, Is(Duration::from_secs(5 * 60)), "3m");
+}
+
+section! {
+    /// How a plugin is run. The keys are those of the `exec` stanza of a kubeconfig, so a stanza can be pasted.
+    exec;
+
+    /// Version of the exec protocol that the plugin supports: `client.authentication.k8s.io/v1` or
+    /// `client.authentication.k8s.io/v1beta1`. `client.authentication.k8s.io/v1alpha1` needs `acceptV1alpha1`.
+    API_VERSION: Choice<()>, Required = ("apiVersion", Choice(&[("client.authentication.k8s.io/v1", ()), ("client.authentication.k8s.io/v1beta1", ()), ("client.authentication.k8s.io/v1alpha1", ())]), Required("`client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`"), "client.authentication.k8s.io/v1");
+    /// The plugin. A name is looked up in `PATH`. A relative path is resolved against the directory of the file.
+    COMMAND: Checked, Required = ("command", Checked("name or path", r"^[^\u0000]+$"), Required("the name or the path of the plugin"), "gke-gcloud-auth-plugin");
+    /// Arguments of the plugin, passed as they are: there is no shell and no expansion.
+    ARGS: ListOf, Optional = ("args", ListOf(Checked("string", r"^[^\u0000]*$")), Optional("none"), "[--use_application_default_credentials]");
+    /// Environment variables of the plugin. They override all others.
+    ENV: Maps, Optional = ("env", Maps(&variable::SECTION), Optional("none"), "[{name: CLOUDSDK_CONFIG, value: /var/gcloud}]");
+    /// Whether the plugin gets the cluster in `KUBERNETES_EXEC_INFO`.
+    PROVIDE_CLUSTER_INFO: Boolean, Is<bool> = ("provideClusterInfo", Boolean, Is(false), "true");
+    /// Whether the plugin uses a terminal. Required with `client.authentication.k8s.io/v1`. The broker has no terminal, so
+    /// every request fails with `Always`.
+    INTERACTIVE_MODE: Choice<bool>, Optional = ("interactiveMode", Choice(&[("", false), ("Never", false), ("IfAvailable", false), ("Always", true)]), Optional("`IfAvailable`"), "Never");
+    /// A text for the error message when the plugin is not installed.
+    INSTALL_HINT: Text, Optional = ("installHint", Text, Optional("none"), "apt install google-cloud-cli-gke-gcloud-auth-plugin");
+}
+
+section! {
+    /// An environment variable of a plugin.
+    variable;
+
+    /// Name of the variable.
+    NAME: Checked, Required = ("name", Checked("variable name", r"^[^=\u0000]+$"), Required(""), "CLOUDSDK_CONFIG");
+    /// Value of the variable.
+    VALUE: Checked, Optional = ("value", Checked("string", r"^[^\u0000]*$"), Optional("empty"), "/var/gcloud");
+}
+
+section! {
+    /// A service that issues credentials. All providers of an issuer share its rate limits.
+    issuer;
+
+    /// Name of the issuer: the `issuer` of a provider, or the name of a provider without one.
+    NAME: Name, Required = ("name", Name, Required("the `issuer` of a provider, or the name of a provider without one"), "google");
+    /// Plugin runs that are started per second.
+    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(10)), "20");
+    /// Plugin runs at the same time.
+    CONCURRENCY: Count, Optional = ("concurrency", Count, Optional("`limits.pluginRunsPerProvider`"), "6");
+}
+
+section! {
+    /// The hub that ClusterProfiles are read from. In the hub the broker needs the verbs `list` and `watch` for
+    /// `clusterprofiles` in the namespaces that it reads.
+    cluster_profiles;
+
+    /// Path of the kubeconfig of the hub, or `in-cluster` for the service account of the broker's pod. The kubeconfig's
+    /// user can have an exec plugin. A relative path is resolved against the directory of the file.
+    KUBECONFIG: Checked, Required = ("kubeconfig", Checked("path", r"^[\s\S]+$"), Required("a path, or `in-cluster`"), "~/.kube/hub");
+    /// Context of that kubeconfig.
+    CONTEXT: Text, Optional = ("context", Text, Optional("its current context"), "hub");
+    /// Namespaces to read.
+    NAMESPACES: ListOf, Optional = ("namespaces", ListOf(Checked("namespace", "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")), Optional("all namespaces"), "[fleet]");
+    /// Label selector of the ClusterProfiles to read, as for `kubectl get -l`.
+    LABEL_SELECTOR: Text, Optional = ("labelSelector", Text, Optional("all ClusterProfiles"), "env in (prod, staging)");
+    /// Accept servers with an `http://` URL. Their credentials are sent without TLS.
+    ALLOW_HTTP: Boolean, Is<bool> = ("allowHttp", Boolean, Is(false), "true");
+    /// Credentials to fetch before they are requested: when the broker starts, and when a ClusterProfile is new or leads
+    /// to another cluster or plugin run. The first rule that covers a ClusterProfile applies. Requests of callers run
+    /// first.
+    PREWARM: Maps, Optional = ("prewarm", Maps(&prewarm::SECTION), Optional("none"), "[{clusterProfiles: [\"fleet/*\"]}]");
+}
+
+section! {
+    /// A rule for credentials that are fetched before they are requested.
+    prewarm;
+
+    /// ClusterProfiles that the rule covers, as `NAMESPACE/NAME`. `*` matches any text.
+    CLUSTER_PROFILES: ListOf, Optional = ("clusterProfiles", ListOf(Checked("`NAMESPACE/NAME` with `*`", "^[^/]*/[^/]*$")), Optional("all ClusterProfiles"), "[\"fleet/*\"]");
+    /// Providers that the rule covers.
+    PROVIDERS: Texts, Optional = ("providers", Texts, Optional("all providers"), "[gke]");
+    /// Plugin runs at the same time, for each provider.
+    CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count, Is(count(2)), "4");
+    /// Plugin runs that are started per second, for each provider.
+    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(5)), "10");
+}
+
+section! {
+    /// Limits of the whole broker.
+    limits;
+
+    /// Connections at the same time. One more fails with `RESOURCE_EXHAUSTED`.
+    CONNECTIONS: Count, Is<NonZeroUsize> = ("connections", Count, Is(count(4096)), "1000");
+    /// Streams of a connection at the same time: watches, gRPC health watches and reflection. One more fails with
+    /// `RESOURCE_EXHAUSTED`; other calls of the connection do not.
+    WATCHES_PER_CONNECTION: Count, Is<NonZeroUsize> = ("watchesPerConnection", Count, Is(count(1000)), "100");
+    /// Plugin runs at the same time, of all providers.
+    PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count, Is(count(8)), "16");
+    /// Plugin runs at the same time of each issuer without a `concurrency`.
+    PLUGIN_RUNS_PER_PROVIDER: Count, Is<NonZeroUsize> = ("pluginRunsPerProvider", Count, Is(count(4)), "2");
+    /// Credentials in memory. One more replaces the least recently used.
+    ENTRIES: Count, Is<NonZeroUsize> = ("entries", Count, Is(count(10_000)), "1000");
+}
+
+const fn count(count: usize) -> NonZeroUsize {
+    match NonZeroUsize::new(count) {
+        Some(count) => count,
+        None => NonZeroUsize::MIN,
+    }
+}
