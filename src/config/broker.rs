@@ -1,4 +1,4 @@
-//! Our own config: `kind: BrokerConfig`.
+//! Our own configuration: `kind: BrokerConfig`.
 
 use std::{
     num::NonZeroUsize,
@@ -20,16 +20,16 @@ use crate::{
     plugin::{ClusterInfo, Environment, Provider},
 };
 
-/// Where the broker listens.
+/// The socket that the broker listens on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listen {
-    /// `listen.socket`; `None`: the default for who we are.
+    /// `listen.socket`; `None`: the default for the broker's user.
     pub socket: Option<PathBuf>,
     /// Permission bits of the socket.
     pub mode: u32,
-    /// Group of the socket, by name; `None`: as it comes.
+    /// Group of the socket; `None`: the group of the broker's process.
     pub group: Option<String>,
-    /// The socket's directory may be writable by others: who can reach it may use it.
+    /// Whether the socket's directory may be writable by others.
     pub shared_directory: bool,
 }
 
@@ -40,19 +40,19 @@ impl Default for Listen {
     }
 }
 
-/// How much of anything there may be at a time.
+/// Limits of the whole broker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Connections in total; one more is closed at once.
+    /// Connections at the same time; one more is refused.
     pub connections: NonZeroUsize,
-    /// Watches on one connection; one more is refused.
+    /// Watches of one connection; one more is refused.
     pub watches_per_connection: NonZeroUsize,
-    /// Plugin processes at a time, all providers together.
+    /// Plugin runs at the same time, of all providers.
     pub plugin_runs: NonZeroUsize,
-    /// Plugin processes at a time of one issuer, where its section does not say otherwise. A provider that names no
-    /// issuer is its own.
+    /// Plugin runs at the same time of each issuer without a `concurrency`. A provider without an `issuer` is its own
+    /// issuer.
     pub plugin_runs_per_provider: NonZeroUsize,
-    /// Credentials held; the one unused for longest goes first.
+    /// Credentials in memory; one more replaces the least recently used.
     pub entries: NonZeroUsize,
 }
 
@@ -68,7 +68,7 @@ impl Default for Limits {
     }
 }
 
-/// What a config says, with each provider's place.
+/// The sections of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Sections {
     pub(super) listen: Listen,
@@ -77,7 +77,7 @@ pub(super) struct Sections {
     pub(super) cluster_profiles: Option<ClusterProfiles>,
 }
 
-/// Reads a whole config, and the kubeconfigs that it names.
+/// Reads a whole configuration, and the kubeconfigs that it names.
 pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut Report) -> Sections {
     let root = Cursor::new(path, Dialect::Strict, node);
     if [("apiVersion", "v1"), ("kind", "Config")]
@@ -123,11 +123,11 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     Sections { listen, limits, providers, cluster_profiles }
 }
 
-/// `clusterInfo: match` needs something to match with.
+/// Warns about `clusterInfo: match` without clusters to match with.
 fn warn_of_unknown_clusters(root: &Cursor<'_>, providers: &[Provider], fleet: bool, report: &mut Report) {
     let blind = |provider: &&Provider| provider.cluster_info == ClusterInfo::Match && !fleet;
     for provider in providers.iter().filter(blind) {
-        root.warning(report, format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker knows no cluster: every caller that sends one is refused", provider.name));
+        root.warning(report, format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
     }
 }
 

@@ -16,17 +16,17 @@ use crate::{
     plugin::Environment,
 };
 
-/// Bytes of our own config, at most.
+/// Maximum size of our own configuration, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
 
-/// Bytes of a kubeconfig, at most: some have a thousand clusters.
+/// Maximum size of a kubeconfig, in bytes: some have a thousand clusters.
 const MAX_KUBECONFIG: u64 = 16 << 20;
 
-/// Bytes of a bundle of certificate authorities, at most: that of a whole system has a quarter of it.
+/// Maximum size of a bundle of certificate authorities, in bytes: that of a whole system has a quarter of it.
 const MAX_AUTHORITIES: u64 = 1 << 20;
 
-/// Reads our own config. Whoever can write it runs programs as us: it must belong to us or root, and nobody else may
-/// write it.
+/// Reads our own configuration. A user who can write it can run programs as the broker, so it must belong to the broker's
+/// user or to root, and only its owner may be able to write it.
 pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
     let mut file = opened(path, report)?;
     match file.metadata() {
@@ -41,7 +41,7 @@ pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
             if metadata.mode() & 0o022 != 0 && metadata.is_file() {
                 report.problem(
                     whole(path),
-                    format!("others than its owner may write it, and so run programs as the broker; `chmod go-w {}`", path.display()),
+                    format!("users other than its owner can write it, and so run programs as the broker; run `chmod go-w {}`", path.display()),
                 );
             }
         }
@@ -51,8 +51,8 @@ pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
     bytes(&mut file, path, MAX_CONFIG, report)
 }
 
-/// Reads a kubeconfig; a missing one is `None` without a problem. kubectl trusts a kubeconfig whoever may write it,
-/// but a file that everybody may write is no configuration.
+/// Reads a kubeconfig; a missing one is `None` without a problem. kubectl trusts every kubeconfig, but one that all users
+/// can write is refused here.
 pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
     if matches!(path.try_exists(), Ok(false)) {
         return None;
@@ -62,7 +62,7 @@ pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
         report.problem(
             whole(path),
             format!(
-                "everybody may write it, and so run programs as the broker; `chmod o-w {}`",
+                "all users can write it, and so run programs as the broker; run `chmod o-w {}`",
                 path.display()
             ),
         );
@@ -99,7 +99,7 @@ pub(super) fn tree(path: &Path, bytes: &[u8], report: &mut Report) -> Option<Nod
     }
 }
 
-/// `path` with a leading `~` put in full.
+/// `path` with a leading `~` replaced by the home directory.
 pub(super) fn expand(path: &str, env: &Environment) -> PathBuf {
     match (path.strip_prefix('~'), env.set("HOME")) {
         (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {

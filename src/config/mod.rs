@@ -1,4 +1,4 @@
-//! From files to a checked `Config`. Everything that is wrong is reported at once, with its place.
+//! From files to a checked `Config`. All problems are reported at once, with their positions.
 
 mod broker;
 mod cluster_profiles;
@@ -33,26 +33,26 @@ pub use reference::{json_schema, markdown};
 /// A configuration, checked. Immutable.
 #[derive(Debug)]
 pub struct Config {
-    /// Where the broker listens.
+    /// The socket that the broker listens on.
     pub listen: Listen,
     /// Every configured plugin.
     pub providers: Providers,
-    /// How much of anything there may be.
+    /// Limits of the whole broker.
     pub limits: Limits,
-    /// Where ClusterProfiles are read; `None`: nowhere.
+    /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
     /// The files that it was read from, including kubeconfigs.
     pub files: Vec<PathBuf>,
 }
 
-/// A configuration and where it is from.
+/// A configuration and the files that it was read from.
 #[derive(Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
     /// For a log line: which file or files.
     pub source: String,
-    /// What is suspicious but stops nothing.
+    /// Warnings, which do not stop the broker.
     pub warnings: Vec<Problem>,
 }
 
@@ -76,7 +76,7 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     Ok(Loaded { config, source, warnings })
 }
 
-/// Reads kubeconfigs for somebody who rewrites them.
+/// Reads kubeconfigs for a command that rewrites them.
 pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, ConfigError> {
     let mut report = Report::default();
     let kubeconfig = Kubeconfig::read(paths, mode, &mut report);
@@ -99,7 +99,7 @@ fn path(flag: Option<&Path>, env: &Environment) -> Option<PathBuf> {
     let user = env.set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
     let user = user.map(|dir| dir.join("credbroker/config.yaml"));
     let system = PathBuf::from("/etc/credbroker/config.yaml");
-    // One that cannot even be looked for counts as there: to pass it over would run with another configuration.
+    // A file that cannot be checked counts as present: to skip it would run with another configuration.
     user.into_iter().chain([system]).find(|path| path.try_exists().unwrap_or(true))
 }
 
@@ -129,12 +129,12 @@ fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
         let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);
         let problem = if kubeconfig.files().is_empty() {
             format!(
-                "there is neither a credbroker config nor a kubeconfig{}; give one with `--config FILE` or KUBECONFIG",
+                "there is neither a credbroker config nor a kubeconfig{}; specify one with `--config FILE` or KUBECONFIG",
                 if paths.len() > 1 { format!(" ({source})") } else { String::new() }
             )
         } else {
             format!(
-                "no user of {source} runs a plugin of its own, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)"
+                "no user of {source} runs an exec plugin, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)"
             )
         };
         report.problem(whole(first), problem);

@@ -1,17 +1,17 @@
-//! What is wrong with a configuration, and where.
+//! Problems of a configuration, with their positions.
 
 use std::{collections::HashMap, fmt, path::PathBuf};
 
 use crate::document::Position;
 
-/// One thing that is wrong with a configuration. Its message names keys and never shows a secret's text.
+/// A problem of a configuration. Its message names keys and never contains a secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
     /// Where in it; unknown inside of JSON.
     pub at: Position,
-    /// What, and what to do about it.
+    /// The problem, and the remedy.
     pub message: String,
 }
 
@@ -42,13 +42,13 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Why there is no configuration: everything that is wrong, not only the first thing.
+/// All problems of a configuration that cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{}", lines(.problems))]
 pub struct ConfigError {
     /// At least one.
     pub problems: Vec<Problem>,
-    /// What is only suspicious.
+    /// Warnings.
     pub warnings: Vec<Problem>,
 }
 
@@ -56,7 +56,7 @@ fn lines(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// What was found so far.
+/// The problems and warnings found so far.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) problems: Vec<Problem>,

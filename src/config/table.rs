@@ -21,7 +21,6 @@ macro_rules! section {
     ) => {
         $(#[doc = $about])+
         pub(super) mod $section {
-            #[allow(unused_imports, reason = "no section has keys of all kinds")]
             use super::*;
 
             $(

@@ -206,7 +206,7 @@ fn a_kubeconfig_in_place_of_a_config_is_recognised() {
 }
 
 #[test]
-fn a_name_that_is_there_twice_is_reported_beside_whatever_else_is_wrong() {
+fn a_name_that_is_there_twice_is_reported_with_all_other_problems() {
     let home = Home::new(&format!(
         "{HEAD}providers:\n- name: p\n  execConfig: []\n- name: p\n  timeout: 1\n  {}\n",
         stanza("x")
@@ -219,7 +219,7 @@ fn a_name_that_is_there_twice_is_reported_beside_whatever_else_is_wrong() {
 }
 
 #[test]
-fn a_name_stands_for_one_provider_whatever_defines_it() {
+fn a_name_belongs_to_one_provider() {
     let home = Home::new(&format!(
         "{HEAD}kubeconfigs: [~/one, ~/two]\nproviders:\n- name: p\n  {}\n- name: p\n  {}\n",
         stanza("x"),
@@ -339,14 +339,14 @@ fn an_explicit_file_comes_before_all_others() {
 #[test]
 fn without_a_config_the_users_of_the_kubeconfig_are_the_providers() {
     let home = Home(tempfile::tempdir().unwrap());
-    insta::assert_snapshot!(home.problems(), @"~/.kube/config: there is neither a credbroker config nor a kubeconfig; give one with `--config FILE` or KUBECONFIG");
+    insta::assert_snapshot!(home.problems(), @"~/.kube/config: there is neither a credbroker config nor a kubeconfig; specify one with `--config FILE` or KUBECONFIG");
     let text = "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: plugin}}\n";
     home.write(".kube/config", text);
     let loaded = home.load().unwrap();
     assert_eq!(loaded.config.providers.names(), ["u"]);
     assert_eq!(home.shown(&loaded.source), "~/.kube/config");
     home.write(".kube/config", &text.replace("plugin", "credbroker-exec"));
-    insta::assert_snapshot!(home.problems(), @"~/.kube/config: no user of ~/.kube/config runs a plugin of its own, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)");
+    insta::assert_snapshot!(home.problems(), @"~/.kube/config: no user of ~/.kube/config runs an exec plugin, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_config_that_others_may_write_does_not_load() {
     let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("x")));
     let path = home.0.path().join(".config/credbroker/config.yaml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
-    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml: others than its owner may write it, and so run programs as the broker; `chmod go-w ~/.config/credbroker/config.yaml`");
+    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml: users other than its owner can write it, and so run programs as the broker; run `chmod go-w ~/.config/credbroker/config.yaml`");
 }
 
 #[test]

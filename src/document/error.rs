@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A place in a document: 1-based, columns in characters. Zero when the parser does not tell: inside of JSON.
+/// A place in a document: 1-based, columns in characters. Zero within JSON, whose parser does not report positions.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Position {
     /// Line.
@@ -12,15 +12,15 @@ pub struct Position {
 }
 
 impl Position {
-    /// No place is known.
+    /// An unknown position.
     pub const UNKNOWN: Self = Self { line: 0, column: 0 };
 
-    /// Whether there is a place to name.
+    /// Whether the position is known.
     pub const fn is_known(self) -> bool {
         self.line != 0
     }
 
-    /// The place in words and parentheses after a blank, or nothing when it is not known: the end of a message.
+    /// The position in parentheses after a blank, for the end of a message; empty if it is not known.
     pub fn suffix(self) -> String {
         if self.is_known() { format!(" ({self})") } else { String::new() }
     }
@@ -30,7 +30,7 @@ impl Position {
         Self { line: number(line), column: number(column) }
     }
 
-    /// The place right after `text`.
+    /// The position after `text`.
     pub(super) fn after(text: &str) -> Self {
         let last = text.rsplit('\n').next().unwrap_or_default();
         Self::new(text.matches('\n').count() + 1, last.chars().count() + 1)
@@ -43,7 +43,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a document is not accepted. Never holds any of its text: it may be a secret.
+/// Why a document is not accepted. It never contains text of the document, which may be a secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{kind}{}", at.suffix())]
 pub struct ParseError {
@@ -57,7 +57,7 @@ pub struct ParseError {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseErrorKind {
-    /// `*name` where aliases are not followed, or naming no finished anchor.
+    /// `*name` where aliases are not followed, or without a finished anchor.
     #[error("an alias is not accepted here")]
     Alias,
     /// The same key twice in one map.
@@ -67,9 +67,9 @@ pub enum ParseErrorKind {
     #[error("the document is empty")]
     Empty,
     /// A key that is a list, a map or null.
-    #[error("a key must be text")]
+    #[error("a key must be a string")]
     Key,
-    /// `<<` where merges are not followed, or merging something else than maps.
+    /// `<<` where merges are not followed, or with a value that is not a map.
     #[error("a merge key (`<<`) is not accepted here")]
     MergeKey,
     /// Bytes that are not UTF-8.
@@ -78,7 +78,7 @@ pub enum ParseErrorKind {
     /// A second document after the first.
     #[error("a second document follows; there must be exactly one")]
     SecondDocument,
-    /// Against the grammar.
+    /// A syntax error.
     #[error("the document is not well-formed")]
     Syntax,
     /// `!tag`.
@@ -87,10 +87,10 @@ pub enum ParseErrorKind {
     /// Something after the end of the document.
     #[error("text follows the document; there must be nothing else")]
     TextAfter,
-    /// Aliases that blow the document up.
+    /// Aliases that make the document too large.
     #[error("aliases make the document too large")]
     TooBig,
-    /// Too many collections inside each other.
+    /// Collections that are nested too deeply.
     #[error("lists and maps are nested more than {max} deep", max = super::MAX_DEPTH)]
     TooDeep,
 }

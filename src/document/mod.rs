@@ -1,7 +1,7 @@
 //! One document tree for JSON and YAML, with the position of everything in it.
 //!
 //! The ready-made derives are too lenient for plugin output and stop at the first problem in a config. This tree keeps
-//! what they drop: whether a scalar was quoted, and on which line each value and key stands. It may hold a secret, so
+//! what they drop: whether a scalar was quoted, and the position of each value and key. It may contain a secret, so
 //! neither its `Debug` nor an error shows any of the text.
 
 mod error;

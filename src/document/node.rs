@@ -6,7 +6,7 @@ use serde_json::Number;
 
 use super::Position;
 
-/// A value and where it stands. Its `Debug` shows kinds, lengths and positions only.
+/// A value and its position. Its `Debug` shows kinds, lengths and positions only.
 #[derive(Clone)]
 pub struct Node {
     /// Where it starts.
@@ -32,7 +32,7 @@ pub enum Value {
     Mapping(Vec<(Key, Node)>),
 }
 
-/// A key of a map and where it stands.
+/// A key of a map and its position.
 #[derive(Clone)]
 pub struct Key {
     /// Its text.

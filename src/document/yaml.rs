@@ -32,7 +32,7 @@ pub fn yaml(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
     aliases: Aliases,
-    /// Finished nodes only: an alias inside of its own anchor finds nothing.
+    /// Finished nodes only: an alias within its anchor is not found.
     anchors: HashMap<usize, Node>,
     expanded: usize,
     documents: usize,

@@ -1,10 +1,10 @@
-//! How well the fleet is known.
+//! Whether the hub was read.
 
 use std::sync::Arc;
 
 use crate::plugin::ResolveError;
 
-/// How well the fleet is known.
+/// Whether the hub was read, and why it cannot be read now.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HubState {
     /// All profiles were read at least once.
@@ -14,12 +14,12 @@ pub struct HubState {
 }
 
 impl HubState {
-    /// Whether there is nothing to wait for: the first look is over, or fails.
+    /// Whether the first read succeeded or failed, so that there is nothing to wait for.
     pub(crate) fn is_settled(&self) -> bool {
         self.synced || self.problem.is_some()
     }
 
-    /// The error for somebody who needs what was not read yet.
+    /// The error for a request that needs a profile that was not read yet.
     pub(crate) fn unavailable(self, wanted: String) -> ResolveError {
         let problem = self.problem.unwrap_or_else(|| "the hub has not answered yet".into());
         ResolveError::HubUnavailable { wanted, problem }

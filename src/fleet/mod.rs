@@ -20,9 +20,9 @@ pub use cluster_profile::{AccessProvider, ClusterProfile, EndpointRules, Skipped
 pub use hub_state::HubState;
 pub use known::KnownProfile;
 
-/// Every known profile. Whoever reads the hub writes it, requests read it.
+/// Every known profile. The hub writes it, and requests read it.
 ///
-/// Resolution happens when a profile changes, once, into an immutable value; a request only looks it up.
+/// A profile is resolved once, when it changes, into an immutable value; a request only looks it up.
 #[derive(Debug)]
 pub struct Fleet {
     providers: Arc<Providers>,
@@ -39,22 +39,22 @@ struct Profiles {
     by_server: HashMap<String, BTreeSet<ProfileName>>,
 }
 
-/// One profile and who follows it.
+/// One profile and its followers.
 #[derive(Debug)]
 struct Cell {
     known: Arc<KnownProfile>,
-    /// The revision since which it leads where it leads. Closed when the profile is gone.
+    /// The revision of its last move. Closed when the profile is deleted.
     changed: watch::Sender<u64>,
 }
 
-/// What a change means for credentials that are held.
+/// What a change means for the credentials in the cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Change {
-    /// The profile says what it said before.
+pub enum ProfileChange {
+    /// The profile did not change.
     None,
-    /// Only what people look at, or a profile that is new.
+    /// The profile is new, or only its descriptive fields changed.
     Shown,
-    /// It leads elsewhere: what is held for it is for another place, or from another plugin run.
+    /// It leads to another cluster or another plugin run, so its credential is outdated.
     Moved,
 }
 
@@ -65,10 +65,10 @@ impl Fleet {
         Self { providers, rules, profiles: RwLock::default(), revision, hub }
     }
 
-    /// The profile is now so.
-    pub fn apply(&self, profile: ClusterProfile) -> Change {
+    /// Adds or replaces a profile.
+    pub fn apply(&self, profile: ClusterProfile) -> ProfileChange {
         if self.get(&profile.name).is_some_and(|old| old.profile == profile) {
-            return Change::None;
+            return ProfileChange::None;
         }
         let (name, mut known) =
             (profile.name.clone(), KnownProfile::new(profile, self.providers.access_providers(), self.rules));
@@ -76,7 +76,7 @@ impl Fleet {
         let revision = *self.revision.borrow() + 1;
         known.revision = revision;
         let known = Arc::new(known);
-        // Looked at again: another writer may have been here meanwhile.
+        // Read again under the lock: another writer may have changed it.
         let old = profiles.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
         let before = old.as_ref().and_then(|old| old.target());
         let moved = match (before, known.target()) {
@@ -97,12 +97,12 @@ impl Fleet {
         } else {
             profiles.by_name.insert(name, Cell { known, changed: watch::Sender::new(revision) });
         }
-        // Under the lock, so that whoever sees the number sees the change.
+        // Under the lock, so that a reader of the number sees the change.
         self.revision.send_replace(revision);
-        if before.is_some() && moved { Change::Moved } else { Change::Shown }
+        if before.is_some() && moved { ProfileChange::Moved } else { ProfileChange::Shown }
     }
 
-    /// The profile is gone, if it was there.
+    /// Removes a profile. Returns whether it was known.
     pub fn remove(&self, name: &ProfileName) -> bool {
         let mut profiles = self.write();
         let Some(cell) = profiles.by_name.remove(name) else { return false };
@@ -111,13 +111,13 @@ impl Fleet {
         true
     }
 
-    /// The profile as it is now.
+    /// The current profile of that name.
     pub fn get(&self, name: &ProfileName) -> Option<Arc<KnownProfile>> {
         self.read().by_name.get(name).map(|cell| Arc::clone(&cell.known))
     }
 
-    /// Told when `target` is no longer what its profile leads to, or at once if it is not now; closed when the profile
-    /// is gone.
+    /// Notifies when the profile of `target` leads elsewhere, at once if it does already. Closed when the profile is
+    /// deleted.
     pub(crate) fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
         let profiles = self.read();
         let Some(cell) = profiles.by_name.get(&target.profile) else {
@@ -138,7 +138,7 @@ impl Fleet {
         cells.map(|(_, cell)| Arc::clone(&cell.known)).collect()
     }
 
-    /// What leads to `provider` at that server, sorted by name.
+    /// The targets of `provider` at that server, sorted by name.
     pub(crate) fn at(&self, provider: &str, server: &str) -> Vec<Arc<Target>> {
         let profiles = self.read();
         let names = profiles.by_server.get(server.trim_end_matches('/')).into_iter().flatten();
@@ -147,27 +147,27 @@ impl Fleet {
         targets.filter(|target| *target.provider.name == *provider).collect()
     }
 
-    /// Grows with every change of any profile.
+    /// A number that every change of any profile increases.
     pub fn revisions(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
-    /// Whether there is anything to wait for: the first look is over, or fails.
+    /// Whether the first read of the hub succeeded or failed.
     pub(crate) fn is_settled(&self) -> bool {
         self.hub.borrow().is_settled()
     }
 
-    /// How well the fleet is known now.
+    /// Whether the hub was read.
     pub fn hub(&self) -> HubState {
         self.hub.borrow().clone()
     }
 
-    /// Told when that changes.
+    /// Notifies when that changes.
     pub fn hub_states(&self) -> watch::Receiver<HubState> {
         self.hub.subscribe()
     }
 
-    /// Says how well the fleet is known.
+    /// Sets whether the hub was read.
     pub fn set_hub(&self, state: HubState) {
         self.hub.send_if_modified(|now| {
             let changed = *now != state;
@@ -176,7 +176,7 @@ impl Fleet {
         });
     }
 
-    /// The maps are whole at every moment, so a panic elsewhere does not make them useless.
+    /// The maps are consistent after every step, so a poisoned lock is usable.
     fn read(&self) -> RwLockReadGuard<'_, Profiles> {
         self.profiles.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +199,7 @@ impl Profiles {
     }
 }
 
-/// As it is compared.
+/// The server as it is compared.
 fn server(endpoint: &Cluster) -> &str {
     endpoint.server.trim_end_matches('/')
 }

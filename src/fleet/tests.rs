@@ -65,7 +65,7 @@ fn a_profile_is_known_with_what_it_leads_to() {
 #[test]
 fn a_profile_that_leads_nowhere_is_known_with_the_reason() {
     let fleet = fleet();
-    assert_eq!(fleet.apply(at("paris", "")), Change::Shown);
+    assert_eq!(fleet.apply(at("paris", "")), ProfileChange::Shown);
     let known = fleet.get(&named("paris")).unwrap();
     assert!(known.outcome.as_ref().unwrap_err().to_string().contains("is empty"));
     assert_eq!(names(&fleet.list(None)), ["fleet/paris"]);
@@ -84,33 +84,41 @@ fn only_what_leads_elsewhere_moves() {
         json!({"server": "https://a", "extensions": [{"name": name, "extension": value}]})
     };
     let steps = [
-        (with(json!({"server": "https://a"}), "1"), Change::Shown, "it is new"),
-        (with(json!({"server": "https://a"}), "1"), Change::None, "it is the same"),
-        (with(json!({"server": "https://a"}), "2"), Change::Shown, "a newer version"),
-        (with(json!({"server": "https://a", "unknown": 1}), "2"), Change::Shown, "nothing that is used"),
-        (with(json!({"server": "https://b"}), "2"), Change::Moved, "another server"),
+        (with(json!({"server": "https://a"}), "1"), ProfileChange::Shown, "it is new"),
+        (with(json!({"server": "https://a"}), "1"), ProfileChange::None, "it is the same"),
+        (with(json!({"server": "https://a"}), "2"), ProfileChange::Shown, "a newer version"),
+        (
+            with(json!({"server": "https://a", "unknown": 1}), "2"),
+            ProfileChange::Shown,
+            "nothing that is used",
+        ),
+        (with(json!({"server": "https://b"}), "2"), ProfileChange::Moved, "another server"),
         (
             with(json!({"server": "https://b", "tls-server-name": "b"}), "2"),
-            Change::Moved,
+            ProfileChange::Moved,
             "another TLS name",
         ),
-        (with(extended("additional-args", json!(["--x"])), "2"), Change::Moved, "another argument"),
+        (with(extended("additional-args", json!(["--x"])), "2"), ProfileChange::Moved, "another argument"),
         (
             with(extended("additional-args", json!({"args": ["--x"]})), "2"),
-            Change::Shown,
+            ProfileChange::Shown,
             "the same written otherwise",
         ),
-        (with(extended("additional-envs", json!({"A": "1"})), "2"), Change::Moved, "another variable"),
-        (with(json!({"server": ""}), "2"), Change::Moved, "nowhere"),
-        (with(json!({"server": "http://a"}), "2"), Change::Shown, "nowhere still"),
-        (with(json!({"server": "https://b"}), "2"), Change::Shown, "somewhere again, and nothing is held"),
-        (at("paris", "https://b"), Change::Shown, "no version"),
+        (with(extended("additional-envs", json!({"A": "1"})), "2"), ProfileChange::Moved, "another variable"),
+        (with(json!({"server": ""}), "2"), ProfileChange::Moved, "nowhere"),
+        (with(json!({"server": "http://a"}), "2"), ProfileChange::Shown, "nowhere still"),
+        (
+            with(json!({"server": "https://b"}), "2"),
+            ProfileChange::Shown,
+            "somewhere again, and nothing is held",
+        ),
+        (at("paris", "https://b"), ProfileChange::Shown, "no version"),
     ];
     for (profile, expected, what) in steps {
         assert_eq!(fleet.apply(profile), expected, "{what}");
     }
     let other = json!({"accessProviders": [{"name": "q", "cluster": {"server": "https://b"}}]});
-    assert_eq!(fleet.apply(profile("paris", &other)), Change::Moved, "another provider");
+    assert_eq!(fleet.apply(profile("paris", &other)), ProfileChange::Moved, "another provider");
 }
 
 #[test]
@@ -172,7 +180,7 @@ fn a_cluster_is_found_by_its_server_and_provider() {
 }
 
 #[test]
-fn who_follows_a_profile_is_told_of_its_changes_and_its_end() {
+fn a_follower_is_notified_of_changes_and_of_the_end() {
     let fleet = fleet();
     fleet.apply(at("paris", "https://a"));
     let mut follower = fleet.follow(&target(&fleet, "paris"));
@@ -189,7 +197,7 @@ fn who_follows_a_profile_is_told_of_its_changes_and_its_end() {
 }
 
 #[test]
-fn what_changed_before_somebody_followed_is_told_at_once() {
+fn a_change_before_the_follower_is_notified_at_once() {
     let fleet = fleet();
     fleet.apply(at("paris", "https://a"));
     let before = target(&fleet, "paris");
@@ -227,7 +235,7 @@ fn two_targets_are_the_same_if_run_place_and_profile_are() {
 }
 
 #[test]
-fn the_state_of_the_hub_is_told_when_it_changes() {
+fn a_change_of_the_hub_state_is_notified() {
     let fleet = fleet();
     let mut states = fleet.hub_states();
     assert!(!fleet.is_settled() && fleet.hub() == HubState::default());

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
-    fleet::{Change, ClusterProfile, Fleet, KnownProfile},
+    fleet::{ClusterProfile, Fleet, KnownProfile, ProfileChange},
     plugin::{ProfileError, ProfileName, Target},
 };
 
@@ -102,11 +102,11 @@ impl<R: PluginRunner> Inventory<R> {
         let name = profile.name.clone();
         let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
-        let Some(known) = self.fleet.get(&name).filter(|_| change != Change::None) else { return };
+        let Some(known) = self.fleet.get(&name).filter(|_| change != ProfileChange::None) else { return };
         log(&known, before.as_deref());
         let before = before.as_ref().and_then(|before| before.outcome.as_ref().ok());
         let target = known.outcome.as_ref().ok();
-        if change == Change::Moved {
+        if change == ProfileChange::Moved {
             self.cache.forget(&name, target);
         }
         let leads_elsewhere = |target: &&Arc<Target>| before.is_none_or(|before| !before.is_same(target));

@@ -77,7 +77,7 @@ pub enum ProfileError {
         configured: Vec<String>,
     },
     /// One name with two endpoints.
-    #[error("status.{list} names provider `{}` twice, so there is no telling which endpoint is meant", shown(.provider))]
+    #[error("status.{list} names provider `{}` twice, so the endpoint is ambiguous", shown(.provider))]
     Repeated {
         /// The name.
         provider: String,

@@ -53,7 +53,7 @@ fn is_text(character: char) -> bool {
         _ if character.is_control() => false,
         _ if character.is_whitespace() || character.is_ascii() => true,
         // The standard library knows what is printable, but says so only by escaping the rest. A mark is escaped when
-        // it stands first, hence the underscore.
+        // it comes first, hence the underscore.
         _ => !format!("_{character}").escape_debug().any(|escaped| escaped == '\\'),
     }
 }

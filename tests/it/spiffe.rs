@@ -108,7 +108,7 @@ fn what_the_agent_says_is_in_the_answer() {
     );
     let complaint = failure(&agent.ask(&json!({"server": "https://eu-1"})));
     assert!(complaint.contains("PLUGIN_EXIT") && complaint.contains("no identity issued"), "{complaint}");
-    assert!(complaint.contains("spire-agent gave no JWT-SVID"), "{complaint}");
+    assert!(complaint.contains("spire-agent returned no JWT-SVID"), "{complaint}");
     assert!(!complaint.contains("secret-"), "{complaint}");
 
     for said in ["", "token(spiffe://x/y):\n", "token(spiffe://x/y):\n\tsecret-", "token(x):\n\tse.cr.et\"-"]

@@ -155,7 +155,7 @@ fn clusters_that_must_match_and_none_that_is_known_are_warned_about() {
             stanza("x")
         ))
     };
-    insta::assert_snapshot!(config("").warnings(), @"~/.config/credbroker/config.yaml:1:1: provider `p` has `clusterInfo: match`, but without `clusterProfiles` the broker knows no cluster: every caller that sends one is refused");
+    insta::assert_snapshot!(config("").warnings(), @"~/.config/credbroker/config.yaml:1:1: provider `p` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused");
     assert_eq!(config("clusterProfiles: {kubeconfig: in-cluster}\n").warnings(), "");
     insta::assert_snapshot!(Home::new(&format!("{HEAD}providers:\n- name: p\n  clusterInfo: Match\n  {}\n", stanza("x"))).problems(), @"~/.config/credbroker/config.yaml:5:16: providers[0].clusterInfo: must be one of `fromCaller`, `match`, but is `Match`");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::profile::AccessProvider;
 use crate::{plugin::Provider, text::shown};
 
-/// Names of others' that are told of: a profile may list any number.
+/// Maximum number of unknown providers that are reported: a profile can list any number.
 const FOREIGN: usize = 50;
 
 /// The outcome of a selection.
@@ -27,7 +27,7 @@ pub struct Skipped {
 }
 
 /// The first of `configured`, in the configuration's order, that is among `listed`. The order of the profile means
-/// nothing: the configuration belongs to whoever runs the controller, the profile to somebody else.
+/// nothing: the configuration belongs to the operator of the broker, and the profile to another party.
 pub(super) fn choose<'a>(configured: &'a [Arc<Provider>], listed: &'a [AccessProvider]) -> Choice<'a> {
     let mut choice = Choice { chosen: None, skipped: Vec::new() };
     for provider in configured {

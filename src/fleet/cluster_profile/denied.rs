@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use crate::plugin::{Globs, is_denied};
 
-/// They choose which code the plugin runs, where its settings and caches are, or whom it talks to and trusts. Whoever
-/// may write a profile could take over the plugin's own identity with them.
+/// They choose which code the plugin runs, where its settings and caches are, or which servers it uses and trusts. With
+/// them a writer of a profile could take over the plugin's own identity.
 const NAMES: [&str; 75] = [
     "PATH",
     "HOME",
@@ -94,7 +94,7 @@ const AUTHORITIES: [&str; 5] = [
     "https://login.microsoftonline.de",
 ];
 
-/// Whether such a variable is kept from profiles, whatever the policy. Proxies are read in lower case too.
+/// Whether a profile may not set this variable under any policy. Proxies are read in lower case too.
 pub(super) fn is_denied_to_profiles(name: &str, value: &str) -> bool {
     static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(NAMES));
     if AUTHORITY.contains(&name) && AUTHORITIES.contains(&value.trim_end_matches('/')) {

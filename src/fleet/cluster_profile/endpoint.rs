@@ -17,7 +17,7 @@ pub struct EndpointRules {
 /// Schemes that a client can speak to a proxy.
 const PROXY_SCHEMES: [&str; 3] = ["http", "https", "socks5"];
 
-/// The endpoint that the `cluster` of an access provider names, without its extension. `at` is where it stands.
+/// The endpoint that the `cluster` of an access provider names, without its extension. `at` is its path in the object.
 pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Result<Cluster, ProfileError> {
     let empty = Map::new();
     let fields = match cluster {
@@ -25,10 +25,10 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
         Value::Object(fields) => fields,
         _ => return Err(ProfileError::Malformed { field: at.to_owned(), expected: "a map" }),
     };
-    let read = Fields { fields, at };
+    let read = ClusterFields { fields, at };
     let server = read.text("server")?;
     server_is_usable(server, rules).map_err(|problem| read.invalid("server", problem))?;
-    // It would name a file of ours, whose contents somebody else could then have checked against.
+    // It would name a file of the broker, which the writer of a profile must not choose.
     if !read.text("certificate-authority")?.is_empty() {
         return Err(read.invalid(
             "certificate-authority",
@@ -44,7 +44,7 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     if !proxy_url.is_empty() {
         let proxy = url(proxy_url, &PROXY_SCHEMES)
             .ok_or_else(|| read.invalid("proxy-url", "must be a URL of scheme http, https or socks5"))?;
-        // Whoever may list the fleet would read it.
+        // Every caller that can list the fleet would see it.
         if has_user(&proxy) {
             return Err(read.invalid("proxy-url", "names a user; a ClusterProfile holds no secrets"));
         }
@@ -60,7 +60,7 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     })
 }
 
-/// An empty one would be `http://localhost` to client-go, and without TLS anybody on the way has the credential.
+/// An empty server would be `http://localhost` to client-go, and without TLS the network can read the credential.
 fn server_is_usable(server: &str, rules: EndpointRules) -> Result<(), &'static str> {
     if server.is_empty() {
         return Err("is empty");
@@ -90,17 +90,17 @@ fn has_user(url: &Uri) -> bool {
     url.authority().is_some_and(|authority| authority.as_str().contains('@'))
 }
 
-struct Fields<'a> {
+struct ClusterFields<'a> {
     fields: &'a Map<String, Value>,
     at: &'a str,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ClusterFields<'a> {
     fn text(&self, key: &str) -> Result<&'a str, ProfileError> {
         match self.fields.get(key) {
             None | Some(Value::Null) => Ok(""),
             Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(ProfileError::Malformed { field: self.field(key), expected: "text" }),
+            Some(_) => Err(ProfileError::Malformed { field: self.field(key), expected: "a string" }),
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::plugin::ProfileError;
 
-/// Reserved by client-go: becomes `spec.cluster.config` of what the plugin is told.
+/// Reserved by client-go: becomes `spec.cluster.config` in `KUBERNETES_EXEC_INFO`.
 const CONFIG: &str = "client.authentication.k8s.io/exec";
 /// Reserved by KEP-4322.
 const ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
@@ -23,8 +23,8 @@ pub(super) struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Finds them in `cluster`, which stands at `at`. Two of one name are refused: client-go does not load them either,
-    /// and there is no telling which is meant.
+    /// Finds them in `cluster`, whose path is `at`. Two of one name are refused, as by client-go: it is not clear which
+    /// one is meant.
     pub(super) fn of(cluster: &'a Value, at: &str) -> Result<Self, ProfileError> {
         let at = format!("{at}.extensions");
         let items = match cluster.get("extensions") {
@@ -49,13 +49,13 @@ impl<'a> Extensions<'a> {
                 CONFIG => found.config = value,
                 ARGS => found.args = value.map(|value| (value, place())),
                 ENVS => found.envs = value.map(|value| (value, place())),
-                _ => {} // others' business
+                _ => {} // for other programs
             }
         }
         Ok(found)
     }
 
-    /// What the plugin is told as `config`: JSON as it came; empty: nothing.
+    /// The plugin's `config`, as JSON; empty without one.
     pub(super) fn config(&self) -> Bytes {
         self.config.map(|value| value.to_string().into()).unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl<'a> Extensions<'a> {
         let Some((value, at)) = &self.args else { return Ok((Vec::new(), "")) };
         let wrong = || ProfileError::Malformed {
             field: at.clone(),
-            expected: "a list of texts, or a map with such a list in `args`",
+            expected: "a list of strings, or a map with such a list in `args`",
         };
         let list = match value {
             Value::Array(list) => list,
@@ -85,7 +85,7 @@ impl<'a> Extensions<'a> {
     /// Variables for the plugin by name, and where they stand.
     pub(super) fn envs(&self) -> Result<(BTreeMap<&'a str, &'a str>, &str), ProfileError> {
         let Some((value, at)) = &self.envs else { return Ok((BTreeMap::new(), "")) };
-        let wrong = || ProfileError::Malformed { field: at.clone(), expected: "a map from names to texts" };
+        let wrong = || ProfileError::Malformed { field: at.clone(), expected: "a map from names to strings" };
         let map = value.as_object().ok_or_else(wrong)?;
         let text =
             |(name, value): (&'a String, &'a Value)| Ok((name.as_str(), value.as_str().ok_or_else(wrong)?));

@@ -1,7 +1,7 @@
 //! From a `ClusterProfile` object to one plugin invocation, as KEP-4322 (multi-cluster access by exec plugins) says. Pure.
 //!
 //! A profile lists the access providers that understand its cluster, each with an endpoint; our configuration says which
-//! plugin stands for which provider. Each resolution is a value of its own: nothing that one profile contributes is ever
+//! plugin each provider is. Each resolution is a separate value: nothing that one profile contributes is ever
 //! written into the configuration, where the next one would meet it.
 
 mod access;

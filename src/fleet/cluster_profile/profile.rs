@@ -9,7 +9,7 @@ use crate::plugin::{ProfileError, ProfileName};
 /// What the broker keeps of an object: all that `ListClusters` shows, and the access providers as they stand there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterProfile {
-    /// Where it stands in the hub.
+    /// Its namespace and name in the hub.
     pub name: ProfileName,
     /// `spec.displayName`; may be empty.
     pub display_name: String,
@@ -24,7 +24,7 @@ pub struct ClusterProfile {
 }
 
 /// One way to a cluster: who issues credentials for it, and the endpoint. The endpoint is checked only if this provider
-/// is chosen: a mistake elsewhere in the object is somebody else's.
+/// is chosen: mistakes in other entries have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessProvider {
     /// Its name.

@@ -14,12 +14,12 @@ use crate::{
     text::shown,
 };
 
-/// What a profile leads to: a value of its own.
+/// Where a profile leads.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolution {
     /// The provider that was chosen; where the profile adds to it, a new one with the additions.
     pub(crate) provider: Arc<Provider>,
-    /// Where the cluster is, and what the plugin is told about it if it is told.
+    /// The cluster, which the plugin gets if it asks for it.
     pub(crate) endpoint: Arc<Cluster>,
     /// What is suspicious but stops nothing.
     pub(crate) warnings: Vec<String>,
@@ -56,15 +56,14 @@ fn invocation(
     let mut warnings = Vec::new();
     if access.deprecated {
         warnings.push(format!(
-            "provider `{}` stands in status.credentialProviders, which is deprecated",
+            "provider `{}` is listed in status.credentialProviders, which is deprecated",
             provider.name
         ));
     }
     let mut endpoint = endpoint(&access.cluster, &at, rules)?;
     if endpoint.insecure_skip_tls_verify {
         warnings.push(
-            "has `insecure-skip-tls-verify: true`: whoever answers at its address gets the credential"
-                .to_owned(),
+            "has `insecure-skip-tls-verify: true`: any server at its address gets the credential".to_owned(),
         );
     }
     let extensions = Extensions::of(&access.cluster, &at)?;

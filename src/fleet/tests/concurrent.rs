@@ -1,4 +1,4 @@
-//! Many at once: nobody gets another's.
+//! Many requests at once: each gets its own profile.
 
 use std::{
     fs,

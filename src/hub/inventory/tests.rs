@@ -58,7 +58,7 @@ async fn what_goes_and_comes_back_while_a_list_runs_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_move_forgets_the_old_place_and_not_what_somebody_got_for_the_new_one() {
+async fn a_move_forgets_the_credential_of_the_old_cluster_only() {
     let setup = Setup::new(Duration::ZERO, false);
     let inventory = setup.inventory(Vec::new());
     let ask = || CredentialRequest {

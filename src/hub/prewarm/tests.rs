@@ -16,7 +16,7 @@ async fn so_many_run_at_a_time_of_each_provider() {
     let prewarmer = setup.prewarmer(vec![rule("*", 2, 1000)]);
     offer(&setup, &prewarmer, &["a", "b", "c", "d", "e@q", "f@q", "g@q", "h@q"]);
     sleep(SECOND / 2).await;
-    assert_eq!(setup.runner.ran().len(), 4, "each has a budget of its own");
+    assert_eq!(setup.runner.ran().len(), 4, "each has its own budget");
     sleep(10 * SECOND).await;
     assert_eq!((setup.runner.ran().len(), setup.runner.most()), (8, 2));
 }
@@ -46,7 +46,7 @@ async fn a_run_that_is_due_does_not_wait_for_the_turn_of_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_fails_is_tried_three_times_with_pauses_and_holds_nobody_up() {
+async fn a_plugin_that_fails_is_tried_three_times_and_delays_no_other() {
     let setup = Setup::new(Duration::ZERO, true);
     let prewarmer = setup.prewarmer(vec![rule("*", 1, 1000)]);
     offer(&setup, &prewarmer, &["a", "b"]);
@@ -63,7 +63,7 @@ async fn the_first_rule_that_covers_a_profile_counts() {
     let prewarmer = setup.prewarmer(vec![rule("fleet/a", 1, 1000), rule("fleet/*", 1, 1000)]);
     offer(&setup, &prewarmer, &["a", "b"]);
     sleep(SECOND / 2).await;
-    assert_eq!(setup.runner.ran().len(), 2, "each by a rule of its own");
+    assert_eq!(setup.runner.ran().len(), 2, "each by its own rule");
     let uncovered = Setup::new(SECOND, false);
     let prewarmer = uncovered.prewarmer(vec![rule("edge/*", 1, 1000)]);
     offer(&uncovered, &prewarmer, &["a"]);

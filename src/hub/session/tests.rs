@@ -25,7 +25,7 @@ async fn all_is_read_when_each_namespace_was_read_to_its_end() {
     let ended = session(&inventory, &scopes, first.clone()).follow(|| reads += 1).await;
     assert!(matches!(ended, SessionEnd::Failed(HubError::Ended)), "{ended:?}");
     assert_eq!((reads, setup.fleet.list(None).len()), (0, 1));
-    // A new connection reads both anew.
+    // A new connection reads both again.
     let second = [first, vec![(0, Event::InitDone)]].concat();
     session(&inventory, &scopes, second).follow(|| reads += 1).await;
     assert_eq!(reads, 1);

@@ -58,7 +58,7 @@ fn hub(has_plugin: bool) -> Read {
     Read { server, setup, _directory: directory, hub }
 }
 
-/// Waits until the hub stands so, while it is read.
+/// Waits until the state of the hub is so.
 async fn until(states: &mut watch::Receiver<HubState>, is_so: impl Fn(&HubState) -> bool) {
     let reached = timeout(AGES, states.wait_for(is_so)).await;
     drop(reached.expect("the hub becomes so").unwrap());
@@ -82,7 +82,7 @@ async fn what_is_read_ends_the_problem_and_stays_known_after_the_next() {
 }
 
 #[tokio::test]
-async fn a_hub_that_says_nothing_any_more_is_given_up_in_a_watch_and_in_a_list() {
+async fn a_silent_hub_is_disconnected_in_a_watch_and_in_a_list() {
     let Read { server, setup, mut hub, _directory } = hub(false);
     hub.access.timeouts = HubTimeouts { silence: Duration::from_secs(2), watch: 1, ..HubTimeouts::default() };
     let mut states = setup.fleet.hub_states();
@@ -97,7 +97,7 @@ async fn a_hub_that_says_nothing_any_more_is_given_up_in_a_watch_and_in_a_list()
         assert!(is_well(&states.borrow()) && server.lists(Collection::ClusterProfiles) == 1);
         server.hang();
         until(&mut states, |hub| hub.problem.is_some()).await;
-        // Then nobody answers the list of a new connection; each is given up for the next one.
+        // Then the list of each new connection gets no response and times out.
         let lists = server.lists(Collection::ClusterProfiles);
         while server.lists(Collection::ClusterProfiles) < lists + 2 {
             sleep(Duration::from_millis(50)).await;
@@ -112,7 +112,7 @@ async fn a_hub_that_says_nothing_any_more_is_given_up_in_a_watch_and_in_a_list()
 }
 
 #[tokio::test]
-async fn a_credential_that_rotates_is_no_problem_and_costs_no_pause() {
+async fn a_rotation_is_not_a_failure_and_needs_no_pause() {
     let Read { server, setup, hub, _directory } = hub(true);
     let mut states = setup.fleet.hub_states();
     let tested = async {
@@ -134,7 +134,7 @@ async fn a_credential_that_rotates_is_no_problem_and_costs_no_pause() {
 }
 
 #[tokio::test]
-async fn a_credential_that_lives_longer_is_no_reason_to_connect_anew() {
+async fn a_longer_lifetime_needs_no_new_connection() {
     let Read { server, setup, hub, _directory } = hub(true);
     setup.runner.same.store(true, Ordering::SeqCst);
     let mut states = setup.fleet.hub_states();

@@ -98,7 +98,7 @@ impl Drop for Broker {
     }
 }
 
-/// How a [`Broker`] is started: with an environment of its own, of which only `PATH` is the test's.
+/// How a [`Broker`] is started: with its own environment, of which only `PATH` is the test's.
 #[derive(Clone, Debug)]
 pub struct BrokerBuilder {
     program: PathBuf,

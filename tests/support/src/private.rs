@@ -1,4 +1,4 @@
-//! Files and directories that the broker and its clients trust, whatever the umask.
+//! Files and directories that the broker and its clients trust, under any umask.
 
 use std::{
     fs::{self, Permissions},

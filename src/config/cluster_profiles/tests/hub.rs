@@ -51,7 +51,7 @@ fn the_plugin_of_the_user_is_run_as_any_other() {
     assert_eq!(without.clusters, provider.clusters, "known, whether the plugin gets it or not");
     assert!(provider.inherited.get("MY_A").is_some(), "the broker is the caller");
     assert!(provider.profile_sourced.is_none(), "it serves no profile");
-    assert!(home.load().unwrap().config.providers.find(HUB_PROVIDER).is_err(), "nobody can ask for it");
+    assert!(home.load().unwrap().config.providers.find(HUB_PROVIDER).is_err(), "a request cannot name it");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn the_order_of_the_configuration_decides_and_that_of_the_profile_does_not() {
 }
 
 #[test]
-fn of_every_other_name_the_reason_is_told() {
+fn every_other_name_has_a_reason() {
     let listed = ["z", "c", "b", "y"].map(entry);
     let profile =
         profile(&json!({"accessProviders": listed, "credentialProviders": [entry("x"), entry("c")]}));
@@ -47,7 +47,7 @@ fn of_every_other_name_the_reason_is_told() {
 }
 
 #[test]
-fn what_is_skipped_is_told_when_the_chosen_one_is_unusable_too() {
+fn skipped_providers_are_reported_when_the_chosen_one_is_unusable_too() {
     let profile = profile(&json!({"accessProviders": [{"name": "a"}, entry("b")]}));
     let all = configured(&["a", "b"]);
     insta::assert_snapshot!(refused(&profile, &all), @"access provider `a`: cluster.server is empty");
@@ -78,13 +78,13 @@ fn a_profile_with_the_deprecated_list_alone_resolves_with_a_warning() {
         assert_eq!(&*resolution.endpoint.server, "https://p:6443");
         assert_eq!(
             resolution.warnings,
-            ["provider `p` stands in status.credentialProviders, which is deprecated"]
+            ["provider `p` is listed in status.credentialProviders, which is deprecated"]
         );
     }
 }
 
 #[test]
-fn without_a_match_the_names_of_both_sides_are_told() {
+fn without_a_match_the_names_of_both_sides_are_reported() {
     let lists = |names: &[&str]| {
         let entries: Vec<_> = names.iter().map(|name| entry(name)).collect();
         profile(&json!({"accessProviders": entries}))

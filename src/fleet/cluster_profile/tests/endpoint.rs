@@ -14,7 +14,7 @@ fn servers(servers: &[&str], rules: EndpointRules) -> String {
         rules,
     ) {
         (Ok(resolution), _) => {
-            assert_eq!(resolution.endpoint.server, *server, "as it stands there");
+            assert_eq!(resolution.endpoint.server, *server, "unchanged");
             "usable".to_owned()
         }
         (Err(error), _) => error.to_string().replace("access provider `p`: cluster.", ""),
@@ -206,19 +206,19 @@ fn a_field_of_another_type_is_refused_with_its_place() {
         json!({"disable-compression": "yes"}),
     ];
     insta::assert_snapshot!(refusals(table.iter().map(with_fields), &configured(&["p"])), @r"
-    access provider `p`: cluster.server must be text
-    access provider `p`: cluster.tls-server-name must be text
+    access provider `p`: cluster.server must be a string
+    access provider `p`: cluster.tls-server-name must be a string
     access provider `p`: cluster.insecure-skip-tls-verify must be true or false
     access provider `p`: cluster.insecure-skip-tls-verify must be true or false
-    access provider `p`: cluster.certificate-authority must be text
-    access provider `p`: cluster.certificate-authority-data must be text
-    access provider `p`: cluster.proxy-url must be text
+    access provider `p`: cluster.certificate-authority must be a string
+    access provider `p`: cluster.certificate-authority-data must be a string
+    access provider `p`: cluster.proxy-url must be a string
     access provider `p`: cluster.disable-compression must be true or false
     ");
 }
 
 #[test]
-fn a_mistake_in_an_entry_that_is_not_chosen_is_somebody_elses() {
+fn a_mistake_in_an_entry_that_is_not_chosen_has_no_effect() {
     let broken = json!({"name": "other", "cluster": {"server": 5, "extensions": "x"}});
     let status = json!({"accessProviders": [broken, entry("p")]});
     assert_eq!(&*resolved(&profile(&status), &configured(&["p", "other"])).endpoint.server, "https://p:6443");

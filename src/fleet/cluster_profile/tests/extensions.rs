@@ -49,7 +49,7 @@ fn the_config_is_the_same_bytes_each_time() {
 }
 
 #[test]
-fn a_config_that_the_plugin_is_not_told_is_warned_about() {
+fn a_config_that_does_not_reach_the_plugin_is_warned_about() {
     let config = extended(&[(CONFIG, &json!({"audience": "x"}))]);
     let resolution = resolved(&config, &configured(&["p"]));
     insta::assert_snapshot!(resolution.warnings.join("\n"), @"the `client.authentication.k8s.io/exec` extension does not reach the plugin: provider `p` has `provideClusterInfo: false`");
@@ -74,7 +74,7 @@ fn extensions_of_others_are_others_business() {
 }
 
 #[test]
-fn two_extensions_of_one_name_are_refused_whoevers_they_are() {
+fn two_extensions_of_one_name_are_refused() {
     for name in [ARGS, ENVS, CONFIG, "example.com/x"] {
         for open in [open(), configured(&["p"])] {
             let twice = extended(&[("first", &Value::Null), (name, &json!({})), (name, &json!({}))]);
@@ -138,7 +138,7 @@ fn arguments_of_another_shape_are_refused() {
         json!({"0": "a"}),
     ];
     for value in wrong {
-        let expected = "access provider `p`: cluster.extensions[0].extension must be a list of texts, or a map with such a list in `args`";
+        let expected = "access provider `p`: cluster.extensions[0].extension must be a list of strings, or a map with such a list in `args`";
         assert_eq!(refused(&extended(&[(ARGS, &value)]), &open()), expected, "{value}");
     }
 }
@@ -168,7 +168,7 @@ fn variables_of_another_shape_are_refused() {
     ];
     for value in wrong {
         let expected =
-            "access provider `p`: cluster.extensions[0].extension must be a map from names to texts";
+            "access provider `p`: cluster.extensions[0].extension must be a map from names to strings";
         assert_eq!(refused(&extended(&[(ENVS, &value)]), &open()), expected, "{value}");
     }
 }

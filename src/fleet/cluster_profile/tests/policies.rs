@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A provider with an argument and two variables of its own.
+/// A provider with one argument and two variables.
 fn with(args: ArgsPolicy, env: EnvPolicy) -> Vec<Arc<Provider>> {
     vec![Arc::new(Provider {
         args: texts(&["--own"]),
@@ -66,7 +66,7 @@ fn under_append_if_not_exists_the_providers_value_stays() {
 }
 
 #[test]
-fn under_replace_the_profiles_value_stands_alone() {
+fn under_replace_only_the_value_of_the_profile_remains() {
     let env = json!({"TENANT": "profile", "Z": "1", "A": "2"});
     let expected = pairs(&[("REGION", "own"), ("A", "2"), ("TENANT", "profile"), ("Z", "1")]);
     assert_eq!(env_under(EnvPolicy::Replace, &env), expected);

@@ -1,4 +1,4 @@
-//! What holds for every profile, however odd.
+//! Properties of every profile.
 
 use proptest::{prelude::*, sample::select};
 
@@ -61,7 +61,7 @@ fn env() -> impl Strategy<Value = Value> {
         .prop_map(|map| Value::Object(map.into_iter().map(|(name, value)| (name, value.into())).collect()))
 }
 
-/// One for each policy, the last two with variables of their own.
+/// One for each policy.
 fn providers() -> Vec<Arc<Provider>> {
     let policies = [
         ("a", ArgsPolicy::Ignore, EnvPolicy::Ignore),
@@ -78,7 +78,7 @@ fn providers() -> Vec<Arc<Provider>> {
     policies.map(|policy| Arc::new(provider(policy))).into()
 }
 
-/// All of a resolution that anybody can tell.
+/// The observable part of a resolution.
 type Seen = Result<(Arc<str>, Vec<String>, Vec<(String, String)>, Cluster, Vec<String>), ProfileError>;
 
 fn seen(profile: &ClusterProfile, providers: &[Arc<Provider>]) -> (Seen, Vec<Skipped>) {
@@ -144,7 +144,7 @@ proptest! {
         let ((one, mut skipped), (two, mut others)) =
             (seen(&profile(&status), &providers()), seen(&profile(&other), &providers()));
         match (one, two) {
-            // Of several mistakes the first is told, and names stand in the profile's order.
+            // Of several mistakes the first is reported, and names are in the profile's order.
             (Err(_), Err(_)) => {}
             (one, two) => prop_assert_eq!(one, two),
         }

@@ -60,20 +60,20 @@ fn lists_of_another_shape_are_refused_with_their_place() {
     status.accessProviders[0] must be a map with a `name`
     status.credentialProviders[1] must be a map
     status.credentialProviders must be a list
-    status.accessProviders names provider `p` twice, so there is no telling which endpoint is meant
-    status.credentialProviders names provider `q` twice, so there is no telling which endpoint is meant
+    status.accessProviders names provider `p` twice, so the endpoint is ambiguous
+    status.credentialProviders names provider `q` twice, so the endpoint is ambiguous
     ");
 }
 
 #[test]
-fn a_status_that_is_no_map_lists_nothing() {
+fn a_status_that_is_not_a_map_lists_nothing() {
     for status in [Value::Null, json!([]), json!("status"), json!(1)] {
         assert_eq!(profile(&status).access, Ok(vec![]), "{status}");
     }
 }
 
 #[test]
-fn an_entry_without_a_name_in_it_is_nobodys() {
+fn an_entry_without_a_name_is_skipped() {
     let profile = profile(&json!({"accessProviders": [entry(""), entry("p"), entry("")]}));
     let (resolution, skipped) = resolve(&profile, &configured(&["p"]), EndpointRules::default());
     assert_eq!((&*resolution.unwrap().endpoint.server, skipped), ("https://p:6443", vec![]));

@@ -90,7 +90,7 @@ fn switched(to: HeaderValue) -> Response<Body> {
     response.body(Full::default().boxed_unsync()).expect("headers that the client sent")
 }
 
-/// Whatever the protocol is called that the client asked for: it gets back what it sends.
+/// Upgrades to the protocol that the client asked for, and echoes what it sends.
 async fn echo(upgrade: OnUpgrade, mut cut: Cut) {
     let Ok(upgraded) = upgrade.await else { return };
     let (mut from, mut to) = tokio::io::split(TokioIo::new(upgraded));

@@ -25,7 +25,7 @@ impl ApiServer {
         });
     }
 
-    /// Creates or replaces a `ClusterProfile` without a look at the schema. Whatever `body` is, it is served with the
+    /// Creates or replaces a `ClusterProfile` without a check of the schema. Any `body` is served with the
     /// metadata of an object.
     pub fn put_unchecked(&self, namespace: &str, name: &str, body: Value) {
         self.change(|store| drop(store.put(Collection::ClusterProfiles, key(namespace, name), body)));

@@ -37,9 +37,9 @@ struct Kept {
 pub(super) struct Store {
     kept: BTreeMap<Collection, Kept>,
     revision: u64,
-    /// Who asks for something older is told that it is gone.
+    /// A request for an older one fails with 410 Gone.
     compacted: u64,
-    /// A watch is told so by the status of its answer instead of by its first event.
+    /// A watch gets that as the status of its response instead of as its first event.
     gone_by_status: bool,
     created: u64,
 }

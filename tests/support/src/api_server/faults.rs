@@ -57,7 +57,7 @@ impl ApiServer {
     }
 
     /// As [`ApiServer::compact`], but a watch is answered 410 too. The API's documents allow it, and servers behind
-    /// an aggregator do it; kube's `watcher` asks again with the same revision for ever, unless it is made anew.
+    /// an aggregator do it; kube's `watcher` repeats the same revision until it is replaced.
     pub fn compact_by_status(&self) {
         lock(&self.state.store).compact(true);
     }

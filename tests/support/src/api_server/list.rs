@@ -55,7 +55,7 @@ pub(super) fn not_found(collection: Collection, name: &str) -> Answer {
     (code, status)
 }
 
-/// What a client is told whose revision is older than what the server remembers.
+/// The response to a revision that is older than what the server remembers.
 pub(super) fn expired(gone: &Gone) -> Answer {
     let Gone { asked, oldest } = gone;
     failure(StatusCode::GONE, "Expired", &format!("too old resource version: {asked} ({oldest})"))

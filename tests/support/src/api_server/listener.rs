@@ -1,4 +1,4 @@
-//! The accept loop, on a thread and a runtime of its own: a test may block as it likes.
+//! The accept loop, on its own thread and runtime, so that a test may block.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -95,7 +95,7 @@ async fn accept(
                     cut.send_modify(|times| *times += 1);
                     while connections.join_next().await.is_some() {}
                 }
-                // Whoever gave the order may have given up.
+                // The sender may have given up.
                 done.send(()).ok();
             }
             Some(_) = connections.join_next() => {}
@@ -129,7 +129,7 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>, c
     let _open = Open::new(&state, presented.common_name());
     let connection = Connection { number, presented, cut };
     let service = service_fn(|request| answer(&state, &connection, request));
-    // A client that goes away is no failure of the server.
+    // A client that disconnects does not fail the server.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await);
 }
 

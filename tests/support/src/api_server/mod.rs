@@ -85,7 +85,7 @@ pub struct ApiServer {
     address: SocketAddr,
     authority: Authority,
     state: Arc<State>,
-    /// Bound to the address without listening: nobody else gets the port while the server is away.
+    /// Bound to the address without listening, so that no other process gets the port while the server is away.
     _place: TcpSocket,
     orders: mpsc::UnboundedSender<Order>,
     stop: Option<oneshot::Sender<()>>,
@@ -93,7 +93,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a server on a free port of 127.0.0.1, with a certificate authority of its own.
+    /// Starts a server on a free port of 127.0.0.1, with its own certificate authority.
     pub fn start(accepts: Accepts) -> Self {
         let authority = Authority::new();
         let state = Arc::new(State {

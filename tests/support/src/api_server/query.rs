@@ -87,7 +87,7 @@ impl Filter {
             && self.labels.matches(object)
     }
 
-    /// With a selector nobody knows how many more there are.
+    /// With a selector the number of remaining items is unknown.
     pub(super) fn selects_everything(&self) -> bool {
         self.name.is_none() && self.labels.is_empty()
     }

@@ -76,7 +76,7 @@ const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 fn self_review() -> Value {
     json!({
         "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
-        "status": {"userInfo": {"username": "somebody", "groups": ["system:authenticated"]}},
+        "status": {"userInfo": {"username": "user", "groups": ["system:authenticated"]}},
     })
 }
 

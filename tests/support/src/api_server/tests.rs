@@ -40,7 +40,7 @@ async fn an_accepted_token_is_served_until_it_is_revoked() {
 }
 
 #[tokio::test]
-async fn nobody_is_served_without_an_identity_or_with_one_of_the_other_kind() {
+async fn a_request_needs_an_identity_of_the_right_kind() {
     let tokens = ApiServer::start(Accepts::Tokens);
     let pair = tokens.issue_client_certificate("dev", Duration::from_secs(60));
     assert_eq!(get(&mut connect(&tokens, None).await, "/api", None).await.0, 401);

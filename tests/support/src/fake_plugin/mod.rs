@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use self::script::Answer;
 
-/// An exec plugin in a directory of its own, which goes when this is dropped.
+/// An exec plugin in its own directory, which is removed when this is dropped.
 ///
 /// The executable never changes once it is there: what it does is in a file beside it that
 /// [`FakePlugin::becomes`] replaces, so that a broker sees the same plugin behave differently.
@@ -25,7 +25,7 @@ pub struct FakePlugin {
 }
 
 impl FakePlugin {
-    /// A plugin that prints nothing and exits with 0, unless the builder is told otherwise.
+    /// A plugin that prints nothing and exits with 0, by default.
     pub fn builder() -> FakePluginBuilder {
         FakePluginBuilder::default()
     }

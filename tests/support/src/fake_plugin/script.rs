@@ -33,7 +33,7 @@ printf '%s\n' "${{KUBERNETES_EXEC_INFO-}}" > "$dir/exec-info/$run"
     )
 }
 
-/// `text` as one shell word that stands for itself.
+/// `text` as one quoted shell word.
 pub(super) fn single_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -17,7 +17,7 @@ pub(super) struct Problem {
 pub(super) enum Shape {
     /// Exactly these fields; others are pruned.
     Fields(&'static [Field]),
-    /// An object whose members nobody knows: they are kept.
+    /// An object with unknown members, which are kept.
     Open,
     List(&'static Shape),
     Text(Text),

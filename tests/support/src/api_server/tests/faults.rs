@@ -37,7 +37,7 @@ async fn a_server_that_went_away_refuses_until_it_comes_back() {
     server.apply_cluster_profile("fleet", "a", profile("1"));
     for _ in 0..3 {
         let mut events = Events::of(&server, WATCH).await;
-        assert_eq!(events.told(1).await, ["ADDED a"]);
+        assert_eq!(events.events(1).await, ["ADDED a"]);
         server.go_away();
         assert!(reset(&events.line().await.unwrap_err()));
         let refused = std::net::TcpStream::connect(server.address()).unwrap_err();
@@ -49,7 +49,7 @@ async fn a_server_that_went_away_refuses_until_it_comes_back() {
 }
 
 #[tokio::test]
-async fn nobody_gets_the_port_of_a_server_that_is_away() {
+async fn the_port_of_a_server_that_is_away_stays_reserved() {
     let server = hub();
     server.go_away();
     let another = TcpSocket::new_v4().unwrap();
@@ -96,7 +96,7 @@ async fn a_server_that_hangs_answers_nothing_until_it_is_mended() {
     assert!(tokio::time::timeout(Duration::ZERO, events.line()).await.is_err());
     server.mend();
     assert_eq!(names(&asking.await.1), ["a"]);
-    assert_eq!(events.told(1).await, ["ADDED a"]);
+    assert_eq!(events.events(1).await, ["ADDED a"]);
 }
 
 #[tokio::test]

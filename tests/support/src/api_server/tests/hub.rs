@@ -25,7 +25,7 @@ pub(super) fn labelled(label: &str, value: &str) -> Value {
     profile
 }
 
-/// One request on a connection of its own.
+/// One request on a new connection.
 pub(super) async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut client = connect(server, None).await;
@@ -85,13 +85,13 @@ impl Events {
     }
 
     /// The next so many events, each as its type and the object's name.
-    pub(super) async fn told(&mut self, count: usize) -> Vec<String> {
-        let mut told = Vec::new();
+    pub(super) async fn events(&mut self, count: usize) -> Vec<String> {
+        let mut events = Vec::new();
         for _ in 0..count {
             let event = self.next().await.expect("an event");
             let name = event["object"]["metadata"]["name"].as_str().unwrap_or("-");
-            told.push(format!("{} {name}", event["type"].as_str().unwrap()));
+            events.push(format!("{} {name}", event["type"].as_str().unwrap()));
         }
-        told
+        events
     }
 }

@@ -26,13 +26,13 @@ async fn a_watch_replays_what_happened_and_goes_on() {
     }
     assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
     let mut one = Events::of(&server, &format!("{OF_FLEET}?watch=1&resourceVersion={from}")).await;
-    assert_eq!(one.told(3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
+    assert_eq!(one.events(3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
 
     server.until_watched(Collection::ClusterProfiles, 2).await;
     server.apply_cluster_profile("fleet", "before", profile("1"));
     server.apply_cluster_profile("fleet", "c", profile("1"));
-    assert_eq!(all.told(1).await, ["ADDED c"], "what changes nothing is no event");
-    assert_eq!(one.told(1).await, ["ADDED c"]);
+    assert_eq!(all.events(1).await, ["ADDED c"], "a change without effect has no event");
+    assert_eq!(one.events(1).await, ["ADDED c"]);
     assert_eq!(server.watches(Collection::ClusterProfiles), 2);
 
     drop(all);
@@ -48,13 +48,13 @@ async fn a_watch_without_a_revision_begins_with_everything() {
     let mut events = Events::of(&server, "/api/v1/configmaps?watch=true").await;
     server.apply(Collection::ConfigMaps, "fleet", "a", json!({"data": {"x": "2"}}));
     server.delete(Collection::ConfigMaps, "fleet", "a");
-    assert_eq!(events.told(3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
+    assert_eq!(events.events(3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
 
     server.apply_cluster_profile("fleet", "p", profile("1"));
     let query =
         "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
     let mut events = Events::of(&server, &format!("{PROFILES}?{query}")).await;
-    assert_eq!(events.told(1).await, ["ADDED p"]);
+    assert_eq!(events.events(1).await, ["ADDED p"]);
     let end = events.next().await.unwrap();
     assert_eq!(end["type"], "BOOKMARK");
     assert_eq!(end["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
@@ -69,7 +69,7 @@ async fn what_leaves_the_selector_is_deleted_and_what_enters_is_added() {
     for (name, env) in [("a", "dev"), ("a", "prod"), ("b", "dev"), ("a", "test")] {
         server.apply_cluster_profile("fleet", name, labelled("env", env));
     }
-    assert_eq!(events.told(1).await, ["ADDED a"]);
+    assert_eq!(events.events(1).await, ["ADDED a"]);
     let left = events.next().await.unwrap();
     assert_eq!(
         (&left["type"], &left["object"]["metadata"]["labels"]["env"]),
@@ -78,7 +78,7 @@ async fn what_leaves_the_selector_is_deleted_and_what_enters_is_added() {
     assert_eq!(revision(&left["object"]), revision_now(&server).await);
     server.delete_cluster_profile("fleet", "a");
     server.apply_cluster_profile("fleet", "b", labelled("env", "prod"));
-    assert_eq!(events.told(1).await, ["ADDED b"]);
+    assert_eq!(events.events(1).await, ["ADDED b"]);
 }
 
 #[tokio::test]
@@ -94,8 +94,8 @@ async fn bookmarks_go_to_those_who_want_them() {
     assert_eq!((&bookmark["type"], revision(&bookmark["object"])), (&json!("BOOKMARK"), from + 1));
     assert_eq!(bookmark["object"]["kind"], "ClusterProfile");
     server.apply_cluster_profile("fleet", "a", profile("1"));
-    assert_eq!(wants.told(1).await, ["ADDED a"]);
-    assert_eq!(others.told(1).await, ["ADDED a"], "no bookmark before it");
+    assert_eq!(wants.events(1).await, ["ADDED a"]);
+    assert_eq!(others.events(1).await, ["ADDED a"], "no bookmark before it");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_watch_ends_at_its_timeout_with_a_bookmark() {
     let server = hub();
     let query = "watch=true&timeoutSeconds=1&allowWatchBookmarks=true";
     let mut events = Events::of(&server, &format!("{PROFILES}?{query}")).await;
-    assert_eq!(events.told(1).await, ["BOOKMARK -"]);
+    assert_eq!(events.events(1).await, ["BOOKMARK -"]);
     assert_eq!(events.next().await, None);
     server.until_watched(Collection::ClusterProfiles, 0).await;
 }
@@ -125,15 +125,15 @@ async fn a_revision_that_was_compacted_is_gone() {
     assert_eq!((status, &gone["kind"], &gone["reason"]), (410, &json!("Status"), &json!("Expired")));
 
     server.apply_cluster_profile("fleet", "b", profile("1"));
-    assert_eq!(running.told(1).await, ["ADDED b"], "a running watch keeps its place");
+    assert_eq!(running.events(1).await, ["ADDED b"], "a running watch keeps its place");
     let mut fresh = Events::of(&server, &path(revision_now(&server).await)).await;
     server.apply_cluster_profile("fleet", "c", profile("1"));
-    assert_eq!(fresh.told(1).await, ["ADDED c"]);
+    assert_eq!(fresh.events(1).await, ["ADDED c"]);
     assert_eq!(read(&server, &path(old + 1000)).await.0, 504);
 }
 
 #[tokio::test]
-async fn a_running_watch_is_told_that_its_revision_expired() {
+async fn a_running_watch_ends_when_its_revision_expires() {
     let server = hub();
     let mut events = Events::of(&server, &format!("{PROFILES}?watch=true")).await;
     server.expire_watches();
@@ -142,7 +142,7 @@ async fn a_running_watch_is_told_that_its_revision_expired() {
     assert_eq!(events.next().await, None);
     let mut again = Events::of(&server, &format!("{PROFILES}?watch=true")).await;
     server.apply_cluster_profile("fleet", "a", profile("1"));
-    assert_eq!(again.told(1).await, ["ADDED a"]);
+    assert_eq!(again.events(1).await, ["ADDED a"]);
 }
 
 #[tokio::test]

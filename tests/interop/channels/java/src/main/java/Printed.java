@@ -12,6 +12,6 @@ public final class Printed {
             .setClientKeyData(ByteString.copyFromUtf8("c4n4ry"))
             .build();
     System.out.println(credential.toString().replace("\n", " "));
-    System.out.println(TextFormat.printer().emittingSingleLine(true).printToString(credential));
+    System.out.println(TextFormat.printer().printToString(credential).replace("\n", " "));
   }
 }
