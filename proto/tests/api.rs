@@ -21,7 +21,7 @@ const NESTED_ENUMS: i32 = 4;
 /// Of fields in a message, methods in a service, and values in an enum.
 const MEMBERS: i32 = 2;
 
-const HEAD: &str = "<!-- Generated from proto/credbroker/v1/credbroker.proto: BLESS=1 cargo test -p credbroker-proto -->\n\n# API reference\n\n";
+const HEAD: &str = "# API reference\n\n<!-- Generated from proto/credbroker/v1/credbroker.proto: BLESS=1 cargo test -p credbroker-proto -->\n\n";
 
 #[test]
 fn the_reference_is_what_the_comments_say() {

@@ -67,6 +67,40 @@ fn grpc_ruby() {
     });
 }
 
+/// What `docs/clients.md` says of messages that are printed. Once a language redacts them, the document can say so.
+#[test]
+fn a_printed_credential_shows_its_secrets_in_python_go_and_java() {
+    type Program = fn(&Path) -> Command;
+    let programs: [(&str, Program); 3] = [
+        ("python", |prepared| {
+            let mut python = Command::new(prepared.join("python/venv/bin/python"));
+            python.arg(root().join("tests/interop/channels/python/printed.py"));
+            python.env("PYTHONPATH", prepared.join("python/generated"));
+            python
+        }),
+        ("go", |prepared| {
+            let mut go = Command::new(prepared.join("go/channels"));
+            go.arg("--print");
+            go
+        }),
+        ("java", |prepared| {
+            let java_home = prepared.join("java").display().to_string();
+            let mut java = Command::new("java");
+            java.args(["-cp", &format!("{java_home}/classes:{java_home}/dependency/*"), "Printed"]);
+            java
+        }),
+    ];
+    let prepared = root().join("target/channels");
+    for (name, program) in programs {
+        if is_skipped(&prepared, name) {
+            continue;
+        }
+        let output = program(&prepared).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!((text.lines().count(), text.matches("c4n4ry").count()), (2, 4), "{name}: {text}");
+    }
+}
+
 /// It has no code for the details of errors, and finds their types by reflection.
 #[test]
 fn grpcurl_prints_the_reason_of_an_error() {

@@ -36,16 +36,21 @@ prepare() {
     esac
 }
 
+# Where the commands of docs/clients.md are run as they are written there.
+in_directory() {
+    mkdir -p "$1" && ln -sfn "$proto" "$1/proto" && cd "$1"
+}
+
 # In a function whose status is looked at, `set -e` has no effect: each step returns by itself.
 python() { # VERSION DIRECTORY
     local bin=$out/$2/venv/bin
     [[ -x $bin/python ]] || python3 -m venv "$out/$2/venv" || return
     "$bin/python" -m pip install --quiet --only-binary :all: \
         "grpcio==$1" "grpcio-tools==$1" "grpcio-status==$1" 'setuptools<81' || return
-    mkdir -p "$out/$2/generated" || return
-    # The command of docs/clients.md.
-    "$bin/python" -m grpc_tools.protoc -I "$proto" \
-        --python_out="$out/$2/generated" --grpc_python_out="$out/$2/generated" credbroker/v1/credbroker.proto
+    (
+        in_directory "$out/$2/generated" && PATH=$bin:$PATH || exit
+        python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto
+    )
 }
 python_newest() { python "$(sed -n 's/^grpcio==//p' "$root/examples/python/requirements.txt")" python; }
 python_1_60() {
@@ -63,9 +68,10 @@ go_client() {
     local source=$out/go
     rm -rf "$source/gen" && mkdir -p "$source/gen" && cp "$here"/go/* "$source" || return
     (cd "$source" && go build -buildvcs=false -o bin/ tool) || return
-    # The command of docs/clients.md, with the plugins on PATH.
-    PATH=$source/bin:$PATH protoc -I "$proto" -I "$includes" \
-        --go_out="$source/gen" --go-grpc_out="$source/gen" credbroker/v1/credbroker.proto || return
+    (
+        in_directory "$source/gen" && PATH=$source/bin:$PATH || exit
+        protoc -I proto --go_out=. --go-grpc_out=. credbroker/v1/credbroker.proto
+    ) || return
     (cd "$source" && go build -buildvcs=false -o channels .)
 }
 
@@ -76,10 +82,10 @@ node_client() {
 
 ruby_client() {
     ruby -e 'require "grpc"' || { echo "Ruby has no grpc (Debian: ruby-grpc)"; return 77; }
-    mkdir -p "$out/ruby" || return
-    # The command of docs/clients.md, with Debian's name of the plugin.
-    protoc -I "$proto" -I "$includes" --ruby_out="$out/ruby" --grpc_out="$out/ruby" \
-        --plugin=protoc-gen-grpc="$(command -v grpc_ruby_plugin)" credbroker/v1/credbroker.proto
+    (
+        in_directory "$out/ruby" || exit
+        protoc -I proto --ruby_out=. --grpc_out=. --plugin=protoc-gen-grpc=/usr/bin/grpc_ruby_plugin credbroker/v1/credbroker.proto
+    )
 }
 
 grpcurl_client() {
@@ -96,11 +102,10 @@ protoc_binary() (
         -DoutputDirectory="$out/protoc" || return
     mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
         -Dartifact="com.google.protobuf:protobuf-java:$version" -Dmdep.unpack.includes='**/*.proto' \
-        -DoutputDirectory="$includes" || return
+        -DoutputDirectory="$out/protoc" || return
     mv "$out"/protoc/protoc-linux-*.exe "$out/protoc/protoc" && chmod +x "$out/protoc/protoc"
 )
 
-includes=$out/protoc/include
 PATH=$out/protoc:$PATH:/usr/local/go/bin
 prepare protoc mvn -- protoc_binary
 prepare python python3 -- python_newest
