@@ -1,4 +1,5 @@
 //! Prints the changes of the fleet: `cargo run --example fleet_events`.
+#![expect(clippy::print_stdout, reason = "a program prints")]
 
 use std::error::Error;
 
@@ -12,10 +13,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut events = clusters.events();
     while let Some(event) = events.next().await {
         match event {
-            ClusterEvent::Added(cluster) => println!("{} added: {:?}", cluster.profile, cluster.readiness),
-            ClusterEvent::Changed(cluster) => {
-                println!("{} changed: {:?}", cluster.profile, cluster.readiness)
-            }
+            ClusterEvent::Added(cluster) => println!("{} added", cluster.profile),
+            ClusterEvent::Changed(cluster) => println!("{} is {:?}", cluster.profile, cluster.readiness),
             ClusterEvent::Removed(cluster) => println!("{} removed", cluster.profile),
             _ => {}
         }

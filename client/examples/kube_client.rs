@@ -1,4 +1,5 @@
 //! A kube client for one cluster of the fleet: `cargo run --example kube_client --features k8s-v1_34`.
+#![expect(clippy::print_stdout, reason = "a program prints")]
 
 use std::error::Error;
 

@@ -101,3 +101,8 @@ pub use socket::{Socket, SocketError, SocketSources};
 #[cfg(feature = "async")]
 pub use source::{CredentialChanges, CredentialSource};
 pub use trust::TrustError;
+
+/// The Rust program of the README compiles.
+#[cfg(all(doctest, feature = "kube"))]
+#[doc = include_str!("../../README.md")]
+mod readme {}

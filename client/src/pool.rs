@@ -215,7 +215,10 @@ impl Drop for Lease {
 impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = self.slots().len();
-        f.debug_struct("ConnectionPool").field("socket", &self.socket).field("open", &open).finish()
+        f.debug_struct("ConnectionPool")
+            .field("socket", &self.socket)
+            .field("open", &open)
+            .finish_non_exhaustive()
     }
 }
 

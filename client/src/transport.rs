@@ -43,7 +43,7 @@ impl Transport {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (begin, began) = oneshot::channel();
+        let (begin, first_bytes) = oneshot::channel();
         let stream = FirstRead { stream, begin: Some(begin) };
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -58,7 +58,7 @@ impl Transport {
         #[expect(clippy::disallowed_methods, reason = "ends by itself when the last `Transport` is dropped")]
         tokio::spawn(connection);
         // If the connection ended instead, every call on it fails.
-        drop(began.await);
+        drop(first_bytes.await);
         Ok(Self { sender })
     }
 }

@@ -16,7 +16,9 @@ pub enum CacheError {
     #[error("the broker is shutting down; try again, its successor will answer")]
     Draining,
     /// There is no room for another key, and none is idle.
-    #[error("the broker holds {limit} credentials, all in use; raise `limits.entries`")]
+    #[error(
+        "the broker holds as many credentials as `limits.entries` allows ({limit}), all in use; raise it"
+    )]
     Full {
         /// `limits.entries`.
         limit: usize,

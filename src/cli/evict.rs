@@ -22,11 +22,13 @@ pub(super) struct EvictArgs {
     timeout: TimeoutArg,
 }
 
-const USAGE: &str = "credbroker evict [OPTIONS] <PROVIDER|--key <KEY>|--all>";
+const USAGE: &str =
+    "credbroker evict [OPTIONS] <PROVIDER|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
 
 const EXAMPLES: &str = "\
 Examples:
   credbroker evict gke
+  credbroker evict --cluster-profile fleet/paris
   credbroker evict --all";
 
 pub(super) fn run(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {

@@ -111,7 +111,8 @@ fn provider(name: String) -> Source {
     Source::Provider(ProviderRef { name, definition: None })
 }
 
-fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
+/// Parses `NAMESPACE/NAME`.
+pub(super) fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
     let parts = text
         .split_once('/')
         .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'));

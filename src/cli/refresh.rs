@@ -36,11 +36,13 @@ pub(super) struct RefreshArgs {
     socket: SocketArg,
 }
 
-const USAGE: &str = "credbroker refresh [OPTIONS] <PROVIDER|--key <KEY>|--all>";
+const USAGE: &str =
+    "credbroker refresh [OPTIONS] <PROVIDER|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
 
 const EXAMPLES: &str = "\
 Examples:
   credbroker refresh gke
+  credbroker refresh --cluster-profile fleet/paris
   credbroker refresh gke --timeout 30s";
 
 pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {

@@ -1,39 +1,51 @@
-//! Which credentials `credbroker refresh` and `evict` mean.
+//! The selection of credentials for `credbroker refresh` and `evict`.
 
 use std::fmt;
 
-use credbroker_client::admin::Selector;
+use credbroker_client::{ClusterProfileRef, admin::Selector};
 
-/// Exactly one of these.
+use super::get::cluster_profile;
+
+/// Exactly one of these arguments.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct SelectionArgs {
-    /// The credentials of this provider
+    /// Select the credentials of this provider
     provider: Option<String>,
-    /// The credential with this key, as `credbroker status` prints it
+    /// Select the credentials for this cluster, as `credbroker clusters` lists it
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = profile)]
+    cluster_profile: Option<ClusterProfileRef>,
+    /// Select the credential with this key, as `credbroker status` prints it
     #[arg(long)]
     key: Option<String>,
-    /// All credentials
+    /// Select all credentials
     #[arg(long)]
     all: bool,
 }
 
 impl SelectionArgs {
     pub(super) fn selector(&self) -> Selector {
-        match (&self.provider, &self.key) {
-            (Some(provider), _) => Selector::Provider(provider.clone()),
-            (None, Some(key)) => Selector::Key(key.clone()),
-            (None, None) => Selector::All,
+        match (&self.provider, &self.cluster_profile, &self.key) {
+            (Some(provider), _, _) => Selector::Provider(provider.clone()),
+            (None, Some(profile), _) => Selector::ClusterProfile(profile.clone()),
+            (None, None, Some(key)) => Selector::Key(key.clone()),
+            (None, None, None) => Selector::All,
         }
     }
 }
 
+fn profile(text: &str) -> Result<ClusterProfileRef, String> {
+    cluster_profile(text)
+        .map(|profile| ClusterProfileRef { namespace: profile.namespace, name: profile.name })
+}
+
 impl fmt::Display for SelectionArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.provider, &self.key) {
-            (Some(provider), _) => f.write_str(provider),
-            (None, Some(key)) => write!(f, "key {key}"),
-            (None, None) => f.write_str("all providers"),
+        match (&self.provider, &self.cluster_profile, &self.key) {
+            (Some(provider), _, _) => f.write_str(provider),
+            (None, Some(profile), _) => write!(f, "ClusterProfile {profile}"),
+            (None, None, Some(key)) => write!(f, "key {key}"),
+            (None, None, None) => f.write_str("all providers"),
         }
     }
 }

@@ -9,7 +9,7 @@ use http::Uri;
 /// Destinations are equal if they lead to the same server: case does not count, nor does a dot at the end of a host name,
 /// and a missing port is the one of the scheme. IP addresses are compared as addresses.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Destination(Option<Server>);
+pub struct Destination(Option<Box<Server>>);
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Server {
@@ -27,13 +27,13 @@ enum Host {
 impl Destination {
     /// The destination of this URI.
     pub fn of(uri: &Uri) -> Self {
-        Self(Server::of(uri))
+        Self(Server::of(uri).map(Box::new))
     }
 
     /// The destination of this text. `None`: it is not an absolute URI.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let server = Server::of(&text.parse().ok()?)?;
-        Some(Self(Some(server)))
+        Some(Self(Some(Box::new(server))))
     }
 }
 
@@ -66,7 +66,7 @@ fn default_port(scheme: &str) -> Option<u16> {
 
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Server { scheme, host, port }) = &self.0 else {
+        let Some(Server { scheme, host, port }) = self.0.as_deref() else {
             return f.write_str("a URI without a scheme or host");
         };
         match host {

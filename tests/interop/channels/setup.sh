@@ -49,7 +49,7 @@ python() { # VERSION DIRECTORY
         "grpcio==$1" "grpcio-tools==$1" "grpcio-status==$1" 'setuptools<81' || return
     (
         in_directory "$out/$2/generated" && PATH=$bin:$PATH || exit
-        python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto
+        command python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto
     )
 }
 python_newest() { python "$(sed -n 's/^grpcio==//p' "$root/examples/python/requirements.txt")" python; }

@@ -4,12 +4,7 @@
 //!
 //! Prints each status code when it is first seen, and at the end `requests=N ok=N unauthorized=N errors=N`. With
 //! `--watch-pods` a watch is kept open, and opened again when it ends.
-#![expect(
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program: it reads its environment and prints"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program prints")]
 
 use std::{collections::BTreeSet, error::Error, ffi::OsString, fs, path::PathBuf, time::Duration};
 
