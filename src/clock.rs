@@ -1,4 +1,4 @@
-//! The only reader of the clocks.
+//! The clocks. No other file reads them.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,13 +6,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use crate::credential::Now;
 
-/// Tells the time. Tests step it.
+/// Reads the time. Tests replace it.
 pub trait Clock: Send + Sync + 'static {
     /// Both clocks, read together.
     fn now(&self) -> Now;
 }
 
-/// The kernel's clocks: the wall clock, and `CLOCK_BOOTTIME`, which counts suspend and no step.
+/// The clocks of the kernel: the wall clock, and `CLOCK_BOOTTIME`, which counts suspend and is never stepped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -1,7 +1,7 @@
 //! credbroker: a local credential broker for Kubernetes.
 //!
-//! One daemon runs every exec credential plugin once, keeps what it returned fresh, and hands it to every process that
-//! may have it, over gRPC on a Unix socket. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
+//! One daemon runs each exec credential plugin once, keeps the credential fresh, and serves it over gRPC on a Unix socket
+//! to every process that is allowed to use it. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
 //! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
 pub mod app;

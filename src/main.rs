@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use credbroker::{app, cli};
 
-/// Wipes every block that is freed: buffers of sockets and codecs held secrets too.
+/// Wipes all freed memory: buffers of sockets and codecs contained secrets too.
 #[global_allocator]
 static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
     zeroizing_alloc::ZeroAlloc(std::alloc::System);

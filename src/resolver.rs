@@ -8,8 +8,8 @@ use crate::{
     credential::Cluster,
     fleet::{Fleet, HubState},
     plugin::{
-        ClusterInfo, Entry, Lead, PluginKey, PluginSpec, ProfileName, Providers, ResolveError, Target,
-        difference,
+        ClusterInfo, Entry, Lead, Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers,
+        ResolveError, Target, difference,
     },
     text::shown,
 };
@@ -26,20 +26,22 @@ pub struct CredentialRequest {
     pub cluster: Option<Cluster>,
     /// Of the caller's environment, as it sent it.
     pub env: BTreeMap<String, String>,
+    /// Where the caller runs, which decides what its variables may name.
+    pub origin: Origin,
 }
 
 /// Whose credential.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
-    /// A provider's, by its name.
-    Provider(String),
+    /// A provider's.
+    Provider(ProviderRef),
     /// That of a cluster, by the profile's name.
     ClusterProfile(ProfileName),
 }
 
 impl Default for Source {
     fn default() -> Self {
-        Self::Provider(String::new())
+        Self::Provider(ProviderRef::default())
     }
 }
 
@@ -47,7 +49,7 @@ impl fmt::Debug for CredentialRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("CredentialRequest");
         shown.field("source", &self.source).field("cluster", &self.cluster.as_ref().map(|c| &c.server));
-        shown.field("env", &self.env.keys()).finish()
+        shown.field("env", &self.env.keys()).field("origin", &self.origin).finish()
     }
 }
 
@@ -83,7 +85,9 @@ impl Resolver {
     /// As [`resolve`](Self::resolve), which checks more: nothing is held under the key of what it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
         let sent = ask.cluster.as_ref();
-        Ok(self.lead(&ask.source, sent)?.key(sent, &ask.env))
+        let lead = self.lead(&ask.source, sent)?;
+        lead.check(&ask.env, ask.origin)?;
+        Ok(lead.key(sent, &ask.env))
     }
 
     /// Turns a request into one invocation, a fresh value. Reads memory only: the run looks for the plugin's file.
@@ -92,14 +96,16 @@ impl Resolver {
     ///
     /// The request leads to no run, and does not until the configuration or the fleet changes.
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
-        let CredentialRequest { source, cluster, env } = ask;
-        self.lead(&source, cluster.as_ref())?.spec(cluster, env)
+        let CredentialRequest { source, cluster, env, origin } = ask;
+        let lead = self.lead(&source, cluster.as_ref())?;
+        lead.check(&env, origin)?;
+        lead.spec(cluster, env)
     }
 
     fn lead(&self, source: &Source, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         match source {
-            Source::Provider(name) => {
-                let entry = self.providers.entry(name)?;
+            Source::Provider(provider) => {
+                let entry = self.providers.entry(provider)?;
                 match sent {
                     Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
                         self.matched(entry, sent)
@@ -113,7 +119,7 @@ impl Resolver {
                     let known = format!("ClusterProfile `{profile}` names");
                     return Err(ResolveError::ClusterMismatch { known, difference });
                 }
-                self.providers.entry(&target.provider.name)?.of_target(target)
+                self.providers.configured(&target.provider.name)?.of_target(target)
             }
         }
     }
@@ -123,7 +129,7 @@ impl Resolver {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
         let needs_fleet = match &ask.source {
             Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
-            Source::Provider(name) => ask.cluster.is_some() && self.matches_clusters(name),
+            Source::Provider(provider) => ask.cluster.is_some() && self.matches_clusters(provider),
         };
         if needs_fleet {
             let mut hub = fleet.hub_states();
@@ -151,9 +157,9 @@ impl Resolver {
         known.outcome.clone().map_err(refused)
     }
 
-    fn matches_clusters(&self, provider: &str) -> bool {
-        let provider = self.providers.find(provider);
-        provider.is_ok_and(|provider| provider.cluster_info == ClusterInfo::Match)
+    fn matches_clusters(&self, provider: &ProviderRef) -> bool {
+        let entry = self.providers.entry(provider);
+        entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
     }
 
     /// The cluster that a caller names only finds what the broker knows; the plugin is told what the broker knows.

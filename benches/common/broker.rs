@@ -21,7 +21,7 @@ pub(crate) struct Running {
     pub(crate) child: Child,
 }
 
-/// A new directory for a server, in which nobody else can put a socket.
+/// A new private directory for the socket of a server.
 pub(crate) fn private(directory: &Path) -> Result<()> {
     fs::DirBuilder::new().mode(0o700).create(directory).context("a directory for the broker")
 }

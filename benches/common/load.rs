@@ -43,7 +43,7 @@ pub(crate) async fn in_turns(
     rival.rate(WARM_UP).await?;
     let (mut subject_rates, mut rival_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..rounds {
-        // Whoever goes first in one round goes second in the next: a machine that drifts favours neither.
+        // The order alternates, so that a drift of the machine affects both alike.
         let subject_first = number % 2 == 0;
         let early = if subject_first { subject } else { rival }.rate(round).await?;
         let late = if subject_first { rival } else { subject }.rate(round).await?;

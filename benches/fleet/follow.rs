@@ -1,4 +1,4 @@
-//! 200 changes of the hub in a second: how soon they are told, what they cost, and what others notice of them.
+//! 200 changes of the hub in a second: how soon they are sent, what they cost, and how they affect other requests.
 
 use std::{
     sync::{
@@ -75,10 +75,10 @@ pub(crate) async fn measure(
     let busy = asking.stop()?;
     last?;
 
-    let told = latencies(&written, &news.take())?;
+    let received = latencies(&written, &news.take())?;
     let bare = latencies(&written, &rival.end()?)?;
     figure("bare kube reflector, from write to event, p50 / p99", &spread(&bare));
-    figure("credbroker, from write to WatchClusters, p50 / p99", &spread(&told));
+    figure("credbroker, from write to WatchClusters, p50 / p99", &spread(&received));
     let (runs, sent) = (subject.running.runs() - runs, lock(&credentials).len() - sent);
     if change == Change::Endpoint {
         let moves: Vec<_> = written.iter().filter(|note| note.profile == name(WATCHED)).collect();
@@ -127,15 +127,15 @@ async fn write(hub: &mut Hub, change: Change) -> Vec<Note> {
     written
 }
 
-/// Waits until the broker told of every profile what the hub has.
+/// Waits until the broker has sent the hub's state of every profile.
 async fn all_told(hub: &Hub, news: &News) -> Result<()> {
     let stored: Vec<_> = (0..PROFILES)
         .map(|index| hub.stored(index).context("an object that is gone"))
         .collect::<Result<_>>()?;
-    let same = |(index, stored): (usize, &(String, String)), told: &crate::news::Told| {
-        told.clusters.get(&name(index)) == Some(stored)
+    let same = |(index, stored): (usize, &(String, String)), received: &crate::news::Received| {
+        received.clusters.get(&name(index)) == Some(stored)
     };
-    news.until(|told| stored.iter().enumerate().all(|one| same(one, told))).await
+    news.until(|received| stored.iter().enumerate().all(|one| same(one, received))).await
 }
 
 type Notes = Arc<Mutex<Vec<Note>>>;
@@ -164,7 +164,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A caller on a thread of its own, so that the bench's other work is not in its figures.
+/// A caller on a separate thread, so that other work of the bench does not affect its figures.
 struct Asking {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Vec<Duration>>>,

@@ -15,7 +15,7 @@ pub(crate) const NAMESPACE: &str = "fleet";
 pub(crate) const EMPTY: &str = "nowhere";
 /// Who issues the credentials of the profiles.
 pub(crate) const PROVIDER: &str = "cloud";
-/// Carries the number of the change that an object is at, whatever was changed.
+/// The annotation with the number of the last change of an object.
 pub(crate) const STAMP: &str = "bench.credbroker.io/change";
 
 const CA_BYTES: usize = 2_048;
@@ -25,7 +25,7 @@ const CA_BYTES: usize = 2_048;
 pub(crate) enum Change {
     /// Its server.
     Endpoint,
-    /// In turns a property, which people look at, and a label, which nobody does.
+    /// Alternates between a property, which is sent to clients, and a label, which is not.
     Shown,
 }
 

@@ -1,4 +1,4 @@
-//! One `WatchClusters`, and what it told.
+//! One `WatchClusters`, and what it received.
 
 use std::{
     collections::HashMap,
@@ -17,9 +17,9 @@ use crate::{
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Server and first property of each profile, and what else was told.
+/// The server and the first property of each profile, and the rest of what was received.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     pub(crate) clusters: HashMap<String, (String, String)>,
     pub(crate) hub: pb::HubState,
     complete: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Told {
 /// A watch that is open until this is dropped.
 #[derive(Debug)]
 pub(crate) struct News {
-    told: watch::Sender<Told>,
+    received: watch::Sender<Received>,
     task: JoinHandle<()>,
 }
 
@@ -38,30 +38,33 @@ impl News {
     /// Opens it, and returns when all profiles are known.
     pub(crate) async fn open(subject: &Subject) -> Result<Self> {
         let watch = subject.rpc.clone().watch_clusters(pb::WatchClustersRequest::default()).await?;
-        let (mut watch, told) = (watch.into_inner(), watch::Sender::new(Told::default()));
-        let telling = told.clone();
+        let (mut watch, received) = (watch.into_inner(), watch::Sender::new(Received::default()));
+        let sender = received.clone();
         let task = tokio::spawn(async move {
             while let Ok(Some(message)) = watch.message().await {
-                telling.send_modify(|told| told.take_in(message));
+                sender.send_modify(|received| received.take_in(message));
             }
         });
-        let news = Self { told, task };
-        news.until(|told| told.complete && told.hub.synced && told.clusters.len() == PROFILES).await?;
+        let news = Self { received, task };
+        news.until(|received| {
+            received.complete && received.hub.synced && received.clusters.len() == PROFILES
+        })
+        .await?;
         news.take();
         Ok(news)
     }
 
-    pub(crate) async fn until(&self, is_so: impl FnMut(&Told) -> bool) -> Result<()> {
-        let mut told = self.told.subscribe();
-        drop(timeout(PATIENCE, told.wait_for(is_so)).await.context("the broker never told")??);
+    pub(crate) async fn until(&self, is_so: impl FnMut(&Received) -> bool) -> Result<()> {
+        let mut received = self.received.subscribe();
+        drop(timeout(PATIENCE, received.wait_for(is_so)).await.context("the broker did not send it")??);
         ensure!(!self.task.is_finished(), "the watch of the clusters ended");
         Ok(())
     }
 
-    /// The changes that were told since the last time.
+    /// The changes that were received since the last call.
     pub(crate) fn take(&self) -> Vec<Note> {
         let mut seen = Vec::new();
-        self.told.send_modify(|told| std::mem::swap(&mut told.seen, &mut seen));
+        self.received.send_modify(|received| std::mem::swap(&mut received.seen, &mut seen));
         seen
     }
 }
@@ -72,7 +75,7 @@ impl Drop for News {
     }
 }
 
-impl Told {
+impl Received {
     fn take_in(&mut self, message: pb::WatchClustersResponse) {
         let at = SystemTime::now();
         self.complete |= message.complete;

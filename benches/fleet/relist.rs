@@ -34,7 +34,7 @@ pub(crate) async fn measure(report: &mut Report, hub: &Hub, subject: &Subject) -
         hub.server.expire_watches();
         tokio::task::block_in_place(|| rival.until_ready())?;
         bare_times.push(start.elapsed());
-        // Whoever watches again has listed.
+        // A new watch request follows the list.
         let both_watch = async {
             while hub.server.watches(Collection::ClusterProfiles) < watches + 2 {
                 sleep(Duration::from_millis(1)).await;
@@ -63,8 +63,8 @@ pub(crate) async fn measure(report: &mut Report, hub: &Hub, subject: &Subject) -
         &format!("{CPU_LIMIT:.1}"),
         ratio <= CPU_LIMIT,
     );
-    let (runs, told) = (subject.running.runs() - runs, news.take().len());
-    let nothing = runs == 0 && told == 0;
-    report.limited("plugin runs, clusters told", &format!("{runs} / {told}"), "none", nothing);
+    let (runs, received) = (subject.running.runs() - runs, news.take().len());
+    let nothing = runs == 0 && received == 0;
+    report.limited("plugin runs, clusters sent", &format!("{runs} / {received}"), "none", nothing);
     Ok(())
 }

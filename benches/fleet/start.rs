@@ -28,13 +28,13 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path, hub: &Hub) ->
     let (mut broker_times, mut bare_times, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let directory = directory.join(round.to_string());
-        // Whoever goes first in one round goes second in the next.
+        // The order alternates.
         let (broker, bare) = if round % 2 == 0 {
-            let broker = told(&directory, hub).await?;
+            let broker = received(&directory, hub).await?;
             (broker, listed(hub)?)
         } else {
             let bare = listed(hub)?;
-            (told(&directory, hub).await?, bare)
+            (received(&directory, hub).await?, bare)
         };
         ratios.push(broker.as_secs_f64() / bare.as_secs_f64());
         broker_times.push(broker);
@@ -53,8 +53,8 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path, hub: &Hub) ->
     memory(report, directory, hub).await
 }
 
-/// How long until a broker has told of all.
-async fn told(directory: &Path, hub: &Hub) -> Result<Duration> {
+/// The time until a broker has sent all profiles.
+async fn received(directory: &Path, hub: &Hub) -> Result<Duration> {
     let start = Instant::now();
     let subject = Subject::start(directory, hub, NAMESPACE).await?;
     News::open(&subject).await?;
@@ -76,7 +76,7 @@ async fn memory(report: &mut Report, directory: &Path, hub: &Hub) -> Result<()> 
     full.until_synced().await?;
     let (without, with) = (empty.resident()?, full.resident()?);
     News::open(&full).await?;
-    let told = full.resident()?;
+    let received = full.resident()?;
 
     let (mut bare_empty, mut bare_full) = (Rival::start(hub, EMPTY)?, Rival::start(hub, NAMESPACE)?);
     bare_empty.until_ready()?;
@@ -91,6 +91,6 @@ async fn memory(report: &mut Report, directory: &Path, hub: &Hub) -> Result<()> 
     let profile = each(with.saturating_sub(without));
     let limit = kib(MEMORY_LIMIT);
     report.limited("credbroker, per profile", &kib(profile), &limit, profile <= MEMORY_LIMIT);
-    figure("the same after a WatchClusters told of all", &kib(each(told.saturating_sub(without))));
+    figure("the same after a WatchClusters sent all", &kib(each(received.saturating_sub(without))));
     Ok(())
 }

@@ -49,7 +49,7 @@ impl Subject {
         Ok(Self { running, rpc })
     }
 
-    /// Waits until it has read all, without being told what.
+    /// Waits until it has read all profiles, without a watch.
     pub(crate) async fn until_synced(&self) -> Result<()> {
         let request = pb::ListClustersRequest { namespace: Some(EMPTY.to_owned()), ..Default::default() };
         while !self

@@ -9,15 +9,10 @@ mod artefacts;
 #[path = "../common/broker.rs"]
 mod broker;
 mod cold;
-#[path = "../common/credential.rs"]
-mod credential;
 mod daemon;
 mod echo;
-#[path = "../common/load.rs"]
-mod load;
 #[path = "../common/report.rs"]
 mod report;
-mod throughput;
 mod warm;
 
 use std::{env::args, path::PathBuf, process::ExitCode};
@@ -41,6 +36,5 @@ fn main() -> Result<ExitCode> {
     let mut report = Report::default();
     cold::measure(&mut report, &directory.path().join("cold"), &shim, subject)?;
     warm::measure(&mut report, &directory.path().join("warm"), &shim, subject)?;
-    throughput::measure(&mut report, &directory.path().join("throughput"), subject)?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

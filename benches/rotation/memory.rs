@@ -19,7 +19,7 @@ const WATCH_LIMIT: u64 = 8 * 1024;
 /// Each time after a rotation: buffers have the size that they need, and not only that of a first message.
 pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()> {
     let mut subject = Subject::start(directory).await?;
-    // What is there once, whoever watches, is not what is measured.
+    // The memory that does not depend on the watches is not measured.
     let mut first = Watchers::connect(subject.socket(), 1).await?;
     first.watch(1).await?;
     let before = after_a_rotation(&mut subject, &mut first).await?;

@@ -1,4 +1,4 @@
-//! Two thousand keys that are due at once must not hold up a person who asks for something else.
+//! Two thousand keys that are due at once must not delay a request for another key.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Many keys of one provider: a variable of the caller tells them apart.
+//! Many keys of one provider, distinguished by a variable of the caller.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

@@ -9,7 +9,6 @@
 mod broker;
 #[path = "../common/channel.rs"]
 mod channel;
-#[path = "../common/credential.rs"]
 mod credential;
 mod crowd;
 #[path = "../latency/daemon.rs"]

@@ -2,7 +2,7 @@
 
 /// The variables by which common plugins choose an identity: they belong to whoever asks, never to the broker. The
 /// shim sends what these patterns cover, and a kubeconfig's users take it from the caller.
-pub const IDENTITY_VARIABLES: [&str; 19] = [
+pub const IDENTITY_VARIABLES: [&str; 18] = [
     "AWS_*",
     "AZURE_*",
     "AAD_*",
@@ -21,7 +21,6 @@ pub const IDENTITY_VARIABLES: [&str; 19] = [
     "ALIBABA_CLOUD_*",
     "TANZU_*",
     "KRB5CCNAME",
-    "KUBECONFIG",
 ];
 
 /// Patterns over variable names, in which `*` stands for any text, also none. No other character is special.
@@ -41,6 +40,23 @@ impl Globs {
     /// Patterns in any order; a name matches if one of them does.
     pub fn new(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         Self(patterns.into_iter().map(|pattern| Glob::new(pattern.as_ref())).collect())
+    }
+
+    /// Whether there is no pattern.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These patterns and `others`.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Whether one of the patterns is `name` itself.
+    pub fn lists(&self, name: &str) -> bool {
+        self.0.iter().any(|glob| glob.rest.is_none() && glob.first == name)
     }
 
     /// Whether one of the patterns covers the whole of `name`.

@@ -1,4 +1,4 @@
-//! The end: no new work, answers for those who wait, a deadline.
+//! Shutdown: no new work, responses for the callers that wait, and a deadline.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Drained {
-    /// Everybody was answered.
+    /// All work ended in time.
     Whole,
-    /// The deadline passed first; what was left is cut off.
+    /// The deadline passed first, and the rest is cut off.
     CutOff {
-        /// Connections and runs that were left.
+        /// The number of connections and runs that were cut off.
         left: usize,
     },
 }
 
 impl Bound {
-    /// Health says so first; then runs are ended and those who wait for one are told to ask the successor, requests
-    /// under way are answered, connections close. At most [`GRACE`].
+    /// Shuts down, in at most [`GRACE`]: health reports it first, then runs are ended and their callers get `DRAINING`,
+    /// other requests are answered, and connections close.
     pub async fn drain(self) -> Drained {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::NotServing).await;
@@ -32,7 +32,7 @@ impl Bound {
         self.draining.cancel();
         self.tasks.close();
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
-        // The name goes before the listener: whoever comes now finds nothing, and tries again until a successor is there.
+        // The name is removed before the listener closes: new clients find no socket, and retry until a successor listens.
         drop(self.keeper);
         drop(self.listeners);
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)

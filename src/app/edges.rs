@@ -1,4 +1,4 @@
-//! What the broker takes from outside: clock, chance and environment, each read here and nowhere else.
+//! The inputs from outside: clock, randomness and environment. No other file reads them.
 
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
@@ -7,21 +7,21 @@ use crate::{
     plugin::Environment,
 };
 
-/// The outside world, as far as it is not the socket.
+/// The inputs from outside, without the socket.
 #[derive(Debug)]
 pub struct Edges {
-    /// Tells the time.
+    /// Reads the time.
     pub clock: Arc<dyn Clock>,
     /// Uniform in [0, 1).
     pub jitter: fn() -> f64,
-    /// Names this start of the broker.
+    /// Identifies this start of the broker.
     pub epoch: Arc<str>,
-    /// Where plugins get their private working directories.
+    /// The directory for the private working directories of plugins.
     pub scratch: PathBuf,
 }
 
 impl Edges {
-    /// The real world.
+    /// The real inputs.
     pub fn system(environment: &Environment) -> Self {
         let temporary = environment.get("TMPDIR").filter(|path| !path.is_empty());
         Self {
@@ -33,7 +33,7 @@ impl Edges {
     }
 }
 
-/// This process's environment, read once.
+/// The environment of this process.
 pub fn environment() -> Environment {
     #[expect(clippy::disallowed_methods, reason = "the one reader of the daemon's environment")]
     Environment(std::env::vars_os().collect())

@@ -1,4 +1,4 @@
-//! Tasks without which a broker must not go on: where one ends, the process does, and its supervisor starts it again.
+//! Essential tasks: when one of them ends, the process exits, so that its supervisor restarts it.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::error;
 
-/// Starts essential tasks and notices the first that ends although the broker does not drain.
+/// Starts essential tasks, and reports those that end before the broker drains.
 #[derive(Debug)]
 pub(super) struct Essentials {
     tasks: TaskTracker,
@@ -21,7 +21,7 @@ impl Essentials {
 
     /// Runs `task` until the broker drains.
     pub(super) fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let end = End { name, draining: self.draining.clone(), ended: self.ended.0.clone() };
+        let end = EndReport { name, draining: self.draining.clone(), ended: self.ended.0.clone() };
         let task = self.draining.clone().run_until_cancelled_owned(task);
         self.tasks.spawn(async move {
             let _end = end;
@@ -29,28 +29,28 @@ impl Essentials {
         });
     }
 
-    /// The name of a task that returned or panicked. Pending as long as all of them run, and while the broker drains.
+    /// Waits for a task that returned or panicked, and returns its name. Pending while the broker drains.
     pub(super) async fn ended(&mut self) -> &'static str {
         match self.ended.1.recv().await {
             Some(name) => name,
-            // We hold a sender.
+            // Not reached: `self` holds a sender.
             None => std::future::pending().await,
         }
     }
 }
 
-/// Dropped with its task, by a panic too.
-struct End {
+/// Reports the end of its task when dropped, also after a panic.
+struct EndReport {
     name: &'static str,
     draining: CancellationToken,
     ended: mpsc::UnboundedSender<&'static str>,
 }
 
-impl Drop for End {
+impl Drop for EndReport {
     fn drop(&mut self) {
         if !self.draining.is_cancelled() {
-            error!(task = self.name, "a task that the broker depends on has ended");
-            // Without a receiver the broker has gone.
+            error!(task = self.name, "an essential task has ended");
+            // Without a receiver, the broker has ended.
             let _unheard = self.ended.send(self.name);
         }
     }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_returns_or_panics_is_named() {
+    async fn a_task_that_returns_or_panics_is_reported_by_name() {
         let (mut essentials, _tasks, _draining) = essentials();
         essentials.spawn("goes on", std::future::pending());
         essentials.spawn("returns", std::future::ready(()));

@@ -1,4 +1,4 @@
-//! What keeps other processes of the same uid, plugins above all, from reading the broker's memory.
+//! Protects the broker's memory from other processes of the same uid, such as plugins.
 
 use rustix::{
     fs::Mode,
@@ -6,21 +6,20 @@ use rustix::{
 };
 use tracing::warn;
 
-/// No core dump, no ptrace and no `/proc/PID/mem` for others; what plugins write is for nobody else; as many
-/// descriptors as the hard limit allows.
+/// Disables core dumps, ptrace and `/proc/PID/mem`, makes files of plugins private, and raises the limit of descriptors.
 ///
-/// A failure is told and not fatal: the broker is then as safe as the process that started it.
+/// A failure is logged and not fatal: then the broker is as protected as the process that started it.
 pub fn harden() {
     umask(Mode::RWXG | Mode::RWXO);
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        warn!(%error, "processes of the same uid can read the broker's memory");
+        warn!(%error, "cannot disable tracing; processes of the same uid can read the broker's memory");
     }
     if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }) {
-        warn!(%error, "a crash may leave secrets in a core dump");
+        warn!(%error, "cannot disable core dumps; one may contain secrets");
     }
     let descriptors = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: descriptors.maximum, ..descriptors };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        warn!(%error, "the number of connections is bounded by the soft limit on descriptors");
+        warn!(%error, "cannot raise the limit of open files; it bounds the number of connections");
     }
 }

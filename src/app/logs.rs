@@ -1,4 +1,4 @@
-//! The log's way to stderr: a bounded queue that drops and counts, so that nothing ever waits for a reader of the log.
+//! A bounded queue of log lines for stderr. It drops lines and counts them, so that nothing waits for a reader of the log.
 
 use std::{
     io::{self, Write},
@@ -15,38 +15,38 @@ use rustix::{
 };
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Bytes that may wait to be written; as many may be in the hands of the writer.
+/// The most bytes that are queued; the writer may hold as many again.
 const PENDING: usize = 512 * 1024;
 
-/// Takes whole lines without waiting. Clones share it.
+/// Takes whole lines without waiting. Clones share one queue.
 #[derive(Clone, Debug)]
 pub struct LogQueue {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    /// There is something to write.
+struct SharedLog {
+    state: Mutex<LogState>,
+    /// Signals that there is something to write.
     filled: Condvar,
-    /// All was written.
+    /// Signals that everything is written.
     emptied: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     pending: Vec<u8>,
-    /// Lines for which there was no room since the last report.
+    /// Lines that were dropped since the last report.
     dropped: u64,
     writing: bool,
 }
 
 impl LogQueue {
-    /// A queue whose thread writes to `sink`. `report` is called with the number of lines that were dropped, as soon as
-    /// lines flow again.
+    /// A queue with a thread that writes to `sink`. `report` is called with the number of dropped lines as soon as writing
+    /// works again.
     pub(super) fn start(sink: impl Write + AsFd + Send + 'static, report: fn(u64)) -> Self {
         let queue = Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedLog {
                 state: Mutex::default(),
                 filled: Condvar::new(),
                 emptied: Condvar::new(),
@@ -54,7 +54,7 @@ impl LogQueue {
         };
         let writer = queue.clone();
         let started = thread::Builder::new().name("log".to_owned()).spawn(move || writer.run(sink, report));
-        // Without a thread the queue fills once, and the broker serves without a log.
+        // Without a thread the queue fills up, and the broker runs without a log.
         drop(started);
         queue
     }
@@ -79,19 +79,19 @@ impl LogQueue {
 
     /// Waits until everything is written, at most for `limit`.
     pub fn flush(&self, limit: Duration) {
-        let is_busy = |state: &mut State| state.writing || !state.pending.is_empty();
+        let is_busy = |state: &mut LogState| state.writing || !state.pending.is_empty();
         drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
     }
 
     fn run(&self, mut sink: impl Write + AsFd, report: fn(u64)) {
         loop {
             let batch = self.next_batch();
-            // Where the reader left or the disk is full, the lines are lost: there is no other place for them.
-            let flows = write_batch(&mut sink, &batch).is_ok();
+            // If the reader is gone or the disk is full, the lines are lost.
+            let is_written = write_batch(&mut sink, &batch).is_ok();
             let dropped = {
                 let mut state = self.lock();
                 state.writing = false;
-                if flows { mem::take(&mut state.dropped) } else { 0 }
+                if is_written { mem::take(&mut state.dropped) } else { 0 }
             };
             if dropped > 0 {
                 report(dropped);
@@ -109,13 +109,13 @@ impl LogQueue {
         mem::take(&mut state.pending)
     }
 
-    /// Whole at every moment.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// The state is consistent whenever the lock is free, so a poisoned lock is still usable.
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// As `write_all`, also where another process has made the pipe or terminal non-blocking.
+/// As `write_all`, but also if another process made the pipe or terminal non-blocking.
 fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<()> {
     while !batch.is_empty() {
         match sink.write(batch) {
@@ -134,7 +134,7 @@ fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<(
     Ok(())
 }
 
-/// The subscriber writes each event in one piece.
+/// The subscriber writes each event with one call.
 impl Write for &LogQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);

@@ -22,9 +22,9 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
-    cache::{CacheParts, CredentialCache, Verify},
+    cache::{CacheParts, CredentialCache, VerifyFn},
     config::{Config, Listen},
-    exec::{Limits, ProcessRunner, Scheduler},
+    exec::{ProcessRunner, RunLimits, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     plugin::Providers,
@@ -42,7 +42,7 @@ pub use edges::{Edges, environment};
 pub use hardening::harden;
 pub use logs::LogQueue;
 pub use signals::Signals;
-pub use systemd::{Readiness, inherited_listener};
+pub use systemd::{ServiceNotification, inherited_listener};
 pub use telemetry::{LogFormat, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
@@ -54,14 +54,14 @@ const HUB_SERVICE: &str = "hub";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The listener is of no use to tokio.
-    #[error("the socket cannot be listened on")]
+    /// tokio cannot use the listener.
+    #[error("cannot listen on the socket")]
     Listen(#[source] io::Error),
     /// The socket cannot be published.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// `listen.group` names no group.
-    #[error("`listen.group: {name}` names no group of this machine; see `getent group`")]
+    /// The group in `listen.group` does not exist.
+    #[error("`listen.group`: group `{name}` not found on this machine; see `getent group`")]
     UnknownGroup {
         /// As configured.
         name: String,
@@ -71,18 +71,18 @@ pub enum BuildError {
 /// Where the broker listens.
 #[derive(Debug)]
 pub enum Listening {
-    /// On a socket that it publishes.
+    /// On a socket that the broker publishes.
     At(SocketOptions),
-    /// On one that systemd holds.
+    /// On a socket that systemd passed.
     Inherited(StdListener),
 }
 
-/// A broker that listens, wired and not yet serving.
+/// A broker that listens but does not serve yet.
 #[derive(Debug)]
 pub struct Bound {
     /// The newest is in use.
     listeners: watch::Sender<Arc<UnixListener>>,
-    /// `None`: the listener is systemd's, and has no name.
+    /// `None`: the listener is systemd's and has no name.
     keeper: Option<Keeper>,
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
@@ -100,7 +100,7 @@ pub struct Bound {
 ///
 /// # Errors
 ///
-/// [`BuildError`]: nothing was started, and nothing of anybody else's was touched.
+/// [`BuildError`]: nothing was started, and no file of another process was changed.
 pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound, BuildError> {
     let (listener, socket, place) = match listening {
         Listening::Inherited(listener) => {
@@ -118,14 +118,14 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let verifier = Arc::new(ApiVerifier::default());
-    let verify: Verify = Arc::new(move |issued, cluster| {
+    let verify: VerifyFn = Arc::new(move |issued, cluster| {
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
     let runs = config.limits.plugin_runs.get();
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(Limits::default(), edges.scratch, tasks.clone()),
-        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter, tasks.clone()),
+        runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
+        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
         clock: Arc::clone(&edges.clock),
@@ -158,7 +158,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
         warn!(
-            "running as nobody: only root is served, since that uid stands for every user without a number here"
+            "running as nobody: only root is served, because the kernel uses this uid for all users that it cannot map"
         );
     }
     let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
@@ -180,8 +180,8 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
 }
 
 impl Bound {
-    /// Serves until [`drain`](Self::drain) is called. Returns earlier only when a task has ended that the broker depends
-    /// on, with its name: then the broker must drain and the process exit.
+    /// Serves until [`drain`](Self::drain) is called. Returns earlier only with the name of an essential task that ended:
+    /// then the broker must drain and the process must exit.
     pub async fn serve(&mut self) -> &'static str {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
@@ -211,7 +211,7 @@ impl Bound {
     }
 }
 
-/// Health of the hub, under a name of its own: the broker goes on with what it knows.
+/// Reports the health of the hub under a separate name: the broker itself continues without the hub.
 async fn report(fleet: &Fleet, health: HealthReporter) {
     let mut states = fleet.hub_states();
     loop {
@@ -221,7 +221,7 @@ async fn report(fleet: &Fleet, health: HealthReporter) {
             _ => ServingStatus::NotServing,
         };
         health.set_service_status(HUB_SERVICE, serving).await;
-        // The sender is the fleet's.
+        // The fleet keeps the sender alive.
         drop(states.changed().await);
     }
 }

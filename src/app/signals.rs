@@ -12,7 +12,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on they no longer end the process by themselves.
+    /// Catches the signals, which then no longer end the process.
     ///
     /// # Errors
     ///
@@ -21,7 +21,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The name of the next one.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

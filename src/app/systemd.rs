@@ -1,4 +1,4 @@
-//! The service manager: a listener from it, and how far we are to it. Without one, both do nothing.
+//! The interface to systemd: the inherited listener, and notifications. Without systemd, both do nothing.
 
 use std::{io, os::unix::net::UnixListener};
 
@@ -7,11 +7,11 @@ use rustix::io::FdFlags;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-/// The listener that systemd passed (`LISTEN_FDS`), if it did.
+/// The listener that systemd passed in `LISTEN_FDS`, if any.
 ///
 /// # Errors
 ///
-/// What it passed is not one listening Unix stream socket.
+/// systemd passed something other than one listening Unix stream socket.
 pub fn inherited_listener() -> io::Result<Option<UnixListener>> {
     let mut passed = ListenFd::from_env();
     if passed.len() > 1 {
@@ -20,8 +20,7 @@ pub fn inherited_listener() -> io::Result<Option<UnixListener>> {
     }
     let Some(listener) = passed.take_unix_listener(0)? else { return Ok(None) };
     if !rustix::net::sockopt::socket_acceptconn(&listener)? {
-        let message =
-            "systemd passed a socket that does not listen (`ListenStream=` and `Accept=no`, please)";
+        let message = "systemd passed a socket that does not listen; the .socket unit must have `ListenStream=` and `Accept=no`";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     // It must not reach a plugin.
@@ -29,24 +28,24 @@ pub fn inherited_listener() -> io::Result<Option<UnixListener>> {
     Ok(Some(listener))
 }
 
-/// What the service manager (`NOTIFY_SOCKET`) is told.
+/// A notification for the service manager (`NOTIFY_SOCKET`).
 #[derive(Clone, Copy, Debug)]
-pub enum Readiness {
+pub enum ServiceNotification {
     /// The socket is open.
     Ready,
     /// The broker drains.
     Stopping,
 }
 
-impl Readiness {
-    /// Tells it; a service manager that does not listen is no reason to stop.
-    pub fn tell(self) {
+impl ServiceNotification {
+    /// Sends it. A failure is only logged.
+    pub fn notify(self) {
         let state = match self {
             Self::Ready => NotifyState::Ready,
             Self::Stopping => NotifyState::Stopping,
         };
         if let Err(error) = sd_notify::notify(&[state]) {
-            warn!(%error, "the service manager cannot be told: {self:?}");
+            warn!(%error, "cannot notify the service manager: {self:?}");
         }
     }
 }

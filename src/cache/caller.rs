@@ -1,6 +1,6 @@
 //! The callers of the cache, and the generation that each of them received last.
 //!
-//! An exec plugin is not told that its credential was rejected. A process that asks again for the credential that it has
+//! The exec API does not report that a credential was rejected. A process that asks again for the credential that it has
 //! suggests it.
 
 use std::{

@@ -4,7 +4,9 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tracing::{Instrument as _, Span, debug, field, info, info_span, warn};
 
-use super::{CacheError, CredentialCache, entry::Entry, flight::Flight, policy::Decision, state::State};
+use super::{
+    CacheError, CredentialCache, entry::KeyEntry, flight::Flight, policy::Decision, state::KeyState,
+};
 use crate::{
     exec::{PluginRunner, RunError, RunOutput, Urgency},
     text::chain,
@@ -13,7 +15,7 @@ use crate::{
 /// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
 /// shuts down.
 struct Claim<R: PluginRunner> {
-    entry: Arc<Entry>,
+    entry: Arc<KeyEntry>,
     flight: Arc<Flight>,
     cache: CredentialCache<R>,
     is_over: bool,
@@ -25,9 +27,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Deciding and claiming are one step: between two steps another run could start and end.
     pub(super) fn try_claim(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<KeyEntry>,
         urgency: Urgency,
-        decide: impl FnOnce(&mut State) -> Decision,
+        decide: impl FnOnce(&mut KeyState) -> Decision,
     ) -> (Decision, Option<Arc<Flight>>) {
         let mut decision = Decision::Wait;
         let (mut flight, mut is_new) = (None, false);
@@ -48,11 +50,11 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Starts a run unless one is in flight, whatever the entry holds. Returns the run in flight.
-    pub(super) fn force_claim(&self, entry: &Arc<Entry>, urgency: Urgency) -> Option<Arc<Flight>> {
+    pub(super) fn force_claim(&self, entry: &Arc<KeyEntry>, urgency: Urgency) -> Option<Arc<Flight>> {
         self.try_claim(entry, urgency, |_| Decision::Wait).1
     }
 
-    fn start(&self, entry: &Arc<Entry>, flight: &Arc<Flight>) {
+    fn start(&self, entry: &Arc<KeyEntry>, flight: &Arc<Flight>) {
         let span = info_span!(
             "plugin_run",
             provider = %entry.spec.provider.name,

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Selector,
-    entry::{Entry, Interest},
+    entry::{Interest, KeyEntry},
     policy::EVICTABLE_AFTER,
 };
 use crate::{
@@ -28,22 +28,22 @@ pub type Position = (Arc<str>, PluginKey);
 
 /// All entries. Every map has the same ones.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
-    by_key: HashMap<PluginKey, Arc<Entry>, BuildHasherDefault<KeyHasher>>,
-    in_order: BTreeMap<Position, Arc<Entry>>,
-    by_profile: HashMap<ProfileName, Vec<Arc<Entry>>>,
+pub(crate) struct KeyEntries {
+    by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
+    in_order: BTreeMap<Position, Arc<KeyEntry>>,
+    by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
     /// The entries that were idle at the last search, the one that was idle for the longest time last.
-    idle: Vec<Weak<Entry>>,
+    idle: Vec<Weak<KeyEntry>>,
     /// Time since boot before which there is no further search.
     next_search: Duration,
 }
 
-impl Entries {
+impl KeyEntries {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    pub(crate) fn find(&self, key: &PluginKey) -> Option<&Arc<Entry>> {
+    pub(crate) fn find(&self, key: &PluginKey) -> Option<&Arc<KeyEntry>> {
         self.by_key.get(key)
     }
 
@@ -57,12 +57,12 @@ impl Entries {
             let idle = self.find_idle(now)?;
             self.remove(&idle);
         }
-        let entry = Arc::new(Entry::new(Arc::new(spec), now));
+        let entry = Arc::new(KeyEntry::new(Arc::new(spec), now));
         self.insert(&entry);
         Some(Interest::new(&entry))
     }
 
-    fn insert(&mut self, entry: &Arc<Entry>) {
+    fn insert(&mut self, entry: &Arc<KeyEntry>) {
         let spec = &entry.spec;
         self.by_key.insert(spec.key, Arc::clone(entry));
         self.in_order.insert(position(spec), Arc::clone(entry));
@@ -73,12 +73,12 @@ impl Entries {
 
     /// The entry that was idle for the longest time. One search serves many requests, so that a request for room is cheap
     /// when every entry is in use.
-    fn find_idle(&mut self, now: Now) -> Option<Arc<Entry>> {
-        let is_idle = |entry: &Arc<Entry>| entry.idle(now) >= EVICTABLE_AFTER && !entry.is_busy();
+    fn find_idle(&mut self, now: Now) -> Option<Arc<KeyEntry>> {
+        let is_idle = |entry: &Arc<KeyEntry>| entry.idle(now) >= EVICTABLE_AFTER && !entry.is_busy();
         loop {
             while let Some(idle) = self.idle.pop() {
                 let idle = idle.upgrade().filter(&is_idle);
-                let is_found = |entry: &Arc<Entry>| {
+                let is_found = |entry: &Arc<KeyEntry>| {
                     self.by_key.get(&entry.spec.key).is_some_and(|found| Arc::ptr_eq(found, entry))
                 };
                 if let Some(entry) = idle.filter(is_found) {
@@ -96,7 +96,7 @@ impl Entries {
     }
 
     /// Removes `entry`, unless another entry has its key by now.
-    pub(crate) fn remove(&mut self, entry: &Arc<Entry>) {
+    pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
         let spec = &entry.spec;
         if !self.by_key.get(&spec.key).is_some_and(|found| Arc::ptr_eq(found, entry)) {
             return;
@@ -115,13 +115,13 @@ impl Entries {
     }
 
     /// The selected entries. Those without interest are removed from the maps.
-    pub(crate) fn take_out(&mut self, selector: &Selector) -> Vec<Arc<Entry>> {
+    pub(crate) fn take_out(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
         let entries = self.select(selector, None, usize::MAX);
         // Interest grows only under the lock of the maps, so an entry without interest is not found by a request later.
         for entry in &entries {
             entry.leaves.store(entry.interest.load(Ordering::Relaxed) == 0, Ordering::Relaxed);
         }
-        let stays = |entry: &Arc<Entry>| !entry.leaves.load(Ordering::Relaxed);
+        let stays = |entry: &Arc<KeyEntry>| !entry.leaves.load(Ordering::Relaxed);
         if entries.len() == self.len() {
             // Few entries stay, and inserting those again is faster than removing the others.
             self.by_key.clear();
@@ -147,7 +147,7 @@ impl Entries {
         selector: &Selector,
         after: Option<&Position>,
         count: usize,
-    ) -> Vec<Arc<Entry>> {
+    ) -> Vec<Arc<KeyEntry>> {
         match selector {
             Selector::All => self.after(None, after, count),
             Selector::Provider(name) => self.after(Some(name), after, count),
@@ -167,7 +167,7 @@ impl Entries {
         provider: Option<&str>,
         after: Option<&Position>,
         count: usize,
-    ) -> Vec<Arc<Entry>> {
+    ) -> Vec<Arc<KeyEntry>> {
         let first = |name: &str| (Arc::from(name), PluginKey([0; 32]));
         let start = match (after, provider) {
             (Some(after), Some(provider)) if *after.0 < *provider => Bound::Included(first(provider)),
@@ -181,12 +181,12 @@ impl Entries {
     }
 
     /// The entries of one profile.
-    pub(crate) fn of_profile(&self, profile: &ProfileName) -> &[Arc<Entry>] {
+    pub(crate) fn of_profile(&self, profile: &ProfileName) -> &[Arc<KeyEntry>] {
         self.by_profile.get(profile).map_or(&[], Vec::as_slice)
     }
 
     /// The entries of each profile.
-    pub(crate) fn profiles(&self) -> impl Iterator<Item = &Vec<Arc<Entry>>> {
+    pub(crate) fn profiles(&self) -> impl Iterator<Item = &Vec<Arc<KeyEntry>>> {
         self.by_profile.values()
     }
 }
@@ -198,10 +198,10 @@ pub(crate) fn position(spec: &PluginSpec) -> Position {
 
 /// At most `count` of a few `entries` that follow `after`, in order.
 fn page<'a>(
-    entries: impl Iterator<Item = (Position, &'a Arc<Entry>)>,
+    entries: impl Iterator<Item = (Position, &'a Arc<KeyEntry>)>,
     after: Option<&Position>,
     count: usize,
-) -> Vec<Arc<Entry>> {
+) -> Vec<Arc<KeyEntry>> {
     let mut page: Vec<_> =
         entries.filter(|(position, _)| after.is_none_or(|after| position > after)).collect();
     page.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));

@@ -13,16 +13,16 @@ use tokio::sync::watch;
 use super::{
     caller::Callers,
     policy::{NextAction, Usage, next_action},
-    state::State,
+    state::KeyState,
     suspicion::Verification,
 };
 use crate::{credential::Now, plugin::PluginSpec};
 
 /// The entry of one key.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct KeyEntry {
     pub(crate) spec: Arc<PluginSpec>,
-    pub(crate) cell: watch::Sender<State>,
+    pub(crate) cell: watch::Sender<KeyState>,
     pub(crate) callers: Callers,
     /// The last verification with an API server.
     pub(crate) verification: Mutex<Option<Verification>>,
@@ -38,7 +38,7 @@ pub(crate) struct Entry {
     pub(crate) leaves: AtomicBool,
 }
 
-impl Entry {
+impl KeyEntry {
     pub(crate) fn new(spec: Arc<PluginSpec>, now: Now) -> Self {
         let entry = Self {
             spec,
@@ -99,7 +99,7 @@ impl Entry {
 
     /// Waits until it has a valid credential.
     pub(crate) async fn holds_valid(&self, now: impl Fn() -> Now) {
-        let is_valid = |state: &State| state.valid(now()).is_some();
+        let is_valid = |state: &KeyState| state.valid(now()).is_some();
         // The entry keeps the sender alive.
         drop(self.cell.subscribe().wait_for(is_valid).await.map(|_| ()));
     }
@@ -123,11 +123,11 @@ impl Entry {
 
 /// Keeps an entry in the map while a caller waits or watches.
 #[derive(Debug)]
-pub(crate) struct Interest(pub(crate) Arc<Entry>);
+pub(crate) struct Interest(pub(crate) Arc<KeyEntry>);
 
 impl Interest {
     /// Must be called under the lock of the map that `entry` is in, so that it is not removed meanwhile.
-    pub(crate) fn new(entry: &Arc<Entry>) -> Self {
+    pub(crate) fn new(entry: &Arc<KeyEntry>) -> Self {
         entry.interest.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(entry))
     }

@@ -23,13 +23,13 @@ pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;
 #[derive(Debug)]
 pub(crate) struct Flight {
     outcome: watch::Sender<Option<RunResult>>,
-    progress: Mutex<Progress>,
+    progress: Mutex<FlightProgress>,
     /// Cancelled when the outcome is not needed.
     pub(crate) abandoned: CancellationToken,
 }
 
 #[derive(Debug)]
-struct Progress {
+struct FlightProgress {
     /// The processes of the callers that wait now. The run is queued for the last of them: a caller that joins a run
     /// does not wait behind the other requests of the caller that started it.
     peers: Vec<u64>,
@@ -43,7 +43,7 @@ struct Progress {
     is_detached: bool,
 }
 
-impl Progress {
+impl FlightProgress {
     fn urgency(&self) -> Urgency {
         match (self.floor, self.peers.last()) {
             (Urgency::Forced, _) => Urgency::Forced,
@@ -62,7 +62,8 @@ impl Progress {
 impl Flight {
     /// A run that is not queued yet. `floor` is its urgency while no caller waits.
     pub(crate) fn new(floor: Urgency) -> Self {
-        let progress = Progress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
+        let progress =
+            FlightProgress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
         Self {
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
@@ -132,7 +133,7 @@ impl Flight {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, FlightProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::{
     CacheError, Caller, CredentialCache, Failed, Pending, Request,
-    entry::Entry,
+    entry::KeyEntry,
     flight::Waiter,
     policy::{Decision, decide},
 };
@@ -41,7 +41,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// due.
     pub(super) fn serve_from_memory(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<KeyEntry>,
         caller: &Caller,
         now: Now,
     ) -> Option<Arc<Issued>> {
@@ -68,7 +68,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// allows it.
     pub(super) async fn get_or_run(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<KeyEntry>,
         request: &Request,
         first: impl Future<Output = FirstStep>,
     ) -> Result<Arc<Issued>, Failed> {
@@ -129,7 +129,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Runs the plugin of `entry` as background work if its credential is missing or due, and waits for the outcome if
     /// it is missing.
-    pub(super) async fn run_ahead(&self, entry: &Arc<Entry>) -> Result<(), Failed> {
+    pub(super) async fn run_ahead(&self, entry: &Arc<KeyEntry>) -> Result<(), Failed> {
         let (now, file) = (self.now(), entry.spec.file_version());
         match self.try_claim(entry, Urgency::Background, |state| decide(state, false, file, now)) {
             (Decision::Fail(failed), _) => Err(failed),

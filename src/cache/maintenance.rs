@@ -7,7 +7,7 @@ use tracing::debug;
 use super::{
     CredentialCache,
     entries::position,
-    entry::Entry,
+    entry::KeyEntry,
     policy::{NextAction, decide},
 };
 use crate::{
@@ -54,7 +54,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    fn maintain_one(&self, entry: &Arc<Entry>, now: Now) {
+    fn maintain_one(&self, entry: &Arc<KeyEntry>, now: Now) {
         if entry.is_watched() && entry.has_expired(now) {
             entry.cell.send_modify(|_expired| {}); // wakes the watches
         }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     CredentialCache, Selector,
-    entry::{Entry, Interest},
+    entry::{Interest, KeyEntry},
 };
 use crate::{
     exec::{PluginRunner, Urgency},
@@ -38,8 +38,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     pub(super) fn take_out(&self, selector: &Selector) -> usize {
         let evicted = self.lock().take_out(selector);
         let count = evicted.len();
-        let is_unused =
-            |entry: &Arc<Entry>| entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().flight.is_none();
+        let is_unused = |entry: &Arc<KeyEntry>| {
+            entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().flight.is_none()
+        };
         let (unused, used): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_unused);
         for entry in &used {
             entry.forget();
@@ -54,7 +55,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     pub(super) fn forget_profile(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
-        let is_stale = |entry: &Arc<Entry>| {
+        let is_stale = |entry: &Arc<KeyEntry>| {
             let target = entry.spec.target.as_ref();
             target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))
         };

@@ -38,11 +38,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::{Clock, Now},
-    credential::{Cluster, Encode, Issued},
+    credential::{Cluster, EncodeFn, Issued},
     exec::{PluginRunner, Scheduler},
     plugin::{PluginKey, PluginSpec, ProfileName, Target},
 };
-use entries::Entries;
+use entries::KeyEntries;
 use entry::Interest;
 use get::FirstStep;
 use waiting::WaitingPlaces;
@@ -53,8 +53,8 @@ pub use error::{CacheError, Failed, Pending};
 pub use overview::{Holding, KeyStatus, RejectionStatus};
 pub use report::{ReportOutcome, Reported};
 pub use selector::{InvalidKey, KeyPrefix, Selector};
-pub use suspicion::Verify;
-pub use watching::Watch;
+pub use suspicion::VerifyFn;
+pub use watching::CredentialWatch;
 
 /// Serves credentials from memory and runs plugins for those that are missing or due. Clones share the memory.
 #[derive(Debug)]
@@ -75,9 +75,9 @@ pub struct CacheParts<R> {
     /// Decides when they run.
     pub scheduler: Scheduler,
     /// Encodes a credential once, when it arrives.
-    pub encode: Encode,
+    pub encode: EncodeFn,
     /// Asks API servers about credentials that seem to be rejected.
-    pub verify: Verify,
+    pub verify: VerifyFn,
     /// Reads the time.
     pub clock: Arc<dyn Clock>,
     /// Uniform in [0, 1): spreads refreshes and retries.
@@ -95,7 +95,7 @@ pub struct CacheParts<R> {
 #[derive(Debug)]
 struct Inner<R> {
     parts: CacheParts<R>,
-    entries: Mutex<Entries>,
+    entries: Mutex<KeyEntries>,
     /// Wakes the maintenance when the first entry is made.
     occupied: Notify,
     generations: AtomicU64,
@@ -177,8 +177,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// # Errors
     ///
     /// There is no room for another key.
-    pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<Watch<R>, Failed> {
-        Ok(Watch::new(self.clone(), self.enter(spec)?, caller))
+    pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
+        Ok(CredentialWatch::new(self.clone(), self.enter(spec)?, caller))
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -244,9 +244,11 @@ impl<R: PluginRunner> CredentialCache<R> {
         entries.iter().filter_map(|entry| self.profile_state(entry, now)).collect()
     }
 
-    /// Refreshes credentials ahead of their expiry and forgets idle keys until the broker drains.
+    /// Refreshes credentials ahead of their expiry, forgets idle keys, and starts the queued runs whose time has come,
+    /// until the broker drains.
     pub async fn keep_fresh(&self) {
-        self.maintain().await;
+        let parts = &self.inner.parts;
+        tokio::join!(self.maintain(), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
     }
 
     /// The number of keys in memory.
@@ -273,7 +275,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, Entries> {
+    fn lock(&self) -> MutexGuard<'_, KeyEntries> {
         self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use tracing::{Span, debug, field, warn};
 
 use super::{
     CacheError, CredentialCache,
-    entry::Entry,
+    entry::KeyEntry,
     policy::{self, Replacement},
     state::{Current, Failure},
 };
@@ -21,7 +21,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// What a printed credential becomes in `entry`, which holds `held`.
     pub(super) fn accept(
         &self,
-        entry: &Entry,
+        entry: &KeyEntry,
         held: Option<&Current>,
         output: &RunOutput,
     ) -> Result<Current, CacheError> {
@@ -55,7 +55,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Encodes a credential, once for all responses.
     fn issue(
         &self,
-        entry: &Entry,
+        entry: &KeyEntry,
         generation: Generation,
         material: &Material,
         lifetime: Lifetime,

@@ -8,9 +8,9 @@ use std::{
 use super::{
     CacheError, CredentialCache, Failed, Position,
     entries::position,
-    entry::Entry,
+    entry::KeyEntry,
     policy::next_run,
-    state::{Failure, State},
+    state::{Failure, KeyState},
 };
 use crate::{
     credential::{Issued, Now},
@@ -78,7 +78,7 @@ impl KeyStatus {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    pub(super) fn status_of(&self, entry: &Entry, now: Now) -> KeyStatus {
+    pub(super) fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
         let usage = entry.usage(now);
         let state = entry.cell.borrow();
         let current = state.current.as_ref();
@@ -105,7 +105,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     pub(super) fn profile_state(
         &self,
-        entry: &Entry,
+        entry: &KeyEntry,
         now: Now,
     ) -> Option<(ProfileName, Holding, Option<Failed>)> {
         let profile = entry.spec.target.as_ref()?.profile.clone();
@@ -115,7 +115,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// What a caller would get. A pause of the issuer may have become longer since the failure.
-    fn failed(&self, entry: &Entry, failure: &Failure, now: Now) -> Failed {
+    fn failed(&self, entry: &KeyEntry, failure: &Failure, now: Now) -> Failed {
         let throttled =
             failure.error.pause().and_then(|_| self.inner.parts.scheduler.throttled(&entry.spec.provider));
         throttled.map_or_else(
@@ -129,7 +129,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 }
 
-fn holding(state: &State, now: Now) -> Holding {
+fn holding(state: &KeyState, now: Now) -> Holding {
     match (state.valid(now).is_some(), state.flight.is_some(), &state.failure) {
         (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
         (true, false, None) => Holding::Valid,

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Failed,
-    state::{Current, State},
+    state::{Current, KeyState},
 };
 use crate::{
     backoff::full_jitter,
@@ -41,7 +41,7 @@ pub(crate) enum Decision {
 }
 
 /// Decides what a request gets at `now`: never an expired credential.
-pub(crate) fn decide(state: &State, at_terminal: bool, file: u64, now: Now) -> Decision {
+pub(crate) fn decide(state: &KeyState, at_terminal: bool, file: u64, now: Now) -> Decision {
     let Some(current) = state.valid(now) else {
         let held = state.failure.as_ref().filter(|failure| failure.is_held(now, at_terminal));
         return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));
@@ -54,7 +54,7 @@ pub(crate) fn decide(state: &State, at_terminal: bool, file: u64, now: Now) -> D
     }
 }
 
-fn may_refresh(state: &State, now: Now) -> bool {
+fn may_refresh(state: &KeyState, now: Now) -> bool {
     state.flight.is_none() && state.failure.as_ref().is_none_or(|failure| now.boot >= failure.refresh_at)
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum NextAction {
 }
 
 /// What to do for an entry at `now`.
-pub(crate) fn next_action(state: &State, usage: Usage, now: Now) -> NextAction {
+pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
     let valid = state.valid(now);
     let used = usage.is_used(state, now);
     let urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
@@ -117,7 +117,7 @@ pub(crate) fn next_action(state: &State, usage: Usage, now: Now) -> NextAction {
 
 /// How long after `now` the maintenance starts a run, if nothing changes. `None`: a run is in flight, or only a request
 /// starts one.
-pub(crate) fn next_run(state: &State, usage: Usage, now: Now) -> Option<Duration> {
+pub(crate) fn next_run(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
     let due = match state.valid(now) {
         _ if state.flight.is_some() => return None,
         Some(current) => current.due_in(now, usage.file),
@@ -129,7 +129,7 @@ pub(crate) fn next_run(state: &State, usage: Usage, now: Now) -> Option<Duration
 
 impl Usage {
     /// Whether the credential is used: it is watched, or it was asked for within its lifetime.
-    fn is_used(&self, state: &State, now: Now) -> bool {
+    fn is_used(&self, state: &KeyState, now: Now) -> bool {
         self.watched || state.valid(now).is_some_and(|current| self.idle <= current.issued.lifetime)
     }
 }

@@ -5,7 +5,7 @@ use std::{future::ready, sync::Arc, time::Duration};
 use tracing::info;
 
 use super::{
-    CredentialCache, Failed, Request, entry::Entry, get::FirstStep, rejection::Evidence, state::State,
+    CredentialCache, Failed, Request, entry::KeyEntry, get::FirstStep, rejection::Evidence, state::KeyState,
 };
 use crate::{clock::Now, credential::Issued, exec::PluginRunner};
 
@@ -51,7 +51,7 @@ enum Plan {
 impl<R: PluginRunner> CredentialCache<R> {
     pub(super) async fn answer_report(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<KeyEntry>,
         generation: &str,
         request: &Request,
     ) -> Result<Reported, Failed> {
@@ -84,7 +84,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    fn plan(&self, state: &mut State, generation: &str, request: &Request, now: Now) -> Plan {
+    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> Plan {
         let caller = &request.caller;
         let current = state.current.as_ref().map(|current| Arc::clone(&current.issued));
         let reported = current.filter(|issued| issued.generation.to_string() == generation);

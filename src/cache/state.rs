@@ -13,7 +13,7 @@ const REMEMBERED: usize = 4;
 
 /// The state of one key.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct KeyState {
     /// The last credential that passed every check, valid or not.
     pub(crate) current: Option<Current>,
     /// The failure of the last run; `None` after a success.
@@ -26,7 +26,7 @@ pub(crate) struct State {
     pub(crate) replaced: [u64; REMEMBERED],
 }
 
-impl State {
+impl KeyState {
     /// The credential, if it may be served at `now`.
     pub(crate) fn valid(&self, now: Now) -> Option<&Current> {
         self.current.as_ref().filter(|current| current.issued.is_valid_at(now))

@@ -12,7 +12,7 @@ use futures_util::{
 };
 use tracing::info;
 
-use super::{CredentialCache, Request, entry::Entry, get::FirstStep, rejection::VERIFY_EVERY};
+use super::{CredentialCache, Request, entry::KeyEntry, get::FirstStep, rejection::VERIFY_EVERY};
 use crate::{
     credential::{Cluster, Issued},
     exec::PluginRunner,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Asks an API server whether it accepts a credential.
-pub type Verify = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;
+pub type VerifyFn = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
 /// A verification with an API server. All callers that suspect the credential share its result.
 pub(crate) struct Verification {
@@ -41,7 +41,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// How to answer a caller that asks again for `issued`. A suspicion never turns a valid credential into an error.
     pub(super) async fn suspect(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<KeyEntry>,
         issued: Arc<Issued>,
         request: &Request,
     ) -> FirstStep {
@@ -89,7 +89,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// The verdict of the API server of `cluster` about `issued`. Callers share a verification for a few seconds.
-    async fn verdict(&self, entry: &Entry, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
+    async fn verdict(&self, entry: &KeyEntry, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
         let now = self.now();
         let (verdict, is_new) = {
             let mut last = entry.verification.lock().unwrap_or_else(PoisonError::into_inner);

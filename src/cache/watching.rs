@@ -10,9 +10,9 @@ use tokio::sync::watch;
 
 use super::{
     Caller, CredentialCache, Failed, Request,
-    entry::{Entry, Interest},
+    entry::{Interest, KeyEntry},
     get::FirstStep,
-    state::State,
+    state::KeyState,
 };
 use crate::{
     credential::{Generation, Issued},
@@ -21,22 +21,22 @@ use crate::{
 
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.
 #[derive(Debug)]
-pub struct Watch<R> {
+pub struct CredentialWatch<R> {
     cache: CredentialCache<R>,
     interest: Interest,
-    cell: watch::Receiver<State>,
+    cell: watch::Receiver<KeyState>,
     request: Request,
     /// The generation and expiry that were returned last.
     seen: Option<(Generation, SystemTime)>,
 }
 
-impl<R> Drop for Watch<R> {
+impl<R> Drop for CredentialWatch<R> {
     fn drop(&mut self) {
         self.entry().watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<R> Watch<R> {
+impl<R> CredentialWatch<R> {
     pub(super) fn new(cache: CredentialCache<R>, interest: Interest, caller: Caller) -> Self {
         interest.0.watchers.fetch_add(1, Ordering::Relaxed);
         let cell = interest.0.cell.subscribe();
@@ -45,7 +45,7 @@ impl<R> Watch<R> {
         Self { cache, interest, cell, request, seen: None }
     }
 
-    fn entry(&self) -> &Arc<Entry> {
+    fn entry(&self) -> &Arc<KeyEntry> {
         &self.interest.0
     }
 
@@ -55,7 +55,7 @@ impl<R> Watch<R> {
     }
 }
 
-impl<R: PluginRunner> Watch<R> {
+impl<R: PluginRunner> CredentialWatch<R> {
     /// Waits for a credential whose generation or expiry differs from the one that was returned last. Generations that
     /// came and went meanwhile are skipped.
     ///

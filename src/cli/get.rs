@@ -32,6 +32,9 @@ pub(super) struct GetArgs {
     /// CREDBROKER_PROVIDER]
     #[arg(long, value_name = "NAME", conflicts_with = "cluster_profile")]
     provider: Option<String>,
+    /// Digest of the kubeconfig that defines the provider, if several define the name: the error message lists them
+    #[arg(long, value_name = "DIGEST", requires = "provider")]
+    definition: Option<String>,
     /// Cluster that the credential is for, as `credbroker clusters` lists it
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = cluster_profile)]
     cluster_profile: Option<ClusterProfileRef>,
@@ -104,11 +107,8 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
         return Some(Source::ClusterProfile(profile.clone()));
     }
     let variable = || environment.get("CREDBROKER_PROVIDER")?.to_str().map(str::to_owned);
-    args.provider.clone().or_else(variable).filter(|name| !name.is_empty()).map(provider)
-}
-
-fn provider(name: String) -> Source {
-    Source::Provider(ProviderRef { name, definition: None })
+    let name = args.provider.clone().or_else(variable).filter(|name| !name.is_empty())?;
+    Some(Source::Provider(ProviderRef { name, definition: args.definition.clone() }))
 }
 
 /// Parses `NAMESPACE/NAME`.

@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use super::EX_CONFIG;
 use crate::{
-    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, Readiness, Signals},
+    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, ServiceNotification, Signals},
     config::{self, Config, Listen, Loaded},
     plugin::Environment,
 };
@@ -52,13 +52,16 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listener().context("cannot use the socket from systemd")?;
     let (logs, problem) = app::start_telemetry(args.log_format, environment);
-    if let Some(problem) = problem {
-        warn!("{problem}");
-    }
-    let code = start(inherited, args, environment, &logs).unwrap_or_else(|error| {
-        logs.line(&format!("credbroker: {error:#}"));
-        1
-    });
+    let code = match problem {
+        Some(problem) => {
+            logs.line(&format!("credbroker: {problem}"));
+            EX_CONFIG
+        }
+        None => start(inherited, args, environment, &logs).unwrap_or_else(|error| {
+            logs.line(&format!("credbroker: {error:#}"));
+            1
+        }),
+    };
     logs.flush(LOG_FLUSH);
     Ok(code)
 }
@@ -137,7 +140,7 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
     };
     let mut bound = app::build(config, listening, edges)?;
     info!("listening on {address}");
-    Readiness::Ready.tell();
+    ServiceNotification::Ready.notify();
     let code = tokio::select! {
         task = bound.serve() => {
             error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
@@ -148,7 +151,7 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
             0
         }
     };
-    Readiness::Stopping.tell();
+    ServiceNotification::Stopping.notify();
     tokio::select! {
         drained = bound.drain() => match drained {
             Drained::Whole => info!("drained"),

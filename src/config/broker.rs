@@ -9,7 +9,7 @@ use super::{
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     file::expand,
     issuers::issuers,
-    kubeconfig::{Kubeconfig, Mode},
+    kubeconfig::{Kubeconfig, Mode, variables},
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
@@ -105,10 +105,18 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let dir = path.parent().unwrap_or(Path::new("/"));
     let items = fields.at(&table::root::PROVIDERS).map(|items| items.items(report)).unwrap_or_default();
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, report)).collect();
+    let caller_env = table::root::CALLER_ENV.read(&fields, report).unwrap_or_default();
     let paths = kubeconfigs(&fields, dir, env, report);
     if !paths.is_empty() {
-        let imported = Kubeconfig::read(&paths, Mode::Named, report).providers(env, Mode::Named, report);
-        providers.extend(imported);
+        let variables = variables(env, caller_env);
+        let kubeconfig = Kubeconfig::read(&paths, Mode::Named, report);
+        providers.extend(kubeconfig.providers(&variables, Mode::Named, report));
+        kubeconfig.warn_of_unlisted(&variables, report);
+    } else if let Some(value) = fields.at(&table::root::CALLER_ENV) {
+        value.problem(
+            report,
+            "is for the users of `kubeconfigs`, and there are none; a provider has a `callerEnv` of its own",
+        );
     }
     if providers.is_empty() && report.problems.is_empty() {
         root.problem(report, "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`");

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{
     problem::Report,
-    provider::{Variables, name, profile_sourced, provider},
+    provider::{Variables, name, profile_sourced, provider, warn_of_unlisted},
     reader::{Cursor, Dialect},
     stanza::{StanzaRules, stanza},
     table::{provider as table, root},
@@ -44,6 +44,7 @@ fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Repor
     let exec = fields.required(&table::EXEC_CONFIG, report)?;
     let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
+    warn_of_unlisted(at, broker, &variables.pass_env, &variables.caller_env, report);
     let provider = provider(&name?, stanza, &variables);
     Some(Provider { profile_sourced: Some(sourced), ..provider })
 }

@@ -13,15 +13,16 @@ mod reader;
 mod reference;
 mod stanza;
 mod table;
+mod unlisted;
 
 use std::path::{Path, PathBuf};
 
 use crate::{
     document::json,
-    plugin::{Environment, Providers},
+    plugin::{Definition, Environment, Globs, Providers},
 };
 use broker::Sections;
-use kubeconfig::{Kubeconfig, Mode};
+use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
@@ -83,11 +84,19 @@ pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, Conf
     report.finish(Some(kubeconfig)).map(|(kubeconfig, _)| kubeconfig)
 }
 
-/// The names of the users of `kubeconfig` that become providers, and why others do not.
-pub fn provider_names(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<String>, Vec<Problem>) {
+/// The users of `kubeconfig` that become providers, each with what identifies it, and why others do not. Of several users
+/// of one name it is the first one, as client-go reads the list.
+pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<(String, Definition)>, Vec<Problem>) {
     let mut report = Report::default();
-    let providers = kubeconfig.providers(env, Mode::Ambient, &mut report);
-    (providers.iter().map(|provider| provider.name.to_string()).collect(), report.warnings)
+    let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &mut report);
+    let users = kubeconfig.users();
+    let is_first =
+        |name: &str, file: &Path| users.iter().any(|user| user.name == name && user.identity == file);
+    let defined = providers.into_iter().filter_map(|provider| {
+        let definition = provider.definition?;
+        is_first(&provider.name, definition.file()).then(|| (provider.name.to_string(), definition))
+    });
+    (defined.collect(), report.warnings)
 }
 
 fn path(flag: Option<&Path>, env: &Environment) -> Option<PathBuf> {
@@ -123,7 +132,9 @@ fn read(path: &Path, env: &Environment, report: &mut Report) -> Sections {
 fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
     let paths = Kubeconfig::default_paths(env);
     let kubeconfig = Kubeconfig::read(&paths, Mode::Ambient, report);
-    let providers = kubeconfig.providers(env, Mode::Ambient, report);
+    let variables = variables(env, Globs::default());
+    let providers = kubeconfig.providers(&variables, Mode::Ambient, report);
+    kubeconfig.warn_of_unlisted(&variables, report);
     let source = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
     if providers.is_empty() && report.problems.is_empty() {
         let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);

@@ -64,7 +64,8 @@ pub(super) struct Report {
     /// Every file that was read, once.
     pub(super) files: Vec<PathBuf>,
     /// The providers' names and where each is: also of those that something else is wrong with.
-    names: Vec<(String, PathBuf, Position)>,
+    /// Whether it is a kubeconfig's user comes last.
+    names: Vec<(String, PathBuf, Position, bool)>,
 }
 
 impl Report {
@@ -78,16 +79,21 @@ impl Report {
 
     /// At `place` is a provider of this name.
     pub(super) fn provider(&mut self, place: Place<'_>, name: &str) {
-        self.names.push((name.to_owned(), place.file.to_owned(), place.at));
+        self.names.push((name.to_owned(), place.file.to_owned(), place.at, false));
     }
 
-    /// Callers ask by name, so each is there once.
+    /// At `place` is a user of a kubeconfig that becomes a provider of this name.
+    pub(super) fn definition(&mut self, place: Place<'_>, name: &str) {
+        self.names.push((name.to_owned(), place.file.to_owned(), place.at, true));
+    }
+
+    /// A configured provider is identified by its name alone; users of kubeconfigs by their file too.
     pub(super) fn refuse_duplicates(&mut self) {
-        let mut first: HashMap<&str, Place<'_>> = HashMap::new();
-        for (name, file, at) in &self.names {
+        let mut first: HashMap<&str, (Place<'_>, bool)> = HashMap::new();
+        for (name, file, at, is_user) in &self.names {
             let place = Place { file, at: *at };
-            let other = *first.entry(name).or_insert(place);
-            if other != place {
+            let (other, other_is_user) = *first.entry(name).or_insert((place, *is_user));
+            if other != place && !(*is_user && other_is_user) {
                 let message = format!("provider `{name}` is defined already at {other}; rename one of them");
                 self.problems.push(Problem { file: file.clone(), at: *at, message });
             }

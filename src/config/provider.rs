@@ -8,6 +8,7 @@ use super::{
     reader::{Cursor, Fields},
     stanza::{Stanza, StanzaRules, stanza},
     table::{limits, provider as table},
+    unlisted::{list, unlisted},
 };
 use crate::{
     credential::LifetimeLimits,
@@ -32,11 +33,13 @@ pub(super) struct Variables<'a> {
 pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
     Provider {
         name: name.into(),
+        definition: None,
         command: stanza.command,
         args: stanza.args,
         env: stanza.env,
         inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env).into(),
         caller_env: variables.caller_env.clone(),
+        refuses_other_identities: true,
         api_version: stanza.api_version,
         provide_cluster_info: stanza.provide_cluster_info,
         needs_terminal: stanza.needs_terminal,
@@ -75,7 +78,10 @@ pub(super) fn section(
     let verify = table::VERIFY.read(&fields, report);
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(&fields, report);
     let pass_env = table::PASS_ENV.read(&fields, report).unwrap_or_default();
-    let caller_env = table::CALLER_ENV.read(&fields, report).unwrap_or_default();
+    let written = table::CALLER_ENV.read(&fields, report);
+    // An empty list that is written out means the broker's identity for every caller.
+    let refuses_other_identities = written.as_ref().is_none_or(|patterns| !patterns.is_empty());
+    let caller_env = written.unwrap_or_default();
     let issuer = table::ISSUER.read(&fields, report);
     let timeout = table::TIMEOUT.read(&fields, report);
     if let Some(value) = fields.at(&table::TIMEOUT) {
@@ -95,12 +101,14 @@ pub(super) fn section(
             "callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found",
         );
     }
+    warn_of_unlisted(at, broker, &pass_env, &caller_env, report);
     warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
     let provider = provider(&name?, stanza, &Variables { broker, pass_env, caller_env });
     let issuer = issuer.map(|name| Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() }));
     Some(Provider {
         issuer: issuer.unwrap_or_else(|| Arc::clone(&provider.issuer)),
         profile_sourced: Some(profile_sourced),
+        refuses_other_identities,
         cluster_info,
         verify,
         timeout,
@@ -121,6 +129,21 @@ pub(super) fn name(at: &Cursor<'_>, fields: &Fields<'_>, report: &mut Report) ->
 fn warn_of_impatience(at: &Cursor<'_>, timeout: Duration, report: &mut Report) {
     if timeout >= SHIM.saturating_sub(MARGIN) {
         at.warning(report, format!("credbroker-exec waits {} s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
+    }
+}
+
+/// Warns of variables of the broker's own environment that may select an identity and are on no list.
+pub(super) fn warn_of_unlisted(
+    at: &Cursor<'_>,
+    broker: &Environment,
+    pass_env: &Globs,
+    caller_env: &Globs,
+    report: &mut Report,
+) {
+    let names = unlisted(broker, pass_env, caller_env);
+    if !names.is_empty() {
+        let list = list(&names);
+        at.warning(report, format!("passEnv covers variables that the broker's own environment sets, and every caller gets the broker's values: {list}. If they select an identity, add `callerEnv: {list}` to use the caller's, or name them in `passEnv` without a `*` to use the broker's"));
     }
 }
 

@@ -55,9 +55,15 @@ section! {
     LISTEN: Map, Optional = ("listen", Map(&listen::SECTION), Optional("the defaults of the section"), "{mode: \"0660\"}");
     /// The exec plugins that the broker runs.
     PROVIDERS: Maps, Optional = ("providers", Maps(&provider::SECTION), Optional("none"), "[{name: eks, execConfig: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws}, passEnv: [\"AWS_*\"]}]");
-    /// Kubeconfig files. Each of their users with an exec plugin becomes a provider with the user's name. A relative path
-    /// is resolved against the directory of the configuration file, and `~` is the home directory.
+    /// Kubeconfig files. Each of their users with an exec plugin becomes a provider with the user's name. If several
+    /// files define the same name, requests must say which file they mean, as kubeconfigs from `credbroker kubeconfig
+    /// wrap` do. A relative path is resolved against the directory of the configuration file, and `~` is the home
+    /// directory.
     KUBECONFIGS: ListOf, Optional = ("kubeconfigs", ListOf(Checked("path", r"^[\s\S]+$")), Optional("none"), "[~/.kube/config]");
+    /// Variables of the caller's environment that the plugins of `kubeconfigs` get, besides those with which common
+    /// plugins select an identity (`AWS_*`, `AZURE_*`, `GOOGLE_*` and others). `*` matches any text. The shim sends a
+    /// variable that is not on that list only if `CREDBROKER_CALLER_ENV` names it.
+    CALLER_ENV: Variables, Optional = ("callerEnv", Variables, Optional("none"), "[SCW_PROFILE]");
     /// Rate limits of the services that issue the credentials.
     ISSUERS: Maps, Optional = ("issuers", Maps(&issuer::SECTION), Optional("the defaults of the section, for every issuer"), "[{name: google, runsPerSecond: 20}]");
     /// The hub that ClusterProfiles are read from. It needs at least one item in `providers`.
@@ -93,8 +99,11 @@ section! {
     /// Variables of the broker's own environment that the plugin gets, besides the standard ones. `*` matches any text.
     PASS_ENV: Variables, Optional = ("passEnv", Variables, Optional("none"), "[\"GOOGLE_*\"]");
     /// Variables of the caller's environment that the plugin gets. They are part of the identity of the credential, and
-    /// they are never taken from the broker. `*` matches any text.
-    CALLER_ENV: Variables, Optional = ("callerEnv", Variables, Optional("none"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
+    /// they are never taken from the broker. `*` matches any text. Variables that name programs are refused with
+    /// `VARIABLE_NOT_ALLOWED`, and so are those that name files or services if the caller is not in the broker's own
+    /// mount and PID namespace. A caller that selects an identity with another variable, such as `AWS_PROFILE`, gets
+    /// `IDENTITY_CONFLICT` unless the plugin would receive the same value; `[]` serves it with the broker's identity.
+    CALLER_ENV: Variables, Optional = ("callerEnv", Variables, Optional("none; other identities are refused"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
     /// Time limit of a plugin run. A run that takes longer is killed.
     TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
     /// Upper bound on the lifetime of a credential.

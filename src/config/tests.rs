@@ -219,20 +219,29 @@ fn a_name_that_is_there_twice_is_reported_with_all_other_problems() {
 }
 
 #[test]
-fn a_name_belongs_to_one_provider() {
+fn a_configured_name_is_one_provider_and_users_of_several_kubeconfigs_share_one() {
     let home = Home::new(&format!(
-        "{HEAD}kubeconfigs: [~/one, ~/two]\nproviders:\n- name: p\n  {}\n- name: p\n  {}\n",
+        "{HEAD}kubeconfigs: [~/one, ~/two]\nproviders:\n- name: p\n  {}\n- name: p\n  {}\n- name: v\n  {}\n",
         stanza("x"),
-        stanza("z")
+        stanza("z"),
+        stanza("w")
     ));
     let user =
         "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x}}\n";
-    home.write("one", user);
+    home.write("one", &user.replace("name: u", "name: v"));
     home.write("two", user);
     insta::assert_snapshot!(home.problems(), @r"
 ~/.config/credbroker/config.yaml:7:3: provider `p` is defined already at ~/.config/credbroker/config.yaml:5:3; rename one of them
-~/two:2:3: provider `u` is defined already at ~/one:2:3; rename one of them
+~/one:2:3: provider `v` is defined already at ~/.config/credbroker/config.yaml:9:3; rename one of them
 ");
+    let home = Home::new(&format!("{HEAD}kubeconfigs: [~/one, ~/two]\n"));
+    home.write("one", user);
+    home.write("two", user);
+    let loaded = home.load().unwrap();
+    let files: Vec<_> =
+        loaded.config.providers.iter().map(|provider| provider.definition.as_ref().unwrap().file()).collect();
+    assert_eq!(files.len(), 2);
+    assert!(files[0].ends_with("one") && files[1].ends_with("two"), "{files:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the broker wants to know of a certificate.
+//! The parts of an X.509 certificate that the broker uses.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ pub(super) struct Certificate<'a> {
 }
 
 impl<'a> Certificate<'a> {
-    /// Reads exactly one DER certificate. Its extensions are nobody's business here.
+    /// Reads exactly one DER certificate, without its extensions.
     pub(super) fn read(der: &'a [u8]) -> Option<Self> {
         let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
         let (rest, inner) = parser.parse(der).ok()?;
@@ -44,5 +44,5 @@ fn time(time: ASN1Time) -> SystemTime {
     let distance = Duration::from_secs(seconds.unsigned_abs());
     let epoch = SystemTime::UNIX_EPOCH;
     let time = if seconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
-    time.unwrap_or(epoch) // not reached: the year of an ASN.1 time has four digits
+    time.unwrap_or(epoch) // not reached: an ASN.1 year has four digits
 }

@@ -1,4 +1,4 @@
-//! A credential in the form in which it is sent: encoded once, and the only copy that is held.
+//! A credential as it is sent: encoded once, and the only copy in memory.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{Cluster, Fingerprint, Generation, Material};
 use secrecy::ExposeSecret as _;
 
-/// What an answer says of a credential. It has no `Debug`: it borrows secrets.
+/// The contents of a response with a credential. Not `Debug`: it borrows secrets.
 #[expect(missing_debug_implementations, reason = "its fields are secrets")]
 pub struct Draft<'a> {
     /// Which credential it is.
@@ -20,21 +20,21 @@ pub struct Draft<'a> {
     pub token: Option<&'a str>,
     /// PEM chain and key.
     pub pair: Option<(&'a [u8], &'a [u8])>,
-    /// Of the chain.
+    /// The fingerprint of the chain.
     pub fingerprint: Option<Fingerprint>,
     /// The effective expiry.
     pub expires_at: SystemTime,
     /// From arrival to `expires_at`.
     pub lifetime: Duration,
-    /// Where the credential is for, if that is known.
+    /// The cluster that the credential is for, if known.
     pub cluster: Option<&'a Cluster>,
 }
 
-/// An encoded answer, and where the secrets are in it. `Debug` shows its length only.
+/// An encoded response, and the positions of the secrets in it. `Debug` shows only its length.
 #[derive(Clone, Default)]
-pub struct Encoded {
-    /// The whole answer with its head, as it goes out. Its memory is wiped when the last clone is dropped: the allocator
-    /// wipes what it frees.
+pub struct EncodedCredential {
+    /// The whole response with its gRPC header. Its memory is wiped when the last clone is dropped, because the allocator
+    /// wipes freed memory.
     pub frame: Bytes,
     /// The bearer token, UTF-8.
     pub token: Option<Range<usize>>,
@@ -44,9 +44,8 @@ pub struct Encoded {
     pub key: Option<Range<usize>>,
 }
 
-/// Writes a [`Draft`] in the form in which it is sent. The wire format is the server's business, so the cache is given
-/// this function.
-pub type Encode = fn(&Draft<'_>) -> Encoded;
+/// Encodes a [`Draft`]. The server defines the wire format, so it passes this function to the cache.
+pub type EncodeFn = fn(&Draft<'_>) -> EncodedCredential;
 
 impl<'a> Draft<'a> {
     /// The token and the pair of `material`.
@@ -58,22 +57,22 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Encoded {
+impl EncodedCredential {
     /// The bytes of `range`; empty if there is none.
     pub(super) fn slice(&self, range: Option<&Range<usize>>) -> Option<&[u8]> {
         self.frame.get(range?.clone())
     }
 }
 
-impl fmt::Debug for Encoded {
+impl fmt::Debug for EncodedCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Encoded({} bytes)", self.frame.len())
+        write!(f, "EncodedCredential({} bytes)", self.frame.len())
     }
 }
 
-/// Secrets one after the other, without a wire format.
+/// The secrets one after the other, without a wire format.
 #[cfg(test)]
-pub(crate) fn plain(draft: &Draft<'_>) -> Encoded {
+pub(crate) fn plain(draft: &Draft<'_>) -> EncodedCredential {
     let mut frame = Vec::new();
     let mut put = |bytes: &[u8]| {
         let start = frame.len();
@@ -82,5 +81,5 @@ pub(crate) fn plain(draft: &Draft<'_>) -> Encoded {
     };
     let token = draft.token.map(|token| put(token.as_bytes()));
     let (certificate, key) = draft.pair.map(|(chain, key)| (put(chain), put(key))).unzip();
-    Encoded { frame: frame.into(), token, certificate, key }
+    EncodedCredential { frame: frame.into(), token, certificate, key }
 }

@@ -1,4 +1,4 @@
-//! A credential in the broker's hands: which one, since when, until when.
+//! A credential that the broker serves, with its generation and its validity.
 
 use std::{
     fmt, str,
@@ -6,34 +6,34 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Draft, Encoded, Fingerprint, Material};
+use super::{Draft, EncodedCredential, Fingerprint, Material};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Now {
-    /// What expiry times are compared with. Can be stepped in either direction.
+    /// The wall clock, with which expiry times are compared. It can be stepped in either direction.
     pub wall: SystemTime,
-    /// Time since boot, suspend included. Never steps.
+    /// The time since boot, including suspend. It never steps.
     pub boot: Duration,
 }
 
-/// Names one credential among all that this broker ever had: equal means the same material.
+/// Identifies a credential among all that this broker had. Equal generations have the same material.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Generation {
-    /// Random per broker start, so that a restart never reuses a name.
+    /// Random for each start of the broker, so that no two starts use the same generation.
     epoch: Arc<str>,
     number: u64,
 }
 
 impl Generation {
-    /// The `number`th of the broker start `epoch`.
+    /// Generation `number` of the broker start `epoch`.
     pub fn new(epoch: Arc<str>, number: u64) -> Self {
         Self { epoch, number }
     }
 }
 
 impl Generation {
-    /// Its number among those of one broker start.
+    /// Its number within one start of the broker.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -48,31 +48,31 @@ impl fmt::Display for Generation {
 /// A credential that passed every check. Immutable: a rotation makes a new value.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// Which credential it is.
+    /// Identifies the credential.
     pub generation: Generation,
-    /// What authenticates, as it is sent.
-    pub encoded: Encoded,
-    /// Of the client certificate, if there is one.
+    /// The response that contains it.
+    pub encoded: EncodedCredential,
+    /// The fingerprint of the client certificate, if there is one.
     pub fingerprint: Option<Fingerprint>,
-    /// When the broker got it.
+    /// When the broker received it.
     pub fetched: Now,
-    /// The effective expiry: the first moment at which it is not served any more.
+    /// The effective expiry: from this moment on it is not served.
     pub expires_at: SystemTime,
     /// From `fetched` to `expires_at`.
     pub lifetime: Duration,
-    /// It had expired when it arrived, by less than the skew tolerance, and is lent for a few seconds.
+    /// It had expired when it arrived, by less than the skew tolerance, and is served for a few seconds.
     pub within_skew: bool,
 }
 
 impl Issued {
     /// Whether it may be served at `now`.
     ///
-    /// Both clocks must agree, so that a step back of the wall clock, a step forward and a suspend all fail safe.
+    /// Both clocks must agree, so that steps of the wall clock and a suspend never extend its validity.
     pub fn is_valid_at(&self, now: Now) -> bool {
         now.wall < self.expires_at && now.boot < self.fetched.boot.saturating_add(self.lifetime)
     }
 
-    /// How long it may still be served, by whichever clock ends it first.
+    /// How long it may still be served, by both clocks.
     pub fn left(&self, now: Now) -> Duration {
         let wall = self.expires_at.duration_since(now.wall).unwrap_or_default();
         wall.min(self.fetched.boot.saturating_add(self.lifetime).saturating_sub(now.boot))
@@ -93,8 +93,8 @@ impl Issued {
         self.encoded.slice(self.encoded.key.as_ref())
     }
 
-    /// Whether `material` authenticates as the same thing: the same token, and the same certificate chain (which the
-    /// key belongs to). PEM text may differ; that is not a rotation.
+    /// Whether `material` is the same credential: the same token and the same certificate chain, to which the key belongs.
+    /// A different PEM text of the same chain is not a rotation.
     pub fn is_same_as(&self, material: &Material) -> bool {
         let (token, _) = Draft::secrets(material);
         self.token() == token && self.fingerprint == material.pair.as_ref().map(|pair| pair.fingerprint)
@@ -137,7 +137,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_is_valid_only_while_both_clocks_say_so() {
+    fn it_is_valid_only_while_both_clocks_agree() {
         let issued = issued(&Material::default());
         let at = |wall: i64, boot: u64| {
             let shift = Duration::from_secs(wall.unsigned_abs());
@@ -148,7 +148,7 @@ pub(crate) mod tests {
         assert!(!at(60, 59), "the wall clock reached the expiry");
         assert!(!at(59, 60), "the lifetime has passed");
         assert!(!at(3600, 1), "the wall clock was stepped forward");
-        assert!(at(-3600, 59) && !at(-3600, 60), "a step back lengthens nothing");
+        assert!(at(-3600, 59) && !at(-3600, 60), "a step back extends nothing");
     }
 
     #[test]
@@ -165,7 +165,7 @@ pub(crate) mod tests {
         );
         let neither = issued(&Material::default());
         assert_eq!((neither.token(), neither.certificate_pem(), neither.key_pem()), (None, None, None));
-        assert_eq!(format!("{:?}", both.encoded), "Encoded(9 bytes)");
+        assert_eq!(format!("{:?}", both.encoded), "EncodedCredential(9 bytes)");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! When a JSON web token says it ends.
+//! The expiry in a JSON web token.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,8 +15,8 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The `exp` claim of a token that is a JWT: three base64url parts, the second a JSON object. Nothing is verified, so
-/// it may only shorten a lifetime; whatever is not understood is no JWT.
+/// The `exp` claim of a JWT: three base64url parts, of which the second is a JSON object. The signature is not verified,
+/// so the claim may only shorten a lifetime. `None`: the token is not such a JWT.
 pub(super) fn expiry(token: &str) -> Option<SystemTime> {
     let mut parts = token.split('.').map(|part| BASE64URL.decode(part).ok());
     let (_, payload, _) = (parts.next()??, parts.next()??, parts.next()??);

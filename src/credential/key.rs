@@ -1,4 +1,4 @@
-//! Does a private key belong to a certificate? Its format is found by trying, whatever its PEM label says.
+//! Checks whether a private key belongs to a certificate. Its format is detected from its content, not from its PEM label.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING,
@@ -9,15 +9,15 @@ use x509_parser::{
     x509::SubjectPublicKeyInfo,
 };
 
-/// A private key, as far as it can be judged.
+/// A private key.
 pub(super) enum PrivateKey {
-    /// The public keys it may have: several only for a SEC1 key that does not name its curve.
+    /// Its public key; several candidates for a SEC1 key that does not name its curve.
     Known(Vec<PublicKey>),
-    /// Shaped like a private key, but of a kind that cannot be judged here: RSA-1024, Ed448, other curves.
+    /// A private key of a kind that the library does not support: RSA-1024, Ed448, other curves.
     Unknown,
 }
 
-/// The public half of a key that could be read.
+/// The public key of a supported private key.
 pub(super) enum PublicKey {
     Ec(Vec<u8>),
     Ed25519(Vec<u8>),
@@ -25,16 +25,16 @@ pub(super) enum PublicKey {
 }
 
 impl PrivateKey {
-    /// Reads DER of SEC1, PKCS#1 or PKCS#8 (1 or 2). `None`: it is none of them, or broken.
+    /// Reads DER in SEC1, PKCS#1 or PKCS#8 (version 1 or 2). `None`: another format, or broken.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
-        // The library does not look at what follows a key.
+        // The library ignores bytes after the key.
         let (_, sequence) =
             Any::from_der(der).ok().filter(|(rest, any)| rest.is_empty() && any.tag() == Tag::Sequence)?;
         let known = public_keys(der);
         if known.is_empty() { shape(sequence.data) } else { Some(Self::Known(known)) }
     }
 
-    /// Whether the certificate's key is this one's; `None` when that cannot be known.
+    /// Whether the key belongs to the certificate; `None` if the kind of key is not supported.
     pub(super) fn belongs_to(&self, certificate: &SubjectPublicKeyInfo<'_>) -> Option<bool> {
         match self {
             Self::Known(keys) => Some(keys.iter().any(|key| key.is(certificate))),
@@ -49,7 +49,7 @@ impl PublicKey {
         match self {
             Self::Ec(point) => is_same_point(point, data),
             Self::Ed25519(key) => key == data && certificate.algorithm.algorithm == ED25519,
-            // The exponent is the same for all of the world; RSA-PSS certificates have the same form of key.
+            // The public exponent is practically always the same. RSA-PSS certificates have the same form of key.
             Self::Rsa(key) => modulus(key).is_some_and(|ours| modulus(data) == Some(ours)),
         }
     }
@@ -73,7 +73,7 @@ fn public_keys(der: &[u8]) -> Vec<PublicKey> {
     ec.chain(ed25519).chain(rsa).collect()
 }
 
-/// Whether an uncompressed point and one of either form are the same.
+/// Whether an uncompressed point equals a point in either form.
 fn is_same_point(point: &[u8], other: &[u8]) -> bool {
     match (point, other) {
         ([4, coordinates @ ..], [form @ (2 | 3), x @ ..]) => {
@@ -92,7 +92,7 @@ fn modulus(der: &[u8]) -> Option<&[u8]> {
     rest.is_empty().then(|| modulus.data.get(zeros..))?
 }
 
-/// Whether this is shaped like a private key of a kind that the library does not know.
+/// Whether this looks like a private key of a kind that the library does not support.
 fn shape(content: &[u8]) -> Option<PrivateKey> {
     let items = items(content)?;
     let tags: Vec<Tag> = items.iter().map(Any::tag).collect();
@@ -107,7 +107,7 @@ fn shape(content: &[u8]) -> Option<PrivateKey> {
     shaped.then_some(PrivateKey::Unknown)
 }
 
-/// Whether the library knows the algorithm, so that a key it did not read is broken.
+/// Whether the library supports the algorithm. Then a key that it cannot read is broken.
 fn is_judged(algorithm: &[u8]) -> Option<bool> {
     let (parameters, algorithm) = Oid::from_der(algorithm).ok()?;
     let curve = || Oid::from_der(parameters).is_ok_and(|(_, curve)| JUDGED_CURVES.contains(&curve));

@@ -4,32 +4,32 @@ use std::time::{Duration, SystemTime};
 
 use super::Decoded;
 
-/// A provider's bounds on any lifetime.
+/// The bounds of a provider on lifetimes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LifetimeLimits {
-    /// Upper bound, counted from arrival.
+    /// The upper bound, counted from arrival.
     pub max_age: Option<Duration>,
-    /// Lifetime of a credential that names no expiry at all.
+    /// The lifetime of a credential without any expiry.
     pub unknown_expiry_max_age: Duration,
 }
 
 /// The effective expiry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lifetime {
-    /// First moment at which it is not served.
+    /// From this moment on it is not served.
     pub expires_at: SystemTime,
-    /// It had expired on arrival, within the skew tolerance.
+    /// It had expired on arrival, by less than the skew tolerance.
     pub within_skew: bool,
 }
 
 impl Lifetime {
-    /// What is left of it at `wall`.
+    /// The rest of the lifetime at `wall`.
     pub fn left(&self, wall: SystemTime) -> Duration {
         self.expires_at.duration_since(wall).unwrap_or_default()
     }
 }
 
-/// It cannot be served at all.
+/// Why a credential cannot be served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LifetimeError {
     /// The certificate's `NotAfter` had passed.
@@ -50,19 +50,20 @@ pub enum LifetimeError {
     },
 }
 
-/// How far a plugin's clock, or ours, may be off.
+/// By how much the clock of the plugin or of this machine may be wrong.
 const SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// For how long a credential that expired within the skew is served.
+/// How long a credential that had expired within the skew is served.
 const SKEW_GRACE: Duration = Duration::from_secs(10);
 
-/// Stands for an age that no clock can reach.
+/// Longer than any clock can count.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// min(`expirationTimestamp`, `NotAfter`, JWT `exp`, `maxAge` from `now`); unknown is `unknownExpiryMaxAge`.
+/// The effective expiry: min(`expirationTimestamp`, `NotAfter`, JWT `exp`, `maxAge` from `now`), or `unknownExpiryMaxAge`
+/// if there is none.
 ///
-/// What expired on arrival, or expires exactly now, is lent for ten seconds if that was less than five minutes ago: one
-/// of the two clocks may be off.
+/// A credential that had expired on arrival is served for ten seconds if that was less than five minutes ago: one of the
+/// two clocks may be wrong.
 pub fn lifetime(
     decoded: &Decoded,
     limits: LifetimeLimits,
@@ -86,7 +87,7 @@ pub fn lifetime(
     }
 }
 
-/// How long ago `at` was; `None` when it is still to come.
+/// How long ago `at` was; `None` if it is in the future.
 fn since(at: SystemTime, now: SystemTime) -> Option<Duration> {
     now.duration_since(at).ok()
 }

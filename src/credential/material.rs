@@ -1,10 +1,10 @@
-//! What authenticates: a token, a certificate with its key, or both.
+//! The material of a credential: a token, a certificate with its key, or both.
 
 use std::{fmt, time::SystemTime};
 
 use secrecy::{SecretSlice, SecretString};
 
-/// What a plugin returned. A key never travels without its certificate.
+/// The material that a plugin returned. A key always comes with its certificate.
 #[derive(Debug, Default)]
 pub struct Material {
     /// Bearer token.
@@ -18,7 +18,7 @@ pub struct Material {
 pub struct Token {
     /// Its text, without control characters.
     pub secret: SecretString,
-    /// The `exp` claim when it is a JWT. Unverified: it may only shorten a lifetime.
+    /// The `exp` claim if it is a JWT. The signature is not verified, so the claim may only shorten a lifetime.
     pub expires_at: Option<SystemTime>,
 }
 
@@ -37,7 +37,7 @@ pub struct ClientPair {
     pub not_after: SystemTime,
 }
 
-/// SHA-256 over the DER certificates of a chain. The key is not in it: it is the one that belongs to the leaf.
+/// SHA-256 of the DER certificates of a chain. It does not include the key, which belongs to the leaf.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct Fingerprint(pub [u8; 32]);
 

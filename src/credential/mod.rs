@@ -12,7 +12,7 @@ mod pair;
 mod pem;
 mod timestamp;
 
-pub use encoded::{Draft, Encode, Encoded};
+pub use encoded::{Draft, EncodeFn, EncodedCredential};
 pub use exec_credential::{ApiVersion, Cluster, DecodeError, Decoded, ExecInfoError, decode, exec_info};
 #[cfg(test)]
 pub(crate) use issued::tests::with_token;

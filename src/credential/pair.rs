@@ -13,14 +13,14 @@ use super::{
 const CERTIFICATE: &str = "clientCertificateData";
 const KEY: &str = "clientKeyData";
 
-const UNJUDGED: &str = "whether the private key belongs to the client certificate cannot be checked for this kind of key; both are passed on as they are";
+const UNJUDGED: &str = "whether the private key belongs to the client certificate cannot be checked for this kind of key; both are passed on unchanged";
 const VERSION_1: &str = "the client certificate is X.509 version 1, which some TLS libraries refuse";
 
-/// Why a client certificate and its key are not accepted. Never holds any of them.
+/// Why a client certificate and its key are not accepted. Never contains them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PairError {
-    /// Encoded once too often.
+    /// It is base64-encoded twice.
     #[error("`{field}` is base64; it must be the PEM text itself")]
     Base64 {
         /// The field.
@@ -38,7 +38,7 @@ pub enum PairError {
     /// The key needs a passphrase.
     #[error("the private key is encrypted; the plugin must print it without a passphrase")]
     EncryptedKey,
-    /// The key belongs to something else.
+    /// The key does not belong to the chain.
     #[error("the private key does not belong to the client certificate")]
     KeyMismatch,
     /// No private key block.
@@ -47,7 +47,7 @@ pub enum PairError {
     /// Neither SEC1, PKCS#1 nor PKCS#8.
     #[error("the private key is neither SEC1, PKCS#1 nor PKCS#8")]
     KeyUnreadable,
-    /// The key belongs to a certificate further down the chain.
+    /// The key belongs to another certificate of the chain than the first.
     #[error(
         "the private key belongs to certificate {number} of the chain; the client's own certificate must be the first"
     )]
@@ -63,12 +63,12 @@ pub enum PairError {
         /// Its `BEGIN` line in the field, counted from 1.
         line: usize,
     },
-    /// Certificate and key are in each other's place.
+    /// Certificate and key are swapped.
     #[error("`{CERTIFICATE}` and `{KEY}` are swapped")]
     Swapped,
 }
 
-/// Checks a pair. The bytes are kept as they came; the second value is what is unusual about it.
+/// Checks a pair, and keeps its bytes unchanged. The second value is a warning about what is unusual.
 pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Option<&'static str>), PairError> {
     let (chain_blocks, key_blocks) = (pem::blocks(chain), pem::blocks(key));
     let certificates = certificates(chain, &chain_blocks, &key_blocks)?;
@@ -122,7 +122,7 @@ fn certificates<'a>(
     certificates.iter().map(der).collect()
 }
 
-/// The first private key of the key field; a certificate may stand beside it.
+/// The first private key of the key field, which may also contain a certificate.
 fn private_key(text: &str, blocks: &[Block<'_>]) -> Result<PrivateKey, PairError> {
     let Some(block) = blocks.iter().find(|block| block.is_private_key()) else {
         let base64 = blocks.is_empty() && pem::is_base64(text);
@@ -135,7 +135,7 @@ fn private_key(text: &str, blocks: &[Block<'_>]) -> Result<PrivateKey, PairError
     PrivateKey::read(der).ok_or(PairError::KeyUnreadable)
 }
 
-/// Lengths first, so that no two chains run into the same bytes.
+/// Each certificate is prefixed with its length, so that two different chains never give the same bytes.
 fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Fingerprint {
     let mut context = Context::new(&SHA256);
     for der in certificates {

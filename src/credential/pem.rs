@@ -1,27 +1,27 @@
-//! PEM blocks, found by their labels as Go finds them: whatever stands around them is skipped.
+//! PEM blocks, found by their labels as in Go: text around them is skipped.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use zeroize::Zeroizing;
 
 /// One block.
 pub(super) struct Block<'a> {
-    /// What stands after `BEGIN`.
+    /// The label after `BEGIN`.
     pub(super) label: &'a str,
     /// The line of `BEGIN`, counted from 1.
     pub(super) line: usize,
     /// A `Proc-Type` header says that it is encrypted.
     pub(super) encrypted: bool,
-    /// The content; `None` when it is not base64 or its `END` is missing.
+    /// The content; `None` if it is not base64 or its `END` is missing.
     pub(super) der: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Block<'_> {
-    /// Whether it holds a private key of whatever format.
+    /// Whether it contains a private key in any format.
     pub(super) fn is_private_key(&self) -> bool {
         self.label.strip_suffix("PRIVATE KEY").is_some_and(|kind| kind.is_empty() || kind.ends_with(' '))
     }
 
-    /// Whether it holds a certificate.
+    /// Whether it contains a certificate.
     pub(super) fn is_certificate(&self) -> bool {
         self.label == "CERTIFICATE"
     }
@@ -35,7 +35,7 @@ pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
         let Some(label) = label(line, "-----BEGIN ") else { continue };
         let mut block = Block { label, line: number + 1, encrypted: false, der: None };
         let mut base64 = Zeroizing::new(String::new());
-        // A line that begins the next block ends this one unfinished.
+        // The beginning of the next block ends an unfinished one.
         while let Some((_, line)) = lines.next_if(|(_, line)| !line.starts_with("-----BEGIN ")) {
             if self::label(line, "-----END ") == Some(label) {
                 block.der = BASE64_STANDARD.decode(base64.as_bytes()).ok().map(Zeroizing::new);
@@ -53,13 +53,13 @@ pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// Whether this is base64 of something that has PEM blocks, or of DER: what a plugin prints that encodes once too often.
+/// Whether this is base64 of PEM or of DER: the output of a plugin that encodes twice.
 pub(super) fn is_base64(text: &str) -> bool {
     let text: String = text.chars().filter(|character| !character.is_ascii_whitespace()).collect();
     !text.is_empty() && BASE64_STANDARD.decode(text).is_ok()
 }
 
-/// The label of a line that starts with `prefix`. Blanks may follow it.
+/// The label of a line that starts with `prefix`. Spaces may follow it.
 fn label<'a>(line: &'a str, prefix: &str) -> Option<&'a str> {
     line.trim_end().strip_prefix(prefix)?.strip_suffix("-----")
 }

@@ -7,9 +7,9 @@ use jiff::civil::DateTime;
 /// Seconds from the zero time of Go, `0001-01-01T00:00:00Z`, to the epoch.
 const ZERO_BEFORE_EPOCH: u64 = 62_135_596_800;
 
-/// The moment that `text` names: upper-case `T`, then `Z` or `±hh:mm`, a fraction after `.` or `,`.
+/// Parses a time with an upper-case `T`, then `Z` or `±hh:mm`, and an optional fraction after `.` or `,`.
 ///
-/// By hand, because jiff refuses the year 9999 with a zone, and takes a blank, lower case, `+0200` and second 60.
+/// jiff is not used because it refuses the year 9999 with a zone, and accepts a space, lower case, `+0200` and second 60.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let (date, time) = text.split_once('T')?;
     let (year, month, day) = match date.as_bytes() {
@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
         .and_then(|local| offset(local, zone))
 }
 
-/// Whether this is the zero time of Go, which means that there is no time.
+/// Whether this is the zero time of Go, which means no time.
 pub(super) fn is_zero(time: SystemTime) -> bool {
     shift(SystemTime::UNIX_EPOCH, true, Duration::from_secs(ZERO_BEFORE_EPOCH)) == Some(time)
 }
@@ -51,7 +51,7 @@ fn pair(tens: u8, ones: u8) -> Option<i16> {
     Some(digit(tens)? * 10 + digit(ones)?)
 }
 
-/// Nanoseconds, and what follows the fraction. What is finer than a nanosecond is dropped.
+/// The nanoseconds, and the text after the fraction. Further digits are dropped.
 fn fraction(rest: &[u8]) -> Option<(i32, &[u8])> {
     let [b'.' | b',', tail @ ..] = rest else { return Some((0, rest)) };
     let length = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();

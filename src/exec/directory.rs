@@ -1,4 +1,4 @@
-//! What one run has on disk, for itself and only as long as it lasts. All of it happens on the blocking pool.
+//! The working directory of a run. It is made and removed on the blocking pool.
 
 use std::{
     fs::{self, Permissions},
@@ -15,9 +15,9 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 /// How long a run waits for its directory.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Makes the directories of runs in one place, and removes them.
+/// Makes and removes the directories of runs.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) base: Arc<Path>,
@@ -25,40 +25,41 @@ pub(super) struct Scratch {
     pub(super) tasks: TaskTracker,
 }
 
-/// What has to be removed, one after another: a plugin that leaves a huge tree behind keeps one thread busy, not all.
+/// The directories to remove. One thread removes them one by one: a plugin that leaves a huge tree must not occupy all
+/// threads.
 #[derive(Debug, Default)]
 struct Removals {
     waiting: Vec<TempDir>,
     in_progress: bool,
 }
 
-/// Removed when dropped, which does not wait for the end of that.
+/// The directory of one run. Dropping it starts its removal and does not wait for it.
 #[derive(Debug)]
 pub(super) struct RunDirectory<'a> {
-    /// Empty when the plugin starts.
+    /// The plugin's working directory, empty when it starts.
     pub(super) working: PathBuf,
-    /// Not there, unless the shim makes it.
+    /// The file that the shim makes if the plugin calls it.
     pub(super) marker: Arc<Path>,
     whole: Option<TempDir>,
     scratch: &'a Scratch,
 }
 
 impl Scratch {
-    /// In `base`. Removals are on `tasks`, so that a drain waits for them.
+    /// Makes directories in `base`. `tasks` owns the removals, so that a drain waits for them.
     pub(super) fn new(base: Arc<Path>, tasks: TaskTracker) -> Self {
         Self { base, removals: Arc::default(), tasks }
     }
 
     pub(super) async fn directory(&self) -> io::Result<RunDirectory<'_>> {
         let base = Arc::clone(&self.base);
-        let made = timeout(PATIENCE, spawn_blocking(move || make(&base))).await;
+        let made = timeout(MAKE_TIMEOUT, spawn_blocking(move || make(&base))).await;
         let whole = made.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))???;
         let (working, marker) = (whole.path().join("cwd"), whole.path().join("recursion").into());
         Ok(RunDirectory { working, marker, whole: Some(whole), scratch: self })
     }
 
     fn remove(&self, directory: TempDir) {
-        let Ok(runtime) = Handle::try_current() else { return }; // dropped here, and so removed
+        let Ok(runtime) = Handle::try_current() else { return }; // `TempDir` removes it here
         let mut removals = lock(&self.removals);
         removals.waiting.push(directory);
         if !removals.in_progress {
@@ -96,12 +97,12 @@ fn remove_all(removals: &Mutex<Removals>) {
         };
         let Some(directory) = directory else { return };
         if let Err(error) = directory.close() {
-            debug!("what a plugin left in its working directory cannot be removed: {error}");
+            debug!("cannot remove the working directory of a plugin: {error}");
         }
     }
 }
 
-/// Each step leaves it whole.
+/// The list is consistent whenever the lock is free, so a poisoned lock is still usable.
 fn lock(removals: &Mutex<Removals>) -> std::sync::MutexGuard<'_, Removals> {
     removals.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// On a runtime whose only blocking thread is busy from the time that `occupy` is called until it is dropped.
+    /// Runs `test` on a runtime with one blocking thread, which [`occupy`] keeps busy.
     fn with_one_thread<F: Future<Output = ()>>(test: impl FnOnce(TempDir, Scratch) -> F) {
         let runtime =
             Builder::new_current_thread().max_blocking_threads(1).enable_time().start_paused(true).build();
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_waits_for_its_turn_and_no_run_waits_for_a_removal() {
+    fn removals_use_one_thread_and_no_run_waits_for_them() {
         with_one_thread(async |base, scratch| {
             let directories = [scratch.directory().await.unwrap(), scratch.directory().await.unwrap()];
             fs::write(directories[0].working.join("left"), "behind").unwrap();
@@ -149,10 +150,10 @@ mod tests {
     fn a_directory_that_cannot_be_made_in_time_is_an_error_and_leaves_nothing() {
         with_one_thread(async |base, scratch| {
             let busy = occupy();
-            let (made, ()) = tokio::join!(scratch.directory(), advance(PATIENCE));
+            let (made, ()) = tokio::join!(scratch.directory(), advance(MAKE_TIMEOUT));
             assert_eq!(made.unwrap_err().kind(), io::ErrorKind::TimedOut);
             drop(busy);
-            spawn_blocking(|| ()).await.unwrap(); // after what was too late
+            spawn_blocking(|| ()).await.unwrap(); // after the late directory
             assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
         });
     }

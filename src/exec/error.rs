@@ -1,16 +1,16 @@
-//! Why a run gave no credential.
+//! Why a run brought no credential.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use crate::credential::{DecodeError, ExecInfoError};
 
-/// Why one plugin run gave no credential. Never holds stdout: it may be a token.
+/// Why a plugin run brought no credential. Never contains stdout, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Its arguments and environment together, or one of them, exceed what the kernel passes on.
+    /// Its arguments and environment exceed a limit of the kernel.
     #[error(
-        "plugin `{command}` cannot be started: its arguments and environment have {size} bytes, which is more than the kernel allows (128 KiB for each, about 2 MiB for all); pass less of them in `passEnv`, `callerEnv` or `env`"
+        "plugin `{command}` cannot be started: its arguments and environment have {size} bytes, more than the kernel allows (128 KiB for each, about 2 MiB in total); pass fewer variables in `passEnv`, `callerEnv` or `env`"
     )]
     ArgumentsTooLong {
         /// The plugin's executable.
@@ -18,17 +18,17 @@ pub enum RunError {
         /// Bytes of all arguments and variables.
         size: usize,
     },
-    /// It printed something that is not accepted.
-    #[error("plugin `{command}` printed no acceptable ExecCredential")]
+    /// Its output is not accepted.
+    #[error("plugin `{command}` did not print a valid ExecCredential")]
     Decode {
         /// The plugin's executable.
         command: Arc<str>,
-        /// What is wrong with it.
+        /// Why it is not accepted.
         source: DecodeError,
     },
-    /// It has no working directory: the broker could not make one.
+    /// The broker could not make a working directory for it.
     #[error(
-        "plugin `{command}` has no working directory: none can be made in {}; is it there, writable, and its disk not full?",
+        "cannot make a working directory for plugin `{command}` in {}; check that it exists, is writable, and that the disk is not full",
         base.display()
     )]
     Directory {
@@ -36,18 +36,18 @@ pub enum RunError {
         command: Arc<str>,
         /// Where working directories are made.
         base: Arc<Path>,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: Arc<io::Error>,
     },
-    /// It cannot be told about its cluster.
-    #[error("plugin `{command}` cannot be told about its cluster")]
+    /// Its cluster cannot be passed to it.
+    #[error("cannot pass the cluster to plugin `{command}`")]
     ExecInfo {
         /// The plugin's executable.
         command: Arc<str>,
         /// Why.
         source: ExecInfoError,
     },
-    /// It exited with another code than 0.
+    /// Its exit code is not 0.
     #[error("plugin `{command}` failed with exit code {code}{}", tail(.stderr))]
     Exit {
         /// The plugin's executable.
@@ -57,9 +57,9 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
-    /// It used a terminal that is not its own, and the kernel stopped it.
+    /// The kernel stopped it because it used the broker's terminal.
     #[error(
-        "plugin `{command}` needs a person: it tried to use the terminal in which the broker runs, and was ended; log in with it in another terminal, then ask again{}",
+        "plugin `{command}` needs a login: it tried to use the terminal of the broker and was ended; log in with it in another terminal, then try again{}",
         tail(.stderr)
     )]
     NeedsTerminal {
@@ -68,12 +68,12 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
-    /// Its executable is not there.
+    /// Its executable does not exist.
     #[error("plugin `{command}` is not installed{place}{}", hint(.install_hint.as_deref()))]
     NotFound {
         /// As configured.
         command: Arc<str>,
-        /// Where it was looked up, or empty.
+        /// Where it was searched for, or empty.
         place: &'static str,
         /// `installHint` of the stanza, sanitised.
         install_hint: Option<String>,
@@ -86,23 +86,23 @@ pub enum RunError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// It ended without a result, by a fault of the broker.
+    /// It ended without a result because of a bug in the broker.
     #[error(
-        "the run of plugin `{command}` ended without a result; this is a fault of the broker, please report it"
+        "the run of plugin `{command}` ended without a result; this is a bug in the broker, please report it"
     )]
     Panicked {
         /// The plugin's executable.
         command: Arc<str>,
     },
-    /// It asked the broker for the credential that it was to provide.
+    /// It asked the broker for the credential that it must provide.
     #[error(
-        "plugin `{command}` leads back to credbroker-exec: it reads a kubeconfig whose user is the shim; give the provider a kubeconfig of its own (`env: [{{name: KUBECONFIG, value: …}}]`)"
+        "plugin `{command}` called credbroker-exec: it reads a kubeconfig whose user runs the shim; set another kubeconfig for the provider (`env: [{{name: KUBECONFIG, value: …}}]`)"
     )]
     Recursion {
         /// The plugin's executable.
         command: Arc<str>,
     },
-    /// It was ended by a signal that the broker did not send.
+    /// A signal that the broker did not send ended it.
     #[error("plugin `{command}` was ended by signal {signal}{}", tail(.stderr))]
     Signal {
         /// The plugin's executable.
@@ -113,11 +113,13 @@ pub enum RunError {
         stderr: Arc<str>,
     },
     /// It could not be started.
-    #[error("plugin `{command}` cannot be started; is it executable, and its interpreter installed?")]
+    #[error(
+        "plugin `{command}` cannot be started; check that it is executable and that its interpreter is installed"
+    )]
     Spawn {
         /// The plugin's executable.
         command: Arc<str>,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: Arc<io::Error>,
     },
     /// It was not started: its issuer asked for fewer runs.
@@ -135,7 +137,7 @@ pub enum RunError {
         /// How long the pause still lasts.
         retry_after: Duration,
     },
-    /// It ran too long; it and everything in its process group was ended.
+    /// It ran too long, and its process group was ended.
     #[error("plugin `{command}` ran longer than {limit:?} (the provider's `timeout`) and was ended{}", tail(.stderr))]
     Timeout {
         /// The plugin's executable.
@@ -145,20 +147,20 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
-    /// The file system that holds its executable does not answer.
+    /// The file system of its executable does not respond.
     #[error(
-        "plugin `{command}` was not started: the file system that holds it has not answered in time; does a network mount hang?"
+        "plugin `{command}` was not started: its file system did not respond in time; check for a network mount that hangs"
     )]
     Unanswered {
         /// The plugin's executable.
         command: Arc<str>,
     },
-    /// Its executable cannot be looked up.
-    #[error("plugin `{command}` cannot be looked up")]
+    /// Its executable cannot be read.
+    #[error("the file of plugin `{command}` cannot be read")]
     Unreadable {
         /// The plugin's executable.
         command: Arc<str>,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: Arc<io::Error>,
     },
 }
@@ -175,7 +177,7 @@ pub(super) fn pause(left: Duration) -> String {
     }
 }
 
-/// Whole seconds, never fewer than there are.
+/// Whole seconds, rounded up.
 pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis().div_ceil(1000))
 }

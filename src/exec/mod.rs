@@ -15,23 +15,23 @@ use std::{future::Future, sync::Arc};
 use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use error::RunError;
-pub use runner::{Limits, ProcessRunner};
+pub use runner::{ProcessRunner, RunLimits};
 pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
-/// What a run brought.
+/// The output of a successful run.
 #[derive(Debug)]
 pub struct RunOutput {
     /// The credential.
     pub decoded: Decoded,
-    /// Which of the plugin's files ran: [`PluginFile::version`](crate::plugin::PluginFile::version) before the start.
-    /// Once that is another, the credential is due.
+    /// The version of the plugin's file that ran, see [`PluginFile::version`](crate::plugin::PluginFile::version). When the
+    /// file has another one, the credential is due.
     pub file_version: u64,
 }
 
-/// Runs one plugin once. The cache decides when; tests give it one that runs nothing.
+/// Runs a plugin once. The cache decides when. Tests replace it with one that starts no process.
 pub trait PluginRunner: Send + Sync + 'static {
-    /// Starts the plugin, waits for it, and reads what it printed.
+    /// Starts the plugin, waits for it, and decodes its output.
     ///
-    /// Dropping the future ends the plugin and everything it started.
+    /// Dropping the future ends the plugin and its child processes.
     fn run(&self, spec: Arc<PluginSpec>) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
 }

@@ -1,4 +1,4 @@
-//! What a plugin writes: all of stdout up to a limit, the end of stderr.
+//! The output of a plugin: all of stdout up to a limit, and the end of stderr.
 
 use std::os::fd::AsFd;
 
@@ -8,16 +8,16 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use zeroize::Zeroizing;
 
 const FIRST: usize = 16 << 10;
-/// How much of stderr is read at a time.
+/// Bytes of stderr that are read at a time.
 const PIECE: usize = 16 << 10;
-/// What a Linux pipe may hold at most unless root made it larger: enough for everything written before the end.
+/// The largest size of a Linux pipe for unprivileged processes: everything written before the end fits.
 const PIPE: usize = 1 << 20;
 
-/// One byte more than the limit was written.
+/// The plugin wrote more than the limit.
 #[derive(Debug)]
 pub(super) struct TooLarge;
 
-/// Stdout: it may be a token, so every buffer that held some of it is wiped.
+/// Stdout. It may contain a token, so every buffer that held a part of it is wiped.
 #[derive(Debug)]
 pub(super) struct Capped<R> {
     pipe: R,
@@ -30,7 +30,7 @@ impl<R: AsyncRead + Unpin> Capped<R> {
         Self { pipe, bytes: Zeroizing::new(Vec::with_capacity(FIRST.min(limit) + 1)), limit }
     }
 
-    /// Reads to the end. May be dropped and called again: nothing is lost.
+    /// Reads to the end. Cancel safe.
     pub(super) async fn fill(&mut self) -> Result<(), TooLarge> {
         while self.bytes.len() <= self.limit {
             if self.bytes.len() == self.bytes.capacity() {
@@ -39,7 +39,7 @@ impl<R: AsyncRead + Unpin> Capped<R> {
             let free = self.bytes.capacity() - self.bytes.len();
             match self.pipe.read_buf(&mut (&mut *self.bytes).limit(free)).await {
                 Ok(1..) => {}
-                Ok(0) | Err(_) => return Ok(()), // a pipe that cannot be read has ended
+                Ok(0) | Err(_) => return Ok(()), // an unreadable pipe counts as ended
             }
         }
         Err(TooLarge)
@@ -49,7 +49,7 @@ impl<R: AsyncRead + Unpin> Capped<R> {
         self.bytes
     }
 
-    /// Copies into a larger buffer, because growing in place would free the old one as it is.
+    /// Copies into a larger buffer: growing in place would free the old one without wiping it.
     fn grow(&mut self) {
         let mut larger = Zeroizing::new(Vec::with_capacity((self.bytes.len() * 2).min(self.limit + 1)));
         larger.extend_from_slice(&self.bytes);
@@ -57,7 +57,7 @@ impl<R: AsyncRead + Unpin> Capped<R> {
     }
 }
 
-/// Stderr: read for ever, so that no plugin blocks on it, and only its end kept.
+/// Stderr. All of it is read, so that the plugin never blocks, and only its end is kept.
 #[derive(Debug)]
 pub(super) struct Tail<R> {
     pipe: R,
@@ -71,7 +71,7 @@ impl<R: AsyncRead + Unpin> Tail<R> {
         Self { pipe, bytes: Vec::new(), kept, cut: false }
     }
 
-    /// Reads to the end. May be dropped and called again.
+    /// Reads to the end. Cancel safe.
     pub(super) async fn drain(&mut self) {
         loop {
             self.bytes.reserve(PIECE);
@@ -82,7 +82,7 @@ impl<R: AsyncRead + Unpin> Tail<R> {
         }
     }
 
-    /// The end of what was written, and whether it starts inside a line.
+    /// The kept end, and whether it starts inside a line.
     pub(super) fn end(&mut self) -> (&[u8], bool) {
         self.forget(self.kept);
         (&self.bytes, self.cut)
@@ -98,7 +98,7 @@ impl<R: AsyncRead + Unpin> Tail<R> {
 }
 
 impl<R: AsyncRead + AsFd + Unpin> Tail<R> {
-    /// Reads what is in the pipe and waits for nothing: others may hold its other end, and may go on writing.
+    /// Reads what is in the pipe without waiting: other processes may keep the write end open.
     pub(super) fn drain_now(&mut self) {
         let mut read = 0;
         while read < PIPE {

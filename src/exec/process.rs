@@ -1,4 +1,4 @@
-//! One process group: started, watched, ended. The only place that starts processes.
+//! Starts, watches and ends one process group. No other file starts processes.
 
 use std::{
     collections::BTreeMap,
@@ -22,28 +22,28 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-/// How often a process is looked at whose end the kernel does not tell.
+/// How often a process is polled if the kernel cannot signal its end.
 const GLANCE: Duration = Duration::from_millis(20);
 const REAP: Duration = Duration::from_secs(1);
-/// How long a start may take: the kernel reads the file, which may be on a mount that hangs.
+/// How long a start may take: the kernel reads the file, which may be on a mount that does not respond.
 const START: Duration = Duration::from_secs(5);
-/// A file that is being written cannot be run. Doubled from here, to about a second in all.
+/// The first and the longest pause before a file that is being written is tried again: about a second in all.
 const BUSY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(512));
 
-/// One process to start. No `Debug`: its environment may hold secrets.
+/// A process to start. Not `Debug`: its environment may contain secrets.
 pub(super) struct Invocation<'a> {
     pub(super) program: &'a Path,
     pub(super) args: &'a [String],
     pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) directory: &'a Path,
-    /// A file whose existence means that the process asks for what it is to provide.
+    /// A file that exists if the plugin asks the broker for the credential that it must provide.
     pub(super) marker: &'a Arc<Path>,
     pub(super) timeout: Duration,
-    /// Owns the start: a drain must not end between a start and its end.
+    /// Owns the start, so that a drain waits for it.
     pub(super) tasks: &'a TaskTracker,
 }
 
-/// A process that leads its own group. Killed with the whole group when dropped.
+/// A process that leads its own group. Dropping it kills the whole group.
 #[derive(Debug)]
 pub(super) struct Group {
     child: Child,
@@ -69,7 +69,7 @@ impl Group {
         tracing::debug!(pid = group.child.id(), "plugin started");
         match (stdout, stderr) {
             (Some(stdout), Some(stderr)) => Ok((group, stdout, stderr)),
-            _ => Err(io::Error::other("no pipes")), // both were asked for above
+            _ => Err(io::Error::other("no pipes")), // both are configured above
         }
     }
 
@@ -77,7 +77,7 @@ impl Group {
         self.child.id()
     }
 
-    /// Returns once the leader has ended. It is not reaped, so that its number stays its own.
+    /// Waits until the leader has ended, without reaping it, so that its process id is not reused.
     pub(super) async fn exited(&self) {
         self.exit.happened().await;
     }
@@ -91,7 +91,7 @@ impl Group {
         [Signal::TTIN, Signal::TTOU].iter().any(|terminal| signal == Some(terminal.as_raw()))
     }
 
-    /// Until the leader is reaped no other process can have its number, nor the group's.
+    /// Until the leader is reaped, no other process or group can have its id.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(pid) = pid_of(&self.child)
             && let Err(error) = kill_process_group(pid, signal)
@@ -100,11 +100,11 @@ impl Group {
         }
     }
 
-    /// Kills what is left of the group, and reaps the leader.
+    /// Kills the rest of the group and reaps the leader.
     pub(super) async fn end(&mut self) -> io::Result<ExitStatus> {
         let group = pid_of(&self.child);
         self.signal(Signal::KILL);
-        // A process in an uninterruptible sleep dies when it wakes; the runtime reaps it then.
+        // A process in uninterruptible sleep ends when it wakes; the runtime reaps it then.
         let ended = timeout(REAP, self.child.wait()).await;
         let status = ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
         if let Some(group) = group {
@@ -120,11 +120,11 @@ impl Drop for Group {
     }
 }
 
-/// Tells when a process has ended, and leaves it to be reaped.
+/// Waits for the end of a process without reaping it.
 #[derive(Debug)]
 enum Exit {
     Descriptor(AsyncFd<OwnedFd>),
-    /// For kernels and sandboxes without process descriptors.
+    /// Polls, for kernels and sandboxes without process descriptors.
     Glances(Option<Pid>),
 }
 
@@ -161,13 +161,13 @@ fn pid_of(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?))
 }
 
-/// Reaps what the leader left behind. That is nobody's business here unless we are the first process of a container,
-/// who inherits it; otherwise there is nothing to wait for.
+/// Reaps the children that the leader left behind. Only the first process of a container inherits them; for any other
+/// there is nothing to reap.
 async fn reap_orphans(group: Pid) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     while let Ok(reaped) = waitid(WaitId::Pgid(Some(group)), options) {
         if reaped.is_none() {
-            sleep(GLANCE).await; // killed, and not dead yet
+            sleep(GLANCE).await; // killed, but still ending
         }
     }
 }
@@ -178,7 +178,7 @@ async fn spawn(mut command: Command, tasks: &TaskTracker) -> io::Result<Group> {
         let (sender, started) = oneshot::channel();
         tasks.spawn_blocking(move || {
             let started = command.spawn().map(|child| Group { exit: Exit::of(pid_of(&child)), child });
-            // What starts after its run is over comes back from here, and is killed.
+            // If the run is over by now, the group is dropped, and so killed.
             drop(sender.send((command, started)));
         });
         let late = |_elapsed| io::Error::from(io::ErrorKind::TimedOut);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_stop_at_the_terminal_is_one() {
+    async fn only_a_stop_by_the_terminal_counts() {
         for (signal, at_terminal) in [("TTIN", true), ("TTOU", true), ("TSTP", false), ("STOP", false)] {
             let mut group = shell(&format!("kill -{signal} $$; sleep 300")).await;
             let pid = pid_of(&group.child).unwrap();
@@ -236,10 +236,10 @@ mod tests {
                 group.exit = Exit::Glances(Some(pid));
             }
             group.exited().await;
-            group.exited().await; // may be asked again
-            kill_process_group(pid, Signal::KILL).expect("the number is still the leader's");
+            group.exited().await; // may be called again
+            kill_process_group(pid, Signal::KILL).expect("the id is still the leader's");
             assert_eq!(group.end().await.unwrap().code(), Some(7));
-            assert_eq!(group.id(), None, "nothing is signalled from here on");
+            assert_eq!(group.id(), None, "nothing is signalled after this");
         }
     }
 }

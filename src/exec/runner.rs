@@ -1,4 +1,4 @@
-//! The runner of real processes.
+//! Runs plugins as processes.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use super::{
     PluginRunner, RunError, RunOutput,
     directory::Scratch,
     process::Invocation,
-    supervise::{End, Finished, supervise},
+    supervise::{Finished, RunEnd, supervise},
 };
 use crate::{
     credential::{decode, exec_info},
@@ -27,23 +27,23 @@ use crate::{
 };
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
-/// Variables of our own: none of them is a plugin's business, but for the recursion marker.
+/// Our own variables. The recursion marker is the only one that a plugin gets.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
-/// Bounds on each run.
+/// The limits of each run.
 #[derive(Clone, Debug)]
-pub struct Limits {
-    /// Bytes of stdout. One more ends the run.
+pub struct RunLimits {
+    /// The most bytes of stdout; one more ends the run.
     pub stdout: usize,
-    /// Bytes of stderr that are kept: its end.
+    /// The bytes that are kept of the end of stderr.
     pub stderr: usize,
-    /// How long a plugin that ran into its timeout has to clean up after SIGTERM.
+    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout.
     pub terminate_grace: Duration,
-    /// How long the answer waits for others to close a stdout that the plugin left to them.
+    /// How long the run waits for child processes to close stdout after the plugin has exited.
     pub stdout_grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
             stdout: 1 << 20,
@@ -54,30 +54,30 @@ impl Default for Limits {
     }
 }
 
-/// Starts plugins as processes, at once: the scheduler decides when.
+/// Runs plugins as processes. The scheduler decides when.
 #[derive(Debug)]
 pub struct ProcessRunner {
-    limits: Limits,
+    limits: RunLimits,
     scratch: Scratch,
 }
 
 impl ProcessRunner {
-    /// Every run gets a directory of its own in `base`, an absolute path to a directory that no other user can write
-    /// to; it goes after the run. `tasks` owns these removals.
-    pub fn new(limits: Limits, base: PathBuf, tasks: TaskTracker) -> Self {
+    /// Each run gets a separate directory in `base`, which must be an absolute path that no other user can write to. It is
+    /// removed after the run; `tasks` owns the removals.
+    pub fn new(limits: RunLimits, base: PathBuf, tasks: TaskTracker) -> Self {
         Self { limits, scratch: Scratch::new(base.into(), tasks) }
     }
 
-    /// What the plugin printed, if it ended well.
+    /// Runs the plugin and returns what it printed, and the version of its file.
     pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
         let command = command_of(spec);
         let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
             .map_err(|source| RunError::ExecInfo { command: Arc::clone(&command), source })?;
-        // Before the start: a file that is replaced from here on is another one than what ran.
+        // Before the start: a file that is replaced later is not the one that ran.
         let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
-        let command = command_of(spec); // by its path, now that it is found
-        // Declared before the run, so that it is removed after the run has ended, however it ends.
+        let command = command_of(spec); // by its path, which is known now
+        // Declared before the run, so that it is dropped after it.
         let directory = self.scratch.directory().await.map_err(|source| RunError::Directory {
             command: Arc::clone(&command),
             base: Arc::clone(&self.scratch.base),
@@ -110,16 +110,16 @@ impl ProcessRunner {
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         let stderr = finished.stderr.into();
         Err(match finished.end {
-            End::Exited(status) => match status.code() {
+            RunEnd::Exited(status) => match status.code() {
                 Some(0) => return Ok(finished.stdout),
                 Some(code) => RunError::Exit { command, code, stderr },
-                // A process that has ended without a code was ended by a signal.
+                // Without an exit code, a signal ended the process.
                 None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
             },
-            End::Recursion => RunError::Recursion { command },
-            End::Stopped => RunError::NeedsTerminal { command, stderr },
-            End::TimedOut => RunError::Timeout { command, limit, stderr },
-            End::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
+            RunEnd::Recursion => RunError::Recursion { command },
+            RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
+            RunEnd::TimedOut => RunError::Timeout { command, limit, stderr },
+            RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
         })
     }
 }
@@ -133,7 +133,7 @@ impl PluginRunner for ProcessRunner {
     }
 }
 
-/// The whole environment. Of our own variables none passes through: one could steer a shim below the plugin.
+/// The environment of the plugin. It has none of our own variables, which would configure a shim that the plugin calls.
 fn environment(spec: &PluginSpec, exec_info: String, marker: &Path) -> BTreeMap<OsString, OsString> {
     let mut environment = spec.environment();
     environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
@@ -142,7 +142,7 @@ fn environment(spec: &PluginSpec, exec_info: String, marker: &Path) -> BTreeMap<
     environment
 }
 
-/// Bytes that the kernel has to copy.
+/// The bytes of arguments and environment that the kernel copies.
 fn size(invocation: &Invocation<'_>) -> usize {
     let args = invocation.args.iter().map(|arg| arg.len() + 1);
     let length = |(name, value): (&OsString, &OsString)| name.len() + value.len() + 2;
@@ -154,7 +154,7 @@ async fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError 
     let command = command_of(spec);
     match source.kind() {
         io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
-        // The same error stands for a script whose interpreter is missing.
+        // A missing interpreter of a script gives the same error.
         io::ErrorKind::NotFound => match spec.file.look().await {
             Err(error @ FileError::NotFound) => no_file(spec, error),
             _ => RunError::Spawn { command, source: source.into() },

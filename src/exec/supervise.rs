@@ -1,4 +1,4 @@
-//! One run, from the start of its process to the end of its group.
+//! Supervises one run, from the start of its process to the end of its group.
 
 use std::{
     convert::Infallible, future::pending, io, path::Path, process::ExitStatus, sync::Arc, time::Duration,
@@ -13,22 +13,22 @@ use tokio::{
 use zeroize::Zeroizing;
 
 use super::{
-    Limits,
+    RunLimits,
     output::{Capped, Tail, TooLarge},
     process::{Group, Invocation},
 };
 use crate::text::last_lines;
 
-/// How often a run is looked at for the recursion marker, and for a leader that is stopped.
+/// How often a run is checked for the recursion marker and for a stopped leader.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How long one look for the marker may take.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How much of stderr an error shows.
+/// How long one check for the marker may take.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
+/// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
 
 /// How a run ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum RunEnd {
     Exited(ExitStatus),
     Recursion,
     Stopped,
@@ -36,40 +36,40 @@ pub(super) enum End {
     TooLarge,
 }
 
-/// One run, over.
+/// A run that has ended.
 #[derive(Debug)]
 pub(super) struct Finished {
-    pub(super) end: End,
+    pub(super) end: RunEnd,
     pub(super) stdout: Zeroizing<Vec<u8>>,
     /// The end of it, sanitised.
     pub(super) stderr: String,
 }
 
-/// Runs `invocation` to its end, after which nothing is left of its process group. Dropping the future kills the group.
-pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io::Result<Finished> {
+/// Runs `invocation` and ends its process group. Dropping the future kills the group.
+pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
     let (mut group, stdout, stderr) = Group::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
     let mut stderr = Tail::new(stderr, limits.stderr);
     let pid = group.id();
     let mut watched = tokio::select! {
-        biased; // A plugin that never stops writing must not keep the others from their turn.
-        () = sleep(invocation.timeout) => Watched::TimedOut,
-        () = group.exited() => Watched::Exited,
+        biased; // a plugin that writes without end must not starve the other branches
+        () = sleep(invocation.timeout) => StopCause::TimedOut,
+        () = group.exited() => StopCause::Exited,
         seen = watch(&group, invocation.marker) => seen,
-        () = overflow(&mut stdout, &mut stderr) => Watched::TooLarge,
+        () = overflow(&mut stdout, &mut stderr) => StopCause::TooLarge,
     };
     match watched {
-        Watched::Exited => {
+        StopCause::Exited => {
             let more = tokio::select! {
                 biased;
                 () = sleep(limits.stdout_grace) => Ok(()),
                 end = end_of_stdout(&mut stdout, &mut stderr) => end,
             };
             if let Err(TooLarge) = more {
-                watched = Watched::TooLarge;
+                watched = StopCause::TooLarge;
             }
         }
-        Watched::TimedOut => {
+        StopCause::TimedOut => {
             group.signal(Signal::TERM);
             tokio::select! {
                 biased;
@@ -78,27 +78,27 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &Limits) -> io
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
-        Watched::Recursion | Watched::Stopped | Watched::TooLarge => {}
+        StopCause::Recursion | StopCause::Stopped | StopCause::TooLarge => {}
     }
     let status = group.end().await;
     stderr.drain_now();
     tracing::debug!(pid, status = status.as_ref().ok().map(tracing::field::display), ended = ?watched, "plugin ended");
     let end = match watched {
-        _ if is_there(invocation.marker).await => End::Recursion,
-        Watched::Exited => End::Exited(status?),
-        Watched::Recursion => End::Recursion,
-        Watched::Stopped => End::Stopped,
-        Watched::TimedOut => End::TimedOut,
-        Watched::TooLarge => End::TooLarge,
+        _ if is_there(invocation.marker).await => RunEnd::Recursion,
+        StopCause::Exited => RunEnd::Exited(status?),
+        StopCause::Recursion => RunEnd::Recursion,
+        StopCause::Stopped => RunEnd::Stopped,
+        StopCause::TimedOut => RunEnd::TimedOut,
+        StopCause::TooLarge => RunEnd::TooLarge,
     };
     let (bytes, cut) = stderr.end();
     let stderr = last_lines(bytes, cut, SHOWN);
     Ok(Finished { end, stdout: stdout.into_bytes(), stderr })
 }
 
-/// What was seen first.
+/// What ended the run.
 #[derive(Clone, Copy, Debug)]
-enum Watched {
+enum StopCause {
     Exited,
     Recursion,
     Stopped,
@@ -106,15 +106,15 @@ enum Watched {
     TooLarge,
 }
 
-/// Looks every now and then for what nothing else tells: the marker, and a leader that waits for a terminal, which it
-/// would do until its time is up.
-async fn watch(group: &Group, marker: &Arc<Path>) -> Watched {
+/// Polls for the two conditions without an event: the marker, and a leader that is stopped because it used the terminal,
+/// which would otherwise run into its timeout.
+async fn watch(group: &Group, marker: &Arc<Path>) -> StopCause {
     loop {
         if is_there(marker).await {
-            return Watched::Recursion;
+            return StopCause::Recursion;
         }
         if group.is_stopped_at_terminal() {
-            return Watched::Stopped;
+            return StopCause::Stopped;
         }
         sleep(GLANCE).await;
     }
@@ -123,10 +123,10 @@ async fn watch(group: &Group, marker: &Arc<Path>) -> Watched {
 async fn is_there(marker: &Arc<Path>) -> bool {
     let marker = Arc::clone(marker);
     let look = spawn_blocking(move || marker.symlink_metadata().is_ok());
-    matches!(timeout(PATIENCE, look).await, Ok(Ok(true)))
+    matches!(timeout(CHECK_TIMEOUT, look).await, Ok(Ok(true)))
 }
 
-/// Reads both pipes until there is too much on stdout; for ever if there never is.
+/// Reads both pipes until stdout exceeds its limit; never returns if it does not.
 async fn overflow(stdout: &mut Capped<ChildStdout>, stderr: &mut Tail<ChildStderr>) {
     if let Ok(()) = end_of_stdout(stdout, stderr).await {
         match drain(stderr).await {}
@@ -145,7 +145,7 @@ async fn end_of_stdout(
     }
 }
 
-/// The end of stderr means nothing.
+/// Reads stderr. Its end is not an event, so this never returns.
 async fn drain(stderr: &mut Tail<ChildStderr>) -> Infallible {
     stderr.drain().await;
     pending().await

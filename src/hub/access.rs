@@ -21,11 +21,11 @@ use super::{
     bounds::{Bounds, Excess},
 };
 use crate::{
-    cache::{Caller, CredentialCache, Request, Watch},
+    cache::{Caller, CredentialCache, CredentialWatch, Request},
     config::HubAccess,
     credential::Issued,
     exec::PluginRunner,
-    plugin::{PluginSpec, Providers},
+    plugin::{PluginSpec, ProviderRef, Providers},
     resolver::{CredentialRequest, Resolver, Source},
 };
 
@@ -74,7 +74,7 @@ pub(super) struct Access<R> {
 pub(super) struct Identity<R> {
     cache: CredentialCache<R>,
     spec: PluginSpec,
-    watch: Watch<R>,
+    watch: CredentialWatch<R>,
     issued: Arc<Issued>,
 }
 
@@ -140,7 +140,7 @@ impl<R: PluginRunner> Access<R> {
     async fn identity(&self, resolver: &Resolver, name: &str) -> Result<Identity<R>, HubError> {
         let resolve = || {
             let ask = CredentialRequest {
-                source: Source::Provider(name.to_owned()),
+                source: Source::Provider(ProviderRef::named(name)),
                 ..CredentialRequest::default()
             };
             resolver.resolve(ask).map_err(HubError::Plugin)

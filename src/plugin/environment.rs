@@ -95,21 +95,6 @@ pub fn identity_variables() -> Globs {
     Globs::new(IDENTITY_VARIABLES)
 }
 
-/// What of a caller's `env` reaches a plugin: what `caller_env` names and nothing denied. What the stanza sets itself
-/// (`stanza`) is left out too: it wins anyway, and would only make the same run look like another.
-pub fn from_caller(
-    env: BTreeMap<String, String>,
-    caller_env: &Globs,
-    stanza: &[(String, String)],
-) -> BTreeMap<String, String> {
-    env.into_iter().filter(|(name, _)| reaches(name, caller_env, stanza)).collect()
-}
-
-/// Whether a caller's variable of that name reaches the plugin; see [`from_caller`].
-pub(super) fn reaches(name: &str, caller_env: &Globs, stanza: &[(String, String)]) -> bool {
-    caller_env.matches(name) && !is_denied(name) && !stanza.iter().any(|(set, _)| set == name)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;
@@ -134,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_brokers_own_identity_reaches_nobody() {
-        let broker = of(&["AWS_PROFILE", "KUBECONFIG", "KRB5CCNAME", "CLOUDSDK_CONFIG", "HOME", "EDITOR"]);
+        let broker = of(&["AWS_PROFILE", "KRB5CCNAME", "CLOUDSDK_CONFIG", "HOME", "EDITOR"]);
         let inherited = broker.inherited(&Globs::new(["*"]), &identity_variables());
         assert_eq!(names(&inherited), ["EDITOR", "HOME"]);
     }
@@ -155,8 +140,6 @@ mod tests {
         ];
         let pass = Globs::new(["*", "LD_PRELOAD"]);
         assert_eq!(names(&of(&all).inherited(&pass, &Globs::default())), [""; 0]);
-        let env = all.map(|name| (name.to_owned(), "x".to_owned())).into();
-        assert_eq!(from_caller(env, &pass, &[]), BTreeMap::new());
     }
 
     #[test]
@@ -166,27 +149,6 @@ mod tests {
         let broker: Environment = [(odd.clone(), "1"), (denied, "2")].into_iter().collect();
         let inherited = broker.inherited(&Globs::new(["*"]), &Globs::default());
         assert_eq!(inherited.0.keys().collect::<Vec<_>>(), [&odd]);
-    }
-
-    #[test]
-    fn the_caller_gives_only_what_is_asked_for_and_the_stanza_does_not_set() {
-        let env = [("AWS_PROFILE", "dev"), ("AWS_REGION", "eu"), ("HOME", "/root"), ("LD_PRELOAD", "x")];
-        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let stanza = [("AWS_REGION".to_owned(), "us".to_owned())];
-        let kept = from_caller(env, &Globs::new(["AWS_*", "LD_*"]), &stanza);
-        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [("AWS_PROFILE".to_owned(), "dev".to_owned())]);
-    }
-
-    #[test]
-    fn the_shim_sends_all_that_chooses_an_identity() {
-        let names: Vec<_> = IDENTITY_VARIABLES.iter().map(|glob| glob.replace('*', "X")).collect();
-        let caller: Environment = names.iter().map(|name| (name, "value")).collect();
-        let provider = credbroker_proto::v1::ProviderRef { name: "p".into(), definition: None };
-        let source = credbroker_proto::v1::credential_ref::Source::Provider(provider);
-        let request = credbroker_exec::request(source, None, &caller.0, String::new(), false).unwrap();
-        let sent = request.r#ref.unwrap().env.into_iter().collect();
-        let kept = from_caller(sent, &identity_variables(), &[]);
-        assert_eq!(kept.len(), names.len(), "{kept:?}");
     }
 
     #[test]

@@ -4,14 +4,26 @@ use std::{io, sync::Arc};
 
 use super::{
     command::Command,
+    definition::{Definition, shown_path},
     profile::{ProfileError, ProfileName},
 };
-use crate::text::{listed, nearest, shown};
+use crate::text::{listed, listed_all, nearest, shown};
 
 /// Why a request leads to no run. The same request leads nowhere again until somebody changes something.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
+    /// Several kubeconfigs define a provider of that name.
+    #[error(
+        "provider `{}`: several kubeconfigs define it: {}; name the definition, or write your kubeconfig again with `credbroker kubeconfig wrap`",
+        shown(.name), all_of(.candidates)
+    )]
+    AmbiguousProvider {
+        /// The name.
+        name: String,
+        /// Its definitions, sorted by file.
+        candidates: Vec<Definition>,
+    },
     /// The exec extension is not JSON, so the plugin could not read what it is told.
     #[error(
         "the exec extension of the cluster that the caller sent is not valid JSON (line {line}, column {column})"
@@ -43,6 +55,19 @@ pub enum ResolveError {
         wanted: String,
         /// Why it was not read.
         problem: Arc<str>,
+    },
+    /// The caller selects an identity with a variable that the plugin would not receive so.
+    #[error(
+        "provider `{provider}`: the caller sets `{variable}`, but the plugin would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
+        if *.runs_with { "with another value of" } else { "without" }
+    )]
+    IdentityConflict {
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Name of the variable.
+        variable: String,
+        /// Whether the plugin would receive another value, or none.
+        runs_with: bool,
     },
     /// A variable that no process can be given.
     #[error(
@@ -105,6 +130,19 @@ pub enum ResolveError {
         /// Whether the broker reads any.
         is_configured: bool,
     },
+    /// A definition that is not among those that the broker has read.
+    #[error(
+        "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker",
+        shown(.name), shown(.definition), known_definitions(.known)
+    )]
+    UnknownDefinition {
+        /// The name.
+        name: String,
+        /// The digest that was sent.
+        definition: String,
+        /// Its definitions that the broker has, sorted by file.
+        known: Vec<Definition>,
+    },
     /// No provider of that name.
     #[error("no provider is named `{}`{}; known: {}", shown(.name), did_you_mean(.name, .known), listed(.known))]
     UnknownProvider {
@@ -113,6 +151,33 @@ pub enum ResolveError {
         /// Every configured name, sorted.
         known: Vec<String>,
     },
+    /// A variable that callers may not contribute.
+    #[error(
+        "provider `{provider}`: the caller's variable `{}` is not allowed: {danger}; unset it, or set it in `env` of the provider's `exec` stanza{remedy}",
+        shown(.variable)
+    )]
+    VariableNotAllowed {
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Name of the variable.
+        variable: String,
+        /// What it could do.
+        danger: &'static str,
+        /// What else helps; it begins with a comma.
+        remedy: &'static str,
+    },
+}
+
+fn all_of(definitions: &[Definition]) -> String {
+    listed_all(definitions.iter().map(ToString::to_string))
+}
+
+fn known_definitions(definitions: &[Definition]) -> String {
+    if definitions.is_empty() {
+        return "the broker has read no kubeconfig that defines this provider".to_owned();
+    }
+    let files = definitions.iter().map(|definition| shown_path(definition.file()));
+    format!("the broker has read only {}", listed_all(files))
 }
 
 fn place(command: &Command, install_hint: Option<&str>) -> String {

@@ -80,8 +80,9 @@ impl RunDigest {
     pub(crate) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let mut fields = Fields::new(b"credbroker provider 2", 0);
+        let mut fields = Fields::new(b"credbroker provider 3", 0);
         fields.text(provider.name.as_bytes());
+        fields.text(provider.definition.as_ref().map_or("", |definition| definition.digest()).as_bytes());
         match &provider.command {
             Command::Name(name) => {
                 fields.flag(false);
@@ -127,12 +128,12 @@ impl PluginKey {
 
 /// The hash's input. Every field has a fixed size or says its length first, and every list its count, so two inputs
 /// are equal only if all their fields are.
-struct Fields(Vec<u8>);
+pub(super) struct Fields(Vec<u8>);
 
 impl Fields {
     /// `version` names the layout: a change of it is a change of every key. `large` is the size of what may be large;
     /// room for it is made at once, and no more than that, since every freed block is wiped.
-    fn new(version: &[u8], large: usize) -> Self {
+    pub(super) fn new(version: &[u8], large: usize) -> Self {
         let mut fields = Self(Vec::with_capacity(large + 1024));
         fields.text(version);
         fields
@@ -150,7 +151,7 @@ impl Fields {
         self.0.push(u8::from(flag));
     }
 
-    fn text(&mut self, text: &[u8]) {
+    pub(super) fn text(&mut self, text: &[u8]) {
         self.count(text.len());
         self.0.extend_from_slice(text);
     }
@@ -185,7 +186,7 @@ impl Fields {
         self.text(config);
     }
 
-    fn hash(self) -> [u8; 32] {
+    pub(super) fn hash(self) -> [u8; 32] {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, &self.0).as_ref());
         hash

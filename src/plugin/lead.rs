@@ -5,8 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::de::IgnoredAny;
 
 use super::{
-    environment::reaches, error::ResolveError, key::PluginKey, provider::Provider, providers::Entry,
-    spec::PluginSpec, target::Target,
+    caller::{Origin, check, reaches},
+    error::ResolveError,
+    key::PluginKey,
+    provider::Provider,
+    providers::Entry,
+    spec::PluginSpec,
+    target::Target,
 };
 use crate::credential::Cluster;
 
@@ -77,11 +82,16 @@ impl Entry {
 }
 
 impl Lead<'_> {
+    /// Whether a caller at `origin` may contribute these variables. To be asked for each request: what is held was
+    /// perhaps requested by a caller that may.
+    pub(crate) fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
+        check(env, origin, self.provider())
+    }
+
     /// The key of the run for a caller that sent these.
     pub(crate) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
         let provider = self.provider();
-        let reaches = |name: &str| reaches(name, &provider.caller_env, &provider.env);
-        let caller_env = env.iter().filter(|(name, _)| reaches(name));
+        let caller_env = env.iter().filter(|(name, _)| reaches(name, provider));
         let caller_env = caller_env.map(|(name, value)| (name.as_str(), value.as_str()));
         let digest = self.entry.digest;
         match &self.place {
@@ -104,10 +114,7 @@ impl Lead<'_> {
         }
         let key = self.key(sent.as_ref(), &env);
         let provider = Arc::clone(self.provider());
-        env.retain(|name, _| reaches(name, &provider.caller_env, &provider.env));
-        if let Some((name, _)) = env.iter().find(|(name, value)| !is_possible(name, value)) {
-            return Err(ResolveError::InvalidVariable { name: name.clone() });
-        }
+        env.retain(|name, _| reaches(name, &provider));
         let (cluster, target) = match self.place {
             Place::Nowhere => (None, None),
             Place::Sent => (sent.map(Arc::new), None),
@@ -137,9 +144,4 @@ fn check_config(cluster: &Cluster) -> Result<(), ResolveError> {
     serde_json::from_slice::<IgnoredAny>(&cluster.config)
         .map(drop)
         .map_err(|error| ResolveError::ClusterConfig { line: error.line(), column: error.column() })
-}
-
-/// Whether the kernel can give a process this variable.
-fn is_possible(name: &str, value: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }

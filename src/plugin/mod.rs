@@ -1,6 +1,8 @@
 //! Configured plugins, and one immutable invocation of one of them.
 
+mod caller;
 mod command;
+mod definition;
 mod environment;
 mod error;
 mod file;
@@ -13,11 +15,14 @@ mod provider;
 mod providers;
 mod spec;
 mod target;
+mod variables;
 mod verifiable;
 
+pub use caller::Origin;
 pub use command::{Command, Executable, find_in_path};
 pub use credbroker_proto::Globs;
-pub use environment::{Environment, from_caller, identity_variables, is_denied};
+pub use definition::{Definition, ProviderRef};
+pub use environment::{Environment, identity_variables, is_denied};
 pub use error::ResolveError;
 pub use file::{FileError, FoundFile, PluginFile};
 pub use issuer::Issuer;

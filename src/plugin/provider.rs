@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use credbroker_proto::Globs;
 
-use super::{command::Command, environment::Environment, issuer::Issuer};
+use super::{command::Command, definition::Definition, environment::Environment, issuer::Issuer};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
@@ -12,6 +12,9 @@ use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 pub struct Provider {
     /// The name callers ask for.
     pub name: Arc<str>,
+    /// Where a kubeconfig defines it: another file may define another provider of that name. `None`: the broker's own
+    /// configuration does, and no other provider has its name.
+    pub definition: Option<Definition>,
     /// What to start.
     pub command: Command,
     /// Its arguments, verbatim: no shell, no expansion.
@@ -23,6 +26,9 @@ pub struct Provider {
     pub inherited: Arc<Environment>,
     /// Which of the caller's variables reach the plugin.
     pub caller_env: Globs,
+    /// A caller that selects an identity by name with a variable outside of `caller_env` is refused, unless the plugin
+    /// would receive the same value.
+    pub refuses_other_identities: bool,
     /// The version the plugin speaks.
     pub api_version: ApiVersion,
     /// Whether the plugin is told its cluster.
@@ -122,11 +128,13 @@ pub(crate) mod tests {
     pub(crate) fn provider(name: &str, command: Command) -> Provider {
         Provider {
             name: name.into(),
+            definition: None,
             command,
             args: Vec::new(),
             env: Vec::new(),
             inherited: Arc::default(),
             caller_env: Globs::default(),
+            refuses_other_identities: true,
             api_version: ApiVersion::V1,
             provide_cluster_info: false,
             needs_terminal: false,

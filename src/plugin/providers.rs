@@ -1,7 +1,7 @@
 //! All configured plugins, and one invocation of one of them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::OsStr,
     sync::Arc,
     time::Duration,
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     command::Command,
+    definition::ProviderRef,
     error::ResolveError,
     file::{FileError, PluginFile},
     key::RunDigest,
@@ -26,7 +27,8 @@ const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 /// All configured plugins by name. What a request adds goes into a value of its own.
 #[derive(Debug, Default)]
 pub struct Providers {
-    by_name: HashMap<Arc<str>, Entry>,
+    /// All definitions of a name, sorted by file.
+    by_name: HashMap<Arc<str>, Vec<Entry>>,
     /// In the configuration's order.
     access: Vec<Arc<Provider>>,
     /// Every file once: users of one plugin share it.
@@ -41,8 +43,15 @@ pub(crate) struct Entry {
     pub(super) file: Arc<PluginFile>,
 }
 
+impl Entry {
+    fn is_defined_by(&self, digest: &str) -> bool {
+        self.provider.definition.as_ref().is_some_and(|definition| definition.digest() == digest)
+    }
+}
+
 impl Providers {
-    /// In the configuration's order. Names are distinct, which the configuration has checked; of two the last one stays.
+    /// In the configuration's order. Pairs of name and definition are distinct, which the configuration has checked; of
+    /// two the last one stays.
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
         Self::with(providers, PluginFile::new)
     }
@@ -66,8 +75,10 @@ impl Providers {
             if provider.profile_sourced.is_some() {
                 all.access.push(Arc::clone(&provider));
             }
-            let name = Arc::clone(&provider.name);
-            all.by_name.insert(name, Entry { provider, digest, file });
+            let of_name = all.by_name.entry(Arc::clone(&provider.name)).or_default();
+            of_name.retain(|other| other.provider.definition != provider.definition);
+            let at = of_name.partition_point(|other| other.provider.definition < provider.definition);
+            of_name.insert(at, Entry { provider, digest, file });
         }
         all
     }
@@ -99,26 +110,28 @@ impl Providers {
         &self.access
     }
 
-    /// Every provider, sorted by name.
+    /// Every provider, sorted by name and then by the file that defines it.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Provider>> {
         let sorted: BTreeMap<_, _> = self.by_name.iter().collect();
-        sorted.into_values().map(|entry| &entry.provider)
+        sorted.into_values().flatten().map(|entry| &entry.provider)
     }
 
-    /// Every name, sorted.
+    /// Every name once, sorted.
     pub fn names(&self) -> Vec<String> {
-        self.iter().map(|provider| provider.name.to_string()).collect()
+        let sorted: BTreeSet<_> = self.by_name.keys().collect();
+        sorted.into_iter().map(ToString::to_string).collect()
     }
 
-    /// The provider of that name.
+    /// A provider of that name: any, where several definitions have it.
     pub fn find(&self, name: &str) -> Result<&Arc<Provider>, ResolveError> {
-        self.entry(name).map(|entry| &entry.provider)
+        let first = self.by_name.get(name).and_then(|entries| entries.first());
+        first.map(|entry| &entry.provider).ok_or_else(|| self.unknown(name))
     }
 
-    /// Whether a request for that provider would start something: its plugin needs no terminal, and was there when it
-    /// was looked at last. Reads memory only.
+    /// Whether a request for that configured provider would start something: its plugin needs no terminal, and was
+    /// there when it was looked at last. Reads memory only.
     pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
-        let entry = self.entry(name)?;
+        let entry = self.configured(name)?;
         entry.can_run_unattended()?;
         let Provider { name, command, install_hint, .. } = &*entry.provider;
         let (provider, command) = (Arc::clone(name), command.clone());
@@ -133,9 +146,36 @@ impl Providers {
         }
     }
 
-    pub(crate) fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
-        let unknown = || ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() };
-        self.by_name.get(name).ok_or_else(unknown)
+    /// The provider that a request names: the only one of its name, or the very definition that it asks for.
+    pub(crate) fn entry(&self, provider: &ProviderRef) -> Result<&Entry, ResolveError> {
+        let ProviderRef { name, definition } = provider;
+        let entries = self.by_name.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let definitions = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
+        match (definition, entries) {
+            (Some(wanted), entries) => {
+                let mut defined = entries.iter().filter(|entry| entry.is_defined_by(wanted));
+                defined.next().ok_or_else(|| ResolveError::UnknownDefinition {
+                    name: name.clone(),
+                    definition: wanted.clone(),
+                    known: definitions(),
+                })
+            }
+            (None, [only]) => Ok(only),
+            (None, []) => Err(self.unknown(name)),
+            (None, _) => {
+                Err(ResolveError::AmbiguousProvider { name: name.clone(), candidates: definitions() })
+            }
+        }
+    }
+
+    /// The provider of that name in the broker's own configuration.
+    pub(crate) fn configured(&self, name: &str) -> Result<&Entry, ResolveError> {
+        let mut entries = self.by_name.get(name).into_iter().flatten();
+        entries.find(|entry| entry.provider.definition.is_none()).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> ResolveError {
+        ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use bytes::Bytes;
 
 use super::*;
-use crate::plugin::{Command, Globs, Provider, test_provider as provider};
+use crate::plugin::{Command, Definition, Globs, Provider, test_provider as provider};
 
 /// An executable file in `dir`.
 fn plugin(dir: &Path) -> Command {
@@ -18,7 +18,11 @@ fn plugin(dir: &Path) -> Command {
 }
 
 fn ask(name: &str) -> CredentialRequest {
-    CredentialRequest { source: Source::Provider(name.into()), ..CredentialRequest::default() }
+    CredentialRequest {
+        source: Source::Provider(name.into()),
+        origin: Origin::Beside,
+        ..CredentialRequest::default()
+    }
 }
 
 fn cluster(server: &str, config: &'static str) -> Cluster {
@@ -182,6 +186,93 @@ fn an_unknown_name_lists_the_known_ones() {
     let providers = resolver([of("production"), of("dev")]);
     insta::assert_snapshot!(refused(&providers, ask("prodution")), @"no provider is named `prodution`, did you mean `production`?; known: dev, production");
     insta::assert_snapshot!(refused(&providers, ask("elsewhere")), @"no provider is named `elsewhere`; known: dev, production");
+}
+
+/// The provider `name` as the kubeconfig `file` defines it.
+fn defined(file: &str, name: &str, command: &str) -> Provider {
+    let definition = Some(Definition::new(file.into(), name));
+    Provider { definition, ..provider(name, Command::Name(command.into())) }
+}
+
+fn ask_for(file: &str, name: &str) -> CredentialRequest {
+    let definition = Some(Definition::new(file.into(), name).digest().to_owned());
+    CredentialRequest { source: Source::Provider(ProviderRef { name: name.into(), definition }), ..ask(name) }
+}
+
+#[test]
+fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
+    let resolver =
+        resolver([defined("/a", "rel", "one"), defined("/b", "rel", "two"), defined("/b", "x", "two")]);
+    let command = |ask: CredentialRequest| {
+        let key = resolver.key(&ask).unwrap();
+        let spec = resolver.resolve(ask).unwrap();
+        assert_eq!(spec.key, key);
+        spec.provider.command.to_string()
+    };
+    assert_eq!(command(ask_for("/a", "rel")), "one");
+    assert_eq!(command(ask_for("/b", "rel")), "two");
+    assert_eq!(command(ask("x")), "two", "a name is enough where it is the only one");
+    let refused = |ask| refused(&resolver, ask);
+    insta::assert_snapshot!(refused(ask("rel")), @"provider `rel`: several kubeconfigs define it: /a (--definition c12248ceb715294367dd02b5bbc9639bce29538b), /b (--definition 3acb3e2361669675d9a53b87329660c33d92534e); name the definition, or write your kubeconfig again with `credbroker kubeconfig wrap`");
+    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition 3598bb66043a8e6b667c38ddf844690baf195036: the broker has read only /a, /b; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker");
+    insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"provider `unheard`: unknown definition 87e652345f8cb9c21d256c18bfa0a2e743101bc2: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker");
+    assert_eq!(resolver.providers().names(), ["rel", "x"]);
+    let mixed = ProviderRef {
+        name: "x".into(),
+        ..match ask_for("/b", "rel").source {
+            Source::Provider(provider) => provider,
+            Source::ClusterProfile(_) => unreachable!(),
+        }
+    };
+    assert!(resolver.key(&CredentialRequest { source: Source::Provider(mixed), ..ask("x") }).is_err());
+}
+
+#[test]
+fn a_configured_provider_has_no_definition_to_ask_for() {
+    let resolver = resolver([provider("gke", Command::Name("x".into()))]);
+    assert!(resolver.key(&ask("gke")).is_ok());
+    insta::assert_snapshot!(refused(&resolver, ask_for("/a", "gke")), @"provider `gke`: unknown definition b84ab4f2ec9d23f6e8daa6147fb5cc8e2e63da2d: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker");
+}
+
+/// What is held for one is found by no request for the other.
+#[test]
+fn the_same_stanza_in_two_files_is_two_runs_and_a_changed_one_is_another() {
+    let key = |provider: Provider| resolver([provider]).key(&ask("rel")).unwrap();
+    let before = || defined("/a", "rel", "x");
+    assert_eq!(key(before()), key(before()));
+    let changed = [
+        defined("/b", "rel", "x"),
+        defined("/a", "rel", "y"),
+        Provider { args: vec!["--profile=dev".into()], ..before() },
+        Provider { env: vec![("A".into(), "1".into())], ..before() },
+        Provider { api_version: crate::credential::ApiVersion::V1Beta1, ..before() },
+        Provider { command: Command::Path("/x".into()), ..before() },
+        Provider { definition: None, ..before() },
+    ];
+    let keys: std::collections::HashSet<_> = changed.into_iter().chain([before()]).map(key).collect();
+    assert_eq!(keys.len(), 8);
+}
+
+/// A hit is served past the services, so it must not be found at all.
+#[test]
+fn what_a_caller_may_not_contribute_finds_nothing_that_is_held() {
+    let of = |patterns: &[&str]| {
+        resolver([Provider { caller_env: Globs::new(patterns), ..provider("p", Command::Name("x".into())) }])
+    };
+    let with = |name: &str, origin| CredentialRequest {
+        env: [(name.to_owned(), "x".to_owned())].into(),
+        origin,
+        ..ask("p")
+    };
+    let file = of(&["AWS_*"]);
+    assert!(file.key(&with("AWS_CONFIG_FILE", Origin::Beside)).is_ok());
+    for refused in [
+        file.key(&with("AWS_CONFIG_FILE", Origin::Elsewhere)),
+        file.key(&with("AWS_PAGER", Origin::Beside)),
+        of(&[]).key(&with("AWS_PROFILE", Origin::Beside)),
+    ] {
+        refused.unwrap_err();
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     connection::{Connections, Refusal},
+    origin::Home,
     peer::{Peer, PeerPolicy},
     service::Services,
     traffic::Watchdog,
@@ -36,6 +37,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Acceptor {
     connections: Connections,
+    home: Home,
     slots: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     limit: usize,
@@ -58,6 +60,7 @@ impl Acceptor {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
             connections,
+            home: Home::of_this_process(),
             slots: semaphore(limit),
             strangers: semaphore(STRANGERS),
             limit,
@@ -124,7 +127,7 @@ impl Acceptor {
     }
 
     fn admit(&self, stream: UnixStream) {
-        let peer = match Peer::of(&stream) {
+        let peer = match Peer::of(&stream, &self.home) {
             Ok(peer) => peer,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };

@@ -9,12 +9,12 @@ use tonic::Status;
 use super::status;
 use crate::{
     credential::Cluster,
-    plugin::ProfileName,
+    plugin::{Origin, ProfileName, ProviderRef},
     resolver::{CredentialRequest, Source},
 };
 
 /// What a caller asks for.
-pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<CredentialRequest, Status> {
+pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
     };
@@ -22,17 +22,14 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>) -> Result<CredentialRequ
         pb::credential_ref::Source::Provider(pb::ProviderRef { name, .. }) if name.is_empty() => {
             return Err(status::invalid("`ref.provider.name` is empty"));
         }
-        pb::credential_ref::Source::Provider(pb::ProviderRef { definition: Some(_), .. }) => {
-            return Err(status::unknown_definition());
-        }
-        pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition: None }) => {
-            Source::Provider(name)
+        pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition }) => {
+            Source::Provider(ProviderRef { name, definition })
         }
         pb::credential_ref::Source::ClusterProfile(profile) => {
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }
     };
-    Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env })
+    Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env, origin })
 }
 
 /// The profile that `field` of a request names.
@@ -128,19 +125,12 @@ mod tests {
     #[test]
     fn a_request_that_names_nothing_is_refused() {
         for reference in [None, Some(pb::CredentialRef::default())] {
-            assert_eq!(ask(reference).unwrap_err().code(), tonic::Code::InvalidArgument);
+            assert_eq!(ask(reference, Origin::Elsewhere).unwrap_err().code(), tonic::Code::InvalidArgument);
         }
         let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: String::new() };
         let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
-        let status = ask(Some(pb::CredentialRef { source, ..pb::CredentialRef::default() })).unwrap_err();
+        let reference = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
+        let status = ask(reference, Origin::Elsewhere).unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
-    }
-
-    #[test]
-    fn a_definition_that_the_broker_does_not_know_is_never_answered_by_its_name() {
-        let provider = pb::ProviderRef { name: "gke".into(), definition: Some(String::new()) };
-        let source = Some(pb::credential_ref::Source::Provider(provider));
-        let status = ask(Some(pb::CredentialRef { source, ..pb::CredentialRef::default() })).unwrap_err();
-        assert_eq!(status.code(), tonic::Code::NotFound);
     }
 }

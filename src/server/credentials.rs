@@ -18,6 +18,7 @@ use credbroker_proto::v1 as pb;
 use http::Request as HttpRequest;
 use pb::credential_broker_server::CredentialBrokerServer;
 use prost::Message as _;
+use tokio::time::Instant;
 use tonic::{
     Request, Response, Status,
     body::Body,
@@ -55,7 +56,7 @@ pub(super) trait Memory: Send + Sync {
 impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes> {
         let (caller, reference) = asking(peer, pb::GetCredentialRequest::decode(message).ok()?);
-        let key = self.resolver.key(&convert::ask(reference).ok()?).ok()?;
+        let key = self.resolver.key(&convert::ask(reference, peer.origin).ok()?).ok()?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => Some(issued.encoded.frame.clone()),
             Lookup::Undecided => None,
@@ -158,7 +159,7 @@ impl<R: PluginRunner> BrokerService<R> {
     async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
         let (peer, deadline) = (peer(&request)?, deadline(&request));
         let (caller, reference) = asking(&peer, request.into_inner());
-        let ask = convert::ask(reference)?;
+        let ask = convert::ask(reference, peer.origin)?;
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
             let subject = Subject::of(&spec);
@@ -173,7 +174,7 @@ impl<R: PluginRunner> BrokerService<R> {
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<Messages>, Status> {
         let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
-        let ask = convert::ask(request.into_inner().r#ref)?;
+        let ask = convert::ask(request.into_inner().r#ref, peer.origin)?;
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
         let following = Following::start(cache, resolver, ask, named(&peer, ""), slot)?;
@@ -187,7 +188,8 @@ impl<R: PluginRunner> BrokerService<R> {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
         let report = async {
-            let (spec, request) = self.resolve(convert::ask(r#ref)?, named(&peer, ""), deadline).await?;
+            let ask = convert::ask(r#ref, peer.origin)?;
+            let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
             let subject = Subject::of(&spec);
             let reported = self.cache.report(spec, &generation, &request).await;
             reported.map(|reported| report_answer(&reported)).map_err(|failed| refused(&subject, &failed))
@@ -203,7 +205,7 @@ impl<R: PluginRunner> BrokerService<R> {
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {
-        self.resolver.settled(&ask).await;
+        let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
         let sent = ask.cluster.clone();
         let spec = self.resolver.resolve(ask).map_err(|error| {
             tracing::debug!("request refused: {error}");
@@ -258,6 +260,18 @@ fn named(peer: &Peer, name: &str) -> Caller {
     Caller { name, peer, ..Caller::default() }
 }
 
+/// Waits for `event`, but not longer than `deadline`, and returns the rest of the deadline.
+async fn wait_within(deadline: Option<Duration>, event: impl Future<Output = ()>) -> Option<Duration> {
+    let Some(limit) = deadline else {
+        event.await;
+        return None;
+    };
+    #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the deadline does")]
+    let started = Instant::now();
+    drop(tokio::time::timeout(limit, event).await);
+    Some(limit.saturating_sub(started.elapsed()))
+}
+
 /// How long the caller may be kept waiting: its `grpc-timeout` less a margin, so that the broker can still say what it
 /// waits for.
 fn deadline<T>(request: &Request<T>) -> Option<Duration> {
@@ -288,7 +302,7 @@ fn timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credential::with_token as issued_for_tests;
+    use crate::{credential::with_token as issued_for_tests, plugin::Origin};
 
     #[test]
     fn a_timeout_has_digits_and_a_unit() {
@@ -325,6 +339,22 @@ mod tests {
         assert_eq!(deadline(&Request::new(())), None);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_before_the_run_counts_against_the_deadline() {
+        let secs = Duration::from_secs;
+        let table = [
+            (Some(secs(1)), secs(5), Some(Duration::ZERO), secs(1)),
+            (Some(secs(7)), secs(5), Some(secs(2)), secs(5)),
+            (None, secs(5), None, secs(5)),
+        ];
+        for (deadline, takes, left, waited) in table {
+            #[expect(clippy::disallowed_methods, reason = "tokio's paused clock is the test's clock")]
+            let started = Instant::now();
+            assert_eq!(wait_within(deadline, tokio::time::sleep(takes)).await, left, "{deadline:?}");
+            assert_eq!(started.elapsed(), waited, "{deadline:?}");
+        }
+    }
+
     #[test]
     fn a_report_is_answered_with_the_credential_and_what_was_done() {
         use pb::report_rejected_response::Outcome;
@@ -351,7 +381,7 @@ mod tests {
 
     #[test]
     fn callers_differ_by_process_where_the_kernel_shows_it_and_by_name_elsewhere() {
-        let at = |pid| Peer { uid: 1, gid: 1, pid };
+        let at = |pid| Peer { uid: 1, gid: 1, pid, origin: Origin::Elsewhere };
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
         assert_ne!(named(&at(None), "a").peer, named(&at(None), "b").peer);
         assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);

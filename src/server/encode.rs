@@ -9,10 +9,10 @@ use credbroker_proto::v1 as pb;
 use prost::{Message as _, encoding::encoded_len_varint};
 
 use super::{convert, preencoded};
-use crate::credential::{Draft, Encoded};
+use crate::credential::{Draft, EncodedCredential};
 
 /// Encodes `draft` as a `GetCredentialResponse`, framed for gRPC.
-pub fn encode(draft: &Draft<'_>) -> Encoded {
+pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
     let (chain, key) = draft.pair.unzip();
     let credential = pb::Credential {
         generation: draft.generation.to_string(),
@@ -37,7 +37,7 @@ pub fn encode(draft: &Draft<'_>) -> Encoded {
     let key = field(credential.client_key_data.as_deref());
     let cluster = draft.cluster.map(convert::cluster_message);
     let message = pb::GetCredentialResponse { credential: Some(credential), cluster };
-    Encoded { frame: preencoded::frame(&message), token, certificate, key }
+    EncodedCredential { frame: preencoded::frame(&message), token, certificate, key }
 }
 
 /// Bytes of a tag with a field number below 16, and of the length that follows it.
@@ -69,11 +69,11 @@ mod tests {
         }
     }
 
-    fn text<'a>(encoded: &'a Encoded, range: Option<&Range<usize>>) -> Option<&'a str> {
+    fn text<'a>(encoded: &'a EncodedCredential, range: Option<&Range<usize>>) -> Option<&'a str> {
         range.map(|range| str::from_utf8(&encoded.frame[range.clone()]).unwrap())
     }
 
-    fn message(encoded: &Encoded) -> Bytes {
+    fn message(encoded: &EncodedCredential) -> Bytes {
         preencoded::message(&encoded.frame).unwrap()
     }
 

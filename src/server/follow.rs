@@ -9,7 +9,7 @@ use tonic::{Request, Status};
 
 use super::status::{self, Subject};
 use crate::{
-    cache::{Caller, CredentialCache, Failed, Watch},
+    cache::{Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
     plugin::PluginSpec,
     resolver::{CredentialRequest, Resolver},
@@ -58,7 +58,7 @@ pub(super) struct Following<R> {
     ask: CredentialRequest,
     caller: Caller,
     subject: Subject,
-    watch: Watch<R>,
+    watch: CredentialWatch<R>,
     /// Told when the ClusterProfile changes that it is for, if it is for one.
     profile: Option<watch::Receiver<u64>>,
     _slot: OwnedSemaphorePermit,

@@ -16,6 +16,7 @@ mod follow;
 mod handshake;
 mod health;
 mod info;
+mod origin;
 mod overview;
 mod paging;
 mod peer;

@@ -82,7 +82,7 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
     let issued = held.issued.as_ref();
     CredentialState {
         provider: spec.provider.name.to_string(),
-        definition: None,
+        definition: spec.provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
         key: spec.key.to_string(),
         server: spec.endpoint().map(|cluster| cluster.server.clone()),
         caller_env: spec.caller_env.keys().cloned().collect(),

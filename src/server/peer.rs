@@ -4,6 +4,9 @@ use std::io;
 
 use tokio::net::UnixStream;
 
+use super::origin::Home;
+use crate::plugin::Origin;
+
 /// The process that connected, as the kernel recorded it. Integers, taken once: nothing that a peer can choose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Peer {
@@ -13,14 +16,17 @@ pub struct Peer {
     pub gid: u32,
     /// Process id; `None` when the peer is in another pid namespace.
     pub pid: Option<i32>,
+    /// Where it runs.
+    pub origin: Origin,
 }
 
 impl Peer {
-    /// From `SO_PEERCRED`.
-    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+    /// From `SO_PEERCRED`, and `/proc` for where it runs.
+    pub(super) fn of(stream: &UnixStream, home: &Home) -> io::Result<Self> {
         let credentials = stream.peer_cred()?;
         let pid = credentials.pid().filter(|pid| *pid > 0);
-        Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid })
+        let origin = home.origin(credentials.uid(), pid);
+        Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid, origin })
     }
 
     /// A uid that stands for any unmapped user is nobody's identity.
@@ -59,26 +65,28 @@ impl PeerPolicy {
 mod tests {
     use super::*;
 
+    fn peer(uid: u32) -> Peer {
+        Peer { uid, gid: 1000, pid: Some(1), origin: Origin::Elsewhere }
+    }
+
     #[test]
     fn own_uid_and_root_are_allowed_and_nobody_else() {
         let policy = PeerPolicy { own_uid: 1000 };
         for (uid, allowed) in [(1000, true), (0, true), (1001, false), (65_534, false), (u32::MAX, false)] {
-            assert_eq!(policy.allows(&Peer { uid, gid: 1000, pid: Some(1) }), allowed, "uid {uid}");
+            assert_eq!(policy.allows(&peer(uid)), allowed, "uid {uid}");
         }
         assert!(policy.serves_its_own());
         let policy = PeerPolicy { own_uid: 65_534 };
         assert!(!policy.serves_its_own());
-        assert!(
-            !policy.allows(&Peer { uid: 65_534, gid: 65_534, pid: None }),
-            "every unmapped user has this uid"
-        );
+        assert!(!policy.allows(&peer(65_534)), "every unmapped user has this uid");
     }
 
     #[tokio::test]
     async fn the_kernel_says_who_it_is() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        let peer = Peer::of(&ours).unwrap();
+        let peer = Peer::of(&ours, &Home::of_this_process()).unwrap();
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+        assert_eq!(peer.origin, Origin::Beside);
         assert_eq!(peer.pid, Some(rustix::process::getpid().as_raw_nonzero().get()));
     }
 }

@@ -90,12 +90,6 @@ pub(super) fn no_hub() -> Status {
     status(Reason::HubNotConfigured, message, None, [])
 }
 
-/// The request names a definition of the provider that the broker did not read.
-pub(super) fn unknown_definition() -> Status {
-    let message = "the broker does not know the definition of the provider that the request names; start it with the kubeconfig that defines the provider";
-    status(Reason::UnknownDefinition, message, None, [])
-}
-
 /// There is no credential for `subject`.
 pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let provider = subject.provider();
@@ -182,8 +176,10 @@ fn status(
 /// The stable reason why a request leads to no run.
 pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
+        ResolveError::AmbiguousProvider { .. } => Reason::AmbiguousProvider,
         ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
         ResolveError::HubUnavailable { .. } => Reason::HubUnavailable,
+        ResolveError::IdentityConflict { .. } => Reason::IdentityConflict,
         ResolveError::Profile { source, .. } => profile_reason(source),
         ResolveError::UnknownProfile { is_configured: false, .. } => Reason::HubNotConfigured,
         ResolveError::UnknownProfile { is_configured: true, .. } => Reason::UnknownClusterProfile,
@@ -193,7 +189,9 @@ pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
         | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
+        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
+        ResolveError::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
     }
 }
 

@@ -39,9 +39,15 @@ pub(crate) fn shown(name: &str) -> String {
 
 /// A list of names that fits a gRPC status, which travels in a header.
 pub(crate) fn listed(names: &[String]) -> String {
+    listed_all(names.iter().map(|name| shown(name)))
+}
+
+/// A list of texts that are safe to print; like [`listed`].
+pub(crate) fn listed_all(texts: impl ExactSizeIterator<Item = String>) -> String {
     const MOST: usize = 20;
-    let list = names.iter().take(MOST).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
-    match names.len() {
+    let count = texts.len();
+    let list = texts.take(MOST).collect::<Vec<_>>().join(", ");
+    match count {
         0 => "none".to_owned(),
         all if all > MOST => format!("{list} and {} more", all - MOST),
         _ => list,

@@ -1,4 +1,4 @@
-//! Does an API server accept a credential? Asked when somebody suspects that it does not.
+//! Asks an API server whether it accepts a credential that seems to be rejected.
 
 mod request;
 #[cfg(test)]
@@ -13,28 +13,28 @@ use tracing::debug;
 
 use crate::credential::{Cluster, Issued};
 
-use request::Refusal;
+use request::RequestError;
 
-/// How long one question may take, with the wait for its turn.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long one request may take, including the wait for a slot.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Questions at a time, to all API servers together.
+/// Requests at a time, to all API servers together.
 const AT_ONCE: usize = 16;
 
-/// What an API server says of a credential.
+/// The verdict of an API server about a credential.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// 401: it does not authenticate.
+    /// 401: the credential does not authenticate.
     Rejected,
-    /// 2xx, 403, 404 or 405: it authenticates a user, who may or may not be allowed to ask.
+    /// 2xx, 403, 404 or 405: it authenticates a user, who may not be allowed to send this request.
     Accepted,
-    /// Nothing can be concluded: there was no question, no answer, or another one.
+    /// Unknown: there was no request, no response, or another status.
     Unverifiable,
 }
 
 impl Verdict {
-    /// What an answer with this status means. An API server authenticates before it authorizes, and authorizes before
-    /// it looks whether it serves the API at all.
+    /// The meaning of a response with this status. An API server authenticates before it authorizes, and authorizes before
+    /// it checks whether it serves the API.
     fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::UNAUTHORIZED => Self::Rejected,
@@ -45,102 +45,99 @@ impl Verdict {
     }
 }
 
-/// Asks an API server whether it accepts a credential. Tests give the cache one that asks nothing.
+/// Asks an API server whether it accepts a credential. Tests replace it.
 pub trait Verifier: Send + Sync + 'static {
-    /// Asks the API server of `cluster`, which must be one that the broker knows, since the credential is sent there.
-    /// Takes a bounded time and never fails: what cannot be found out is [`Verdict::Unverifiable`].
+    /// Asks the API server of `cluster`. The credential is sent there, so the cluster must come from the broker's
+    /// configuration or fleet. Takes a bounded time; a failure is [`Verdict::Unverifiable`].
     fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> impl Future<Output = Verdict> + Send;
 }
 
-/// Asks by a `SelfSubjectReview`, which every authenticated user may create, on a connection that is used once.
+/// Sends a `SelfSubjectReview`, which every authenticated user may create, on a separate connection.
 ///
-/// The credential goes only to a server whose certificate was checked: never by `http://`, never with
-/// `insecure-skip-tls-verify`, and not where a redirect leads. Proxies are the cluster's, never the environment's.
+/// The credential goes only to a server whose certificate is verified: never over `http://`, never with
+/// `insecure-skip-tls-verify`, and never to the target of a redirect. The proxy is the cluster's, never that of the
+/// environment.
 #[derive(Debug)]
 pub struct ApiVerifier {
     slots: Arc<Semaphore>,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
-enum Silence {
+enum VerifyError {
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error("the request could not be made")]
+    Refused(#[from] RequestError),
+    #[error("cannot make the request")]
     Broken,
-    #[error("the name of the server, or of its proxy, cannot be resolved")]
+    #[error("cannot resolve the name of the server or of its proxy")]
     Unresolved,
     #[error("{}", root_cause(.0))]
     Failed(kube::Error),
-    #[error("no answer in time")]
+    #[error("no response in time")]
     Late,
 }
 
 impl ApiVerifier {
-    async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, Silence> {
-        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_never_closed| Silence::Broken)?;
-        // A resolver or a file system that hangs keeps the slot, so it takes so many threads and no more. On no tracker:
-        // no drain is to wait for that.
+    async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, VerifyError> {
+        let slot =
+            Arc::clone(&self.slots).acquire_owned().await.map_err(|_never_closed| VerifyError::Broken)?;
+        // A resolver or file system that hangs keeps the slot, which bounds the number of threads. The task is not on the
+        // tracker, because a drain must not wait for it.
         let prepared = spawn_blocking(move || (prepare(&issued, &cluster), slot));
-        let (prepared, _slot) = prepared.await.map_err(|_panicked| Silence::Broken)?;
+        let (prepared, _slot) = prepared.await.map_err(|_panicked| VerifyError::Broken)?;
         let (client, request) = prepared?;
-        let response = client.send(request).await.map_err(Silence::Failed)?;
-        // The body goes unread, and the connection with it.
+        let response = client.send(request).await.map_err(VerifyError::Failed)?;
+        // The body is not read; the connection closes.
         Ok(response.status())
     }
 }
 
-/// One for the whole broker.
+/// The broker has one.
 impl Default for ApiVerifier {
     fn default() -> Self {
-        Self { slots: Arc::new(Semaphore::new(AT_ONCE)), patience: PATIENCE }
+        Self { slots: Arc::new(Semaphore::new(AT_ONCE)), timeout: TIMEOUT }
     }
 }
 
 impl Verifier for ApiVerifier {
     async fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Verdict {
         let host = request::host(&cluster);
-        let asked = timeout(self.patience, self.ask(issued, cluster)).await;
-        match asked.unwrap_or(Err(Silence::Late)) {
+        let asked = timeout(self.timeout, self.ask(issued, cluster)).await;
+        match asked.unwrap_or(Err(VerifyError::Late)) {
             Ok(status) => {
                 let verdict = Verdict::of(status);
-                debug!(
-                    server = host,
-                    status = status.as_u16(),
-                    ?verdict,
-                    "asked whether a credential is accepted"
-                );
+                debug!(server = host, status = status.as_u16(), ?verdict, "verified a credential");
                 verdict
             }
             Err(silence) => {
-                // The text may come from the server's certificate.
+                // Debug format: the text may come from the server's certificate.
                 let cause = silence.to_string();
-                debug!(server = host, ?cause, "cannot find out whether a credential is accepted");
+                debug!(server = host, ?cause, "cannot verify a credential");
                 Verdict::Unverifiable
             }
         }
     }
 }
 
-/// What blocks. Must be called within a tokio runtime.
-fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>), Silence> {
+/// The blocking part. Must be called within a tokio runtime.
+fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>), VerifyError> {
     let config = request::config(issued, cluster)?;
     resolve(&config)?;
     // Reads the system's certificate authorities if the cluster names none.
-    let client = Client::try_from(config).map_err(|_quotes_its_input| Refusal::Connection)?;
+    let client = Client::try_from(config).map_err(|_quotes_its_input| RequestError::Connection)?;
     Ok((client, request::review(issued)?))
 }
 
-/// Looks up the name that is connected to. The HTTP client does so again: on a thread that it leaves behind when the
-/// time is over.
-fn resolve(config: &Config) -> Result<(), Silence> {
+/// Resolves the name to connect to. The HTTP client resolves it again, on a thread that it abandons after a timeout; doing
+/// it here first bounds the number of such threads.
+fn resolve(config: &Config) -> Result<(), VerifyError> {
     let to = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
     let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
-    (host, 0).to_socket_addrs().map(drop).map_err(|_no_address| Silence::Unresolved)
+    (host, 0).to_socket_addrs().map(drop).map_err(|_no_address| VerifyError::Unresolved)
 }
 
-/// What lies below the layers of the HTTP client. None of them knows the credential.
+/// The cause below the layers of the HTTP client. None of them contains the credential.
 fn root_cause(error: &kube::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(source) = cause.source() {

@@ -1,4 +1,4 @@
-//! What is asked, and how its server is reached. Pure.
+//! The request to an API server, and how to connect to it. Pure.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
@@ -16,12 +16,12 @@ const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSub
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("credbroker/", env!("CARGO_PKG_VERSION")));
 
-/// Why a credential is not sent to a cluster at all. Holds nothing of either: a parser's error quotes its input.
+/// Why a credential is not sent to a cluster. Contains nothing of either: a parser's error quotes its input.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum RequestError {
     #[error("the cluster's server is not an https URL without a user")]
     Server,
-    #[error("the cluster's server is not to be checked (insecure-skip-tls-verify)")]
+    #[error("the cluster's server certificate is not verified (insecure-skip-tls-verify)")]
     Insecure,
     #[error("the cluster's certificate-authority-data has no certificate")]
     Authorities,
@@ -35,29 +35,28 @@ pub(super) enum Refusal {
     Connection,
 }
 
-/// How `cluster` is reached with the certificate of `issued`, if it has one. Everything is set here: nothing comes from
-/// the environment.
-pub(super) fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Refusal> {
-    let server = server(cluster).ok_or(Refusal::Server)?;
+/// A client for `cluster` with the certificate of `issued`, if it has one. Nothing comes from the environment.
+pub(super) fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, RequestError> {
+    let server = server(cluster).ok_or(RequestError::Server)?;
     if cluster.insecure_skip_tls_verify {
-        return Err(Refusal::Insecure);
+        return Err(RequestError::Insecure);
     }
     let mut config = Config::new(server);
     config.root_cert = authorities(&cluster.certificate_authority_data)?;
     config.tls_server_name = Some(&cluster.tls_server_name).filter(|name| !name.is_empty()).cloned();
     config.proxy_url = match &*cluster.proxy_url {
         "" => None,
-        url => Some(url.parse().map_err(|_quotes_it| Refusal::Proxy)?),
+        url => Some(url.parse().map_err(|_quotes_it| RequestError::Proxy)?),
     };
     config.auth_info = certificate(issued);
-    // When to ask again is the decision of the caller.
+    // The caller decides when to retry.
     config.default_retry = false;
     config.disable_compression = true;
     Ok(config)
 }
 
-/// The question, with the token of `issued`, if it has one.
-pub(super) fn review(issued: &Issued) -> Result<Request<Body>, Refusal> {
+/// The request, with the token of `issued`, if it has one.
+pub(super) fn review(issued: &Issued) -> Result<Request<Body>, RequestError> {
     let mut request = Request::new(Body::from(REVIEW.as_bytes().to_vec()));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = Uri::from_static(PATH);
@@ -65,18 +64,18 @@ pub(super) fn review(issued: &Issued) -> Result<Request<Body>, Refusal> {
     match issued.token() {
         Some(token) => {
             let value = HeaderValue::try_from(format!("Bearer {token}"));
-            let mut value = value.map_err(|_holds_it| Refusal::Credential)?;
+            let mut value = value.map_err(|_holds_it| RequestError::Credential)?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
-        // An anonymous request would be answered too, and say nothing about the credential.
-        None if issued.certificate_pem().is_none() => return Err(Refusal::Credential),
+        // An anonymous request would be answered too, and show nothing about the credential.
+        None if issued.certificate_pem().is_none() => return Err(RequestError::Credential),
         None => {}
     }
     Ok(request)
 }
 
-/// Host and port, for logs. `None`: the URL is not one that is asked.
+/// Host and port, for logs. `None`: no request is sent to such a URL.
 pub(super) fn host(cluster: &Cluster) -> Option<String> {
     server(cluster)?.authority().map(ToString::to_string)
 }
@@ -87,16 +86,16 @@ fn server(cluster: &Cluster) -> Option<Uri> {
     (server.scheme() == Some(&Scheme::HTTPS) && !has_user).then_some(server)
 }
 
-/// The certificates of a bundle, read as Go does: other blocks and broken ones are skipped. `None`: those of the system,
-/// as in client-go when there is no bundle. A bundle without any is an error, or the system's would stand in for it.
-fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
+/// The certificates of a bundle. As in Go, other blocks and broken ones are skipped. `None`: no bundle, so those of the
+/// system are used, as in client-go. A bundle without certificates is an error, so that the system's are not used instead.
+fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, RequestError> {
     if bundle.is_empty() {
         return Ok(None);
     }
     let blocks = Pem::iter_from_buffer(bundle).filter_map(Result::ok);
     let certificates = blocks.filter(|block| block.label == "CERTIFICATE" && block.parse_x509().is_ok());
     let authorities: Vec<_> = certificates.map(|block| block.contents).collect();
-    if authorities.is_empty() { Err(Refusal::Authorities) } else { Ok(Some(authorities)) }
+    if authorities.is_empty() { Err(RequestError::Authorities) } else { Ok(Some(authorities)) }
 }
 
 fn certificate(issued: &Issued) -> AuthInfo {
@@ -114,7 +113,7 @@ mod tests {
     use crate::verify::tests::token;
 
     /// A change of a good cluster, and what comes of it.
-    type Row = (fn(&mut Cluster), Option<Refusal>);
+    type Row = (fn(&mut Cluster), Option<RequestError>);
 
     #[test]
     fn a_cluster_that_cannot_be_checked_is_refused_for_what_is_wrong_with_it() {
@@ -126,13 +125,13 @@ mod tests {
         let table: [Row; 9] = [
             (|_| {}, None),
             (|cluster| cluster.server = "HTTPS://paris:443/a/".into(), None),
-            (|cluster| cluster.server = "http://paris".into(), Some(Refusal::Server)),
-            (|cluster| cluster.server = "https://user@paris".into(), Some(Refusal::Server)),
-            (|cluster| cluster.server = "paris:443".into(), Some(Refusal::Server)),
-            (|cluster| cluster.insecure_skip_tls_verify = true, Some(Refusal::Insecure)),
-            (|cluster| cluster.certificate_authority_data = "text".into(), Some(Refusal::Authorities)),
-            (|cluster| cluster.certificate_authority_data = BROKEN.into(), Some(Refusal::Authorities)),
-            (|cluster| cluster.proxy_url = "not a url".into(), Some(Refusal::Proxy)),
+            (|cluster| cluster.server = "http://paris".into(), Some(RequestError::Server)),
+            (|cluster| cluster.server = "https://user@paris".into(), Some(RequestError::Server)),
+            (|cluster| cluster.server = "paris:443".into(), Some(RequestError::Server)),
+            (|cluster| cluster.insecure_skip_tls_verify = true, Some(RequestError::Insecure)),
+            (|cluster| cluster.certificate_authority_data = "text".into(), Some(RequestError::Authorities)),
+            (|cluster| cluster.certificate_authority_data = BROKEN.into(), Some(RequestError::Authorities)),
+            (|cluster| cluster.proxy_url = "not a url".into(), Some(RequestError::Proxy)),
         ];
         for (index, (change, expected)) in table.into_iter().enumerate() {
             assert_eq!(refusal(change), expected, "row {index}");
@@ -145,14 +144,15 @@ mod tests {
     #[test]
     fn only_a_cluster_without_a_bundle_is_checked_against_the_systems_authorities() {
         assert_eq!(authorities(b""), Ok(None));
-        assert_eq!(authorities(b" \n"), Err(Refusal::Authorities));
+        assert_eq!(authorities(b" \n"), Err(RequestError::Authorities));
     }
 
     #[test]
     fn a_token_is_marked_as_a_secret_and_an_anonymous_request_is_not_sent() {
         let request = review(&token("canary")).unwrap();
         assert!(!format!("{request:?}").contains("canary"), "{request:?}");
-        let anonymous = Issued { encoded: crate::credential::Encoded::default(), ..(*token("t")).clone() };
-        assert_eq!(review(&anonymous).err(), Some(Refusal::Credential));
+        let anonymous =
+            Issued { encoded: crate::credential::EncodedCredential::default(), ..(*token("t")).clone() };
+        assert_eq!(review(&anonymous).err(), Some(RequestError::Credential));
     }
 }

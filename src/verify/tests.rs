@@ -46,7 +46,7 @@ pub(super) fn token(token: &str) -> Arc<Issued> {
 
 /// With time enough on any machine.
 async fn verify(issued: &Arc<Issued>, cluster: &Cluster) -> Verdict {
-    let verifier = ApiVerifier { patience: AMPLE, ..ApiVerifier::default() };
+    let verifier = ApiVerifier { timeout: AMPLE, ..ApiVerifier::default() };
     verifier.verify(Arc::clone(issued), Arc::new(cluster.clone())).await
 }
 
@@ -288,12 +288,12 @@ async fn a_question_beyond_the_limit_waits_for_its_turn_within_its_time() {
     let slots = Arc::clone(&verifier.slots);
     let taken = slots.acquire_many(16).await.unwrap();
     pause();
-    let late = timeout(PATIENCE, verifier.verify(token(TOKEN), Arc::clone(&cluster))).await;
+    let late = timeout(TIMEOUT, verifier.verify(token(TOKEN), Arc::clone(&cluster))).await;
     assert_eq!(late.expect("an end in time"), Verdict::Unverifiable);
     assert_eq!(server.connections(), 0);
     resume();
     drop(taken);
-    verifier.patience = AMPLE;
+    verifier.timeout = AMPLE;
     assert_eq!(verifier.verify(token(TOKEN), cluster).await, Verdict::Rejected);
     assert_eq!(slots.available_permits(), 16, "it is given back");
 }

@@ -11,8 +11,8 @@ use crate::{ApiVersion, duration};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Prints a credential from credbroker as an ExecCredential: an exec credential plugin for kubectl, helm and every other
-Kubernetes client. In a kubeconfig:
+An exec credential plugin for kubectl, helm and every other Kubernetes client: requests a credential from credbroker
+and prints it as an ExecCredential. `credbroker kubeconfig wrap` writes kubeconfigs that use it:
 
   users:
   - name: gke
@@ -20,29 +20,31 @@ Kubernetes client. In a kubeconfig:
       exec:
         apiVersion: client.authentication.k8s.io/v1
         command: credbroker-exec
-        args: [--provider=gke]
+        args: [--provider, gke]
         interactiveMode: Never
         provideClusterInfo: true
 
 Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [options]
 
-  --provider NAME                   a provider of the broker's config or kubeconfig [env: CREDBROKER_PROVIDER]
-  --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker watches
-  --server URL                      where the caller believes that cluster to be, for clients that do not say
-                                    (KUBERNETES_EXEC_INFO): there is no credential if it is elsewhere by now
+  --provider NAME                   a provider of the broker's configuration or kubeconfig [env: CREDBROKER_PROVIDER]
+  --definition DIGEST               identifies the kubeconfig that defines the provider, as `credbroker kubeconfig wrap`
+                                    writes it; with a broker that did not read that file, the request fails
+  --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker reads
+  --server URL                      the cluster's server according to the kubeconfig, for clients that do not set
+                                    KUBERNETES_EXEC_INFO; if the cluster has moved, the request fails
   --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
                                     [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
                                     else /run/credbroker/credbroker.sock]
   --timeout TIME                    longest time to wait, such as 500ms, 10s, or a number of seconds [default: 45s]
-  --api-version v1|v1beta1          what to print when the client does not say (KUBERNETES_EXEC_INFO) [default: v1]
+  --api-version v1|v1beta1          version to print for clients that do not set KUBERNETES_EXEC_INFO [default: v1]
   --help, --version
 
-CREDBROKER_CALLER_ENV lists more variables to send to the broker, as comma-separated globs, besides those by which
-common plugins choose an identity (AWS_*, AZURE_*, GOOGLE_*, KUBECONFIG, ...). The broker uses what the provider's
-callerEnv names and drops the rest. Their values must be UTF-8.
+The shim sends the variables with which common plugins select an identity (AWS_*, AZURE_*, GOOGLE_*, ...) to the broker,
+and those that CREDBROKER_CALLER_ENV matches (comma-separated patterns, * matches any text). The broker uses those that
+the provider's callerEnv names. Their values must be UTF-8.
 
-Exit codes: 0 done; 1 the broker has no credential, and says why; 2 wrong usage; 69 no broker; 75 out of time;
-77 denied, or the socket is not to be trusted; 78 a variable has a value that cannot be used.
+Exit codes: 0 success; 1 the broker has no credential; 2 wrong usage; 69 no broker; 75 timeout; 77 access denied, or the
+socket cannot be trusted; 78 a variable is not valid. On failure, one line on stderr gives cause and remedy.
 ";
 
 /// A command line, checked.
@@ -71,6 +73,9 @@ pub enum UsageError {
         "--provider NAME or --cluster-profile NAMESPACE/NAME is missing, and CREDBROKER_PROVIDER is not set"
     )]
     NoSource,
+    /// A definition of nothing.
+    #[error("--definition goes with --provider")]
+    DefinitionAlone,
     /// A flag twice, or two flags that say the same.
     #[error("{0} is given twice")]
     Repeated(&'static str),
@@ -99,12 +104,13 @@ pub enum UsageError {
 }
 
 const PROVIDER: &str = "--provider";
+const DEFINITION: &str = "--definition";
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 const SERVER: &str = "--server";
 const SOCKET: &str = "--socket";
 const TIMEOUT: &str = "--timeout";
 const API_VERSION: &str = "--api-version";
-const FLAGS: [&str; 6] = [PROVIDER, CLUSTER_PROFILE, SERVER, SOCKET, TIMEOUT, API_VERSION];
+const FLAGS: [&str; 7] = [PROVIDER, DEFINITION, CLUSTER_PROFILE, SERVER, SOCKET, TIMEOUT, API_VERSION];
 
 /// `args` without the program's name; `provider` is the value of `CREDBROKER_PROVIDER`.
 pub(crate) fn parse(
@@ -135,6 +141,7 @@ pub(crate) fn parse(
 #[derive(Default)]
 struct Given {
     provider: Option<String>,
+    definition: Option<String>,
     cluster_profile: Option<ClusterProfileRef>,
     server: Option<String>,
     socket: Option<OsString>,
@@ -146,6 +153,7 @@ impl Given {
     fn take(&mut self, flag: &'static str, value: OsString) -> Result<(), UsageError> {
         match flag {
             PROVIDER => once(flag, &mut self.provider, provider_name(flag, &value)?),
+            DEFINITION => once(flag, &mut self.definition, definition(&value)?),
             CLUSTER_PROFILE => once(flag, &mut self.cluster_profile, cluster_profile(&value)?),
             SERVER => once(flag, &mut self.server, server(&value)?),
             TIMEOUT => once(flag, &mut self.timeout, timeout(&value)?),
@@ -155,9 +163,12 @@ impl Given {
     }
 
     fn checked(self, variable: Option<&OsStr>) -> Result<Arguments, UsageError> {
+        if self.definition.is_some() && self.provider.is_none() {
+            return Err(UsageError::DefinitionAlone);
+        }
         let source = match (self.provider, self.cluster_profile) {
             (Some(_), Some(_)) => return Err(UsageError::TwoSources),
-            (Some(name), None) => Source::Provider(ProviderRef { name, definition: None }),
+            (Some(name), None) => Source::Provider(ProviderRef { name, definition: self.definition }),
             (None, Some(profile)) => Source::ClusterProfile(profile),
             (None, None) => {
                 let variable = variable.filter(|value| !value.is_empty()).ok_or(UsageError::NoSource)?;
@@ -189,6 +200,14 @@ fn after_equals(argument: &OsStr) -> OsString {
 fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
     let name = value.to_str().filter(|name| !name.is_empty() && !name.chars().any(char::is_control));
     name.map(str::to_owned).ok_or_else(|| refused(flag, value, "the name of a provider"))
+}
+
+fn definition(value: &OsStr) -> Result<String, UsageError> {
+    let digest =
+        value.to_str().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric()));
+    digest
+        .map(str::to_owned)
+        .ok_or_else(|| refused(DEFINITION, value, "a digest that `credbroker kubeconfig` wrote"))
 }
 
 fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {

@@ -56,7 +56,7 @@ mod tests {
         ]);
         let sent = forwarded(&all).unwrap();
         let names: Vec<_> = sent.keys().map(String::as_str).collect();
-        assert_eq!(names, ["AWS_PROFILE", "KUBECONFIG", "MY_TENANT", "YOURS"]);
+        assert_eq!(names, ["AWS_PROFILE", "MY_TENANT", "YOURS"]);
         assert_eq!(sent["AWS_PROFILE"], "dev");
     }
 

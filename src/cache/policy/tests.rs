@@ -72,7 +72,7 @@ fn current() -> Current {
     Current::new(issued(1, "old", 0, 100), due_in, after(0), FILE)
 }
 
-fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> State {
+fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyState {
     let failure = retry_at.map(|at| {
         let at = BOOT + secs(at);
         Failure {
@@ -85,7 +85,7 @@ fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> Stat
         }
     });
     let flight = running.then(|| Arc::new(Flight::new(Urgency::Background)));
-    State { current, failure, flight, ..State::default() }
+    KeyState { current, failure, flight, ..KeyState::default() }
 }
 
 fn usage(idle: u64, watched: bool) -> Usage {

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::credential::{Encoded, Generation};
+use crate::credential::{EncodedCredential, Generation};
 
 fn at(secs: u64) -> Now {
     let since = Duration::from_secs(secs);
@@ -14,7 +14,7 @@ fn issued(number: u64, fetched: u64, lifetime: u64) -> Issued {
     let (fetched, lifetime) = (at(fetched), Duration::from_secs(lifetime));
     Issued {
         generation: Generation::new("e".into(), number),
-        encoded: Encoded::default(),
+        encoded: EncodedCredential::default(),
         fingerprint: None,
         fetched,
         expires_at: fetched.wall + lifetime,

@@ -1,4 +1,4 @@
-//! What the oracle knows of one key.
+//! The oracle's model of one key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -106,7 +106,7 @@ pub(super) struct Key {
     pub(super) plugin: usize,
     pub(super) issuer: usize,
     pub(super) content: Content,
-    /// It was seen to be over: the cache may have forgotten it, whatever the clocks say later.
+    /// It expired once, so the cache may have forgotten it, even if a step of the clock makes it valid again.
     pub(super) lapsed: bool,
     pub(super) evictions: u64,
     pub(super) evicted: Duration,
@@ -147,7 +147,7 @@ impl Default for Random {
     }
 }
 
-/// What speaks for a run although something valid is held.
+/// The evidence for a run while a valid credential is held.
 #[derive(Debug, Default)]
 pub(super) struct Suspected {
     /// Awake: the last three times that a caller came back.

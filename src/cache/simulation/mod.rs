@@ -1,5 +1,5 @@
-//! A broker's life from one seed: the real cache, scheduler and policy under paused time, and everything around them
-//! simulated. One oracle checks every answer and every plugin run against what was promised.
+//! Simulates a broker from one seed: the real cache, scheduler and policy under paused time, with simulated callers,
+//! plugins and clocks. An oracle checks each answer and each plugin run.
 
 #![expect(
     clippy::disallowed_methods,
@@ -8,11 +8,13 @@
 
 mod answers;
 mod driver;
+mod events;
 mod fleet;
 mod keys;
 mod model;
 mod plugins;
 mod promises;
+mod requests;
 mod runs;
 mod scenarios;
 
@@ -22,14 +24,14 @@ use model::Story;
 
 /// Seeds of the test command.
 const SEEDS: u64 = 300;
-/// Every so many seeds have a thousand keys.
+/// One of so many seeds has a thousand keys.
 const LARGE: u64 = 50;
 
-/// Lives the life of `seed`. `told`: the story holds every event.
-fn live(seed: u64, told: bool) -> Story {
+/// Simulates `seed`. `recorded`: the story contains all events.
+fn live(seed: u64, recorded: bool) -> Story {
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.unwrap().block_on(driver::live(seed % LARGE == LARGE - 1, told))
+    runtime.unwrap().block_on(driver::live(seed % LARGE == LARGE - 1, recorded))
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -59,7 +61,7 @@ fn no_seed_breaks_a_promise() {
 #[test]
 fn a_seed_has_one_story() {
     for seed in [3, LARGE - 1] {
-        // Who waits for the same run is answered in any order.
+        // Callers that wait for the same run are answered in any order.
         let sorted = |seed| {
             let mut events = live(seed, true).events;
             events.sort_unstable();

@@ -1,4 +1,4 @@
-//! All that the oracle knows, and how it learns it.
+//! The model of the oracle, and how it is updated.
 
 use std::{
     collections::BTreeSet,
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::{clock::Clock as _, verify::Verdict};
 
-/// How a life went.
+/// The result of a simulation.
 pub(super) struct Story {
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
     pub(super) events: Vec<String>,
 }
 
-/// The world as it should be.
+/// The expected state.
 pub(super) struct Model {
     pub(super) clock: Arc<FakeClock>,
     pub(super) catalog: Arc<Catalog>,
@@ -35,7 +35,7 @@ pub(super) struct Model {
     pub(super) stepped_back: Duration,
     /// When each plugin's file was replaced, awake.
     pub(super) replaced: Vec<Duration>,
-    told: bool,
+    recorded: bool,
     pub(super) story: Story,
     next: u64,
 }
@@ -55,7 +55,7 @@ pub(super) struct Asked {
 }
 
 impl Model {
-    pub(super) fn new(catalog: &Arc<Catalog>, told: bool) -> Self {
+    pub(super) fn new(catalog: &Arc<Catalog>, recorded: bool) -> Self {
         let keys = (0..catalog.keys).map(|key| {
             let plugin = catalog.plugin_of(key);
             Key { plugin, issuer: catalog.plugins[plugin].issuer, ..Key::default() }
@@ -70,7 +70,7 @@ impl Model {
             jumped: Duration::ZERO,
             stepped_back: Duration::ZERO,
             replaced: vec![Duration::ZERO; catalog.plugins.len()],
-            told,
+            recorded,
             story: Story { broken: None, events: Vec::new() },
             next: 0,
         }
@@ -83,7 +83,7 @@ impl Model {
 
     /// Adds an event to the story, if the story is kept.
     pub(super) fn event(&mut self, event: impl FnOnce() -> String) {
-        if self.told {
+        if self.recorded {
             let now = self.now();
             let event = format!("{:.3?} {:.3?} {}", now.awake, now.boot, event());
             self.story.events.push(event);

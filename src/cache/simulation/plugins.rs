@@ -1,4 +1,4 @@
-//! Plugins and their issuers: what a run brings, and when.
+//! The plugins and their issuers.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
     plugin::PluginSpec,
 };
 
-/// What is the matter with an issuer.
+/// How an issuer behaves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Mode {
     #[default]
@@ -32,7 +32,7 @@ pub(super) enum Mode {
     Flaky,
     /// Too many requests; for so many seconds, if it says so.
     Throttling(Option<u64>),
-    /// The plugin has a cache of its own.
+    /// The plugin caches its credential.
     Same,
     /// The same token, which lives longer.
     Extending,
@@ -40,7 +40,7 @@ pub(super) enum Mode {
     Expired(u64),
 }
 
-/// What the oracle knows of one issuer.
+/// The oracle's model of one issuer.
 #[derive(Debug, Default)]
 pub(super) struct Issuer {
     pub(super) mode: Mode,
@@ -93,7 +93,7 @@ pub(super) struct Run {
     pub(super) number: u64,
 }
 
-/// Runs plugins that are none.
+/// Simulates plugins.
 pub(super) struct Plugins(pub(super) Shared);
 
 impl fmt::Debug for Plugins {
@@ -111,7 +111,7 @@ impl Drop for Going<'_> {
         let mut model = model.lock().unwrap();
         let now = model.now();
         let key = &mut model.keys[run.key];
-        // The outcome of one from before an eviction is not kept, and so is no answer to a later suspicion.
+        // The outcome of a run from before an eviction is not kept, so it does not answer a later suspicion.
         if run.evictions == key.evictions {
             key.ended = now.awake;
         }

@@ -1,4 +1,4 @@
-//! What must hold at any time while an issuer works: looked at once a second.
+//! What must be true while an issuer works, checked once a second.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use super::{
     plugins::{Mode, secs},
 };
 
-/// A run that waits for its turn is given up when its key was not asked for during this time.
+/// A queued run is abandoned when there was no request for its key in this time.
 const ABANDONED: Duration = Duration::from_secs(60);
 /// The periodic look comes once a second.
 const LOOK: Duration = Duration::from_secs(2);
@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// What somebody waits for goes before background work.
+    /// Runs that a caller waits for go before background work.
     fn judge_turn(&mut self, index: usize, now: Reading) {
         let key = &self.keys[index];
         let timeout = self.catalog.plugins[key.plugin].provider.timeout;
@@ -133,7 +133,7 @@ impl Model {
     }
 }
 
-/// Whether a run of it is of use to anyone.
+/// Whether a run of it is needed.
 fn is_used(key: &Key, now: Reading) -> bool {
     let lifetime = match key.content {
         Content::Held(held) => held.lifetime,

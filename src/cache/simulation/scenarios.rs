@@ -74,7 +74,7 @@ impl Town {
         });
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = clock as Arc<dyn Clock>;
-        let scheduler = Scheduler::new(concurrency, Arc::clone(&clock), fastrand::f64, tasks.clone());
+        let scheduler = Scheduler::new(concurrency, Arc::clone(&clock), fastrand::f64);
         let parts = CacheParts::for_tests(Arc::clone(&idp), clock, &tasks, &draining);
         let parts = CacheParts { scheduler, jitter: fastrand::f64, entries: 20_000, ..parts };
         let cache = CredentialCache::new(parts);

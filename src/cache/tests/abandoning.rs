@@ -1,4 +1,4 @@
-//! Runs for places that a ClusterProfile has left.
+//! Runs for targets that a ClusterProfile no longer has.
 
 use tokio::time::{sleep, timeout};
 
@@ -8,26 +8,26 @@ fn paris() -> ProfileName {
     profile_name("paris")
 }
 
-/// For the profile, which leads there.
+/// A key of the profile.
 fn spec_for_paris() -> PluginSpec {
     PluginSpec { target: Some(target("paris", "paris")), ..spec("paris") }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_for_a_place_that_was_left_ends_if_nobody_waits_for_it() {
+async fn a_run_for_an_old_target_ends_if_no_caller_waits_for_it() {
     let setup = setup(&[Token(mins(10))]);
-    let begun = timeout(secs(1), setup.cache.get(spec_for_paris(), &Request::default())).await;
-    assert!(begun.is_err(), "it is in flight, and who started it hung up");
+    let started = timeout(secs(1), setup.cache.get(spec_for_paris(), &Request::default())).await;
+    assert!(started.is_err(), "it is in flight, and its caller has left");
     let idle = setup.tasks.len() - 1;
     setup.cache.forget(&paris(), None);
     sleep(Duration::from_millis(1)).await;
     assert_eq!((setup.tasks.len(), setup.cache.len()), (idle, 0));
     setup.cache.get(spec_for_paris(), &Request::default()).await.unwrap();
-    assert_eq!(setup.runs(), 2, "the profile is back, as if it were new");
+    assert_eq!(setup.runs(), 2, "the profile is back");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_such_a_run_gets_its_outcome_and_nobody_else_does() {
+async fn only_the_callers_that_wait_for_such_a_run_get_its_outcome() {
     let setup = setup(&[Token(mins(10))]);
     let waits = async {
         setup.cache.get(spec_for_paris(), &Request::default()).await.unwrap().generation.to_string()

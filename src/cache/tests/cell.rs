@@ -1,4 +1,4 @@
-//! One run for all who wait, failures included.
+//! One run for all callers that wait, also if it fails.
 
 use tokio::time::sleep;
 
@@ -32,7 +32,7 @@ async fn different_keys_run_side_by_side() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_caller_that_started_a_run_hangs_up_and_the_others_still_get_it() {
+async fn the_caller_that_started_a_run_leaves_and_the_others_still_get_its_outcome() {
     let setup = setup(&[Token(mins(10))]);
     let cache = setup.cache.clone();
     let first = setup.tasks.spawn(async move { cache.get(spec("a"), &Request::default()).await });
@@ -45,7 +45,7 @@ async fn the_caller_that_started_a_run_hangs_up_and_the_others_still_get_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_nobody_waits_for_any_more_fills_the_cache() {
+async fn a_run_whose_callers_have_left_fills_the_cache() {
     let setup = setup(&[Token(mins(10))]);
     assert!(tokio::time::timeout(secs(1), setup.ask()).await.is_err());
     sleep(RUN).await;
@@ -53,7 +53,7 @@ async fn a_run_that_nobody_waits_for_any_more_fills_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bug_after_the_run_is_a_failure_and_not_a_wait_for_ever() {
+async fn a_bug_after_the_run_is_a_failure_and_not_a_hang() {
     static BUG: AtomicUsize = AtomicUsize::new(0);
     let jitter = || {
         assert!(BUG.fetch_add(1, Ordering::SeqCst) > 0, "a bug in what judges the answer");
@@ -93,7 +93,7 @@ async fn a_success_resets_the_back_off() {
         sleep(held).await;
     }
     setup.ask().await.unwrap();
-    sleep(secs(10)).await; // what was lent is used up
+    sleep(secs(10)).await; // the end of the ten seconds
     assert_eq!(setup.ask().await.unwrap_err().retry_after, secs(1));
 }
 
@@ -107,7 +107,23 @@ async fn a_bug_in_a_run_is_a_failure_and_not_a_hang() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_ends_the_runs_and_answers_those_who_wait() {
+async fn a_scheduler_that_fails_ends_the_task_that_keeps_credentials_fresh() {
+    struct Broken;
+    impl Clock for Broken {
+        fn now(&self) -> Now {
+            panic!("broken on purpose")
+        }
+    }
+    let Setup { runner, clock, tasks, draining, .. } = setup(&[Token(mins(10))]);
+    let parts = CacheParts::for_tests(runner, clock as Arc<dyn Clock>, &tasks, &draining);
+    let scheduler = Scheduler::new(1, Arc::new(Broken), || 0.5);
+    let cache = CredentialCache::new(CacheParts { scheduler, ..parts });
+    let keeper = tokio::spawn(async move { cache.keep_fresh().await });
+    assert!(keeper.await.unwrap_err().is_panic());
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_ends_the_runs_and_answers_the_callers_that_wait() {
     let setup = setup(&[Token(mins(10))]);
     let draining = setup.draining.clone();
     let (answer, ()) = tokio::join!(setup.ask(), async move {
@@ -116,11 +132,11 @@ async fn draining_ends_the_runs_and_answers_those_who_wait() {
     });
     assert!(matches!(answer.unwrap_err().error, CacheError::Draining));
     setup.tasks.close();
-    setup.tasks.wait().await; // the periodic look has ended too
+    setup.tasks.wait().await; // the maintenance has ended too
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_cache_forgets_the_idlest_and_never_one_in_use() {
+async fn a_full_cache_forgets_the_key_that_was_idle_longest_and_never_one_in_use() {
     let setup = setup_with(2, &[Token(mins(10))]);
     setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     setup.cache.get(spec("b"), &Request::default()).await.unwrap();

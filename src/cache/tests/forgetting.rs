@@ -1,4 +1,4 @@
-//! A ClusterProfile leads elsewhere or is gone: nothing that was held for the old place is handed out again.
+//! A ClusterProfile changes or is deleted: no credential for its old target is served again.
 
 use tokio::time::sleep;
 
@@ -19,13 +19,13 @@ async fn ask(setup: &Setup, profile: &str, server: &str) -> Result<String, Faile
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leads_to_the_place_of_now_and_what_is_anybody_elses_stays() {
+async fn credentials_of_the_current_target_and_of_other_profiles_stay() {
     let setup = setup(&[Token(mins(60))]);
     ask(&setup, "paris", "old").await.unwrap();
     let kept = ask(&setup, "paris", "new").await.unwrap();
     let others = ask(&setup, "tokyo", "old").await.unwrap();
     let by_provider = setup.ask().await.unwrap();
-    // Another value, that leads to the same place.
+    // An equal target.
     setup.cache.forget(&name("paris"), Some(&target("paris", "new")));
     assert_eq!(setup.cache.len(), 3);
     assert_eq!(ask(&setup, "paris", "new").await.unwrap(), kept);
@@ -38,7 +38,7 @@ async fn what_leads_to_the_place_of_now_and_what_is_anybody_elses_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_secret_goes_with_it() {
+async fn the_secret_is_freed() {
     let setup = setup(&[Token(mins(60))]);
     let issued = setup.cache.get(spec_at("paris", "old"), &Request::default()).await.unwrap();
     let mut watch = setup.cache.watch(spec_at("paris", "old"), Caller::default()).unwrap();
@@ -47,12 +47,12 @@ async fn the_secret_goes_with_it() {
     drop(issued);
     assert!(material.upgrade().is_some());
     setup.cache.forget(&name("paris"), None);
-    assert!(material.upgrade().is_none(), "a watch that is still open holds no copy");
+    assert!(material.upgrade().is_none(), "an open watch keeps no copy");
     assert!(setup.cache.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_run_in_flight_gets_its_outcome_and_nobody_else_does() {
+async fn only_the_callers_that_wait_for_a_run_in_flight_get_its_outcome() {
     let setup = setup(&[Token(mins(60))]);
     let (waited, asked) = tokio::join!(ask(&setup, "paris", "old"), async {
         sleep(secs(1)).await;
@@ -60,25 +60,25 @@ async fn who_waits_for_a_run_in_flight_gets_its_outcome_and_nobody_else_does() {
         ask(&setup, "paris", "old").await
     });
     assert_eq!((waited.unwrap().as_str(), asked.unwrap().as_str()), ("test-1", "test-2"));
-    assert_eq!(ask(&setup, "paris", "old").await.unwrap(), "test-2", "the old run brought it nothing");
+    assert_eq!(ask(&setup, "paris", "old").await.unwrap(), "test-2", "the old run changed nothing");
     assert_eq!((setup.runs(), setup.cache.len()), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_in_flight_that_fails_is_told_to_those_who_wait_and_not_held_against_the_next() {
+async fn the_failure_of_a_run_in_flight_goes_to_the_callers_that_wait_and_is_not_held() {
     let setup = setup(&[Fail, Token(mins(60))]);
     let (waited, ()) = tokio::join!(ask(&setup, "paris", "old"), async {
         sleep(secs(1)).await;
         setup.cache.forget(&name("paris"), None);
     });
     assert!(matches!(waited.unwrap_err().error, CacheError::Run(_)));
-    assert!(setup.cache.is_empty(), "the end of the run brings nothing back");
+    assert!(setup.cache.is_empty(), "the end of the run restores nothing");
     assert_eq!(ask(&setup, "paris", "old").await.unwrap(), "test-1", "generations count credentials");
     assert_eq!(setup.runs(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_is_held_is_forgotten_too() {
+async fn a_held_failure_is_forgotten_too() {
     let setup = setup(&[Fail, Token(mins(60))]);
     let mut watch = setup.cache.watch(spec_at("paris", "old"), Caller::default()).unwrap();
     watch.next().await.unwrap_err();
@@ -86,13 +86,13 @@ async fn a_failure_that_is_held_is_forgotten_too() {
     assert_eq!(setup.runs(), 1, "it is held");
     setup.cache.forget(&name("paris"), None);
     let (asked, watched) = tokio::join!(ask(&setup, "paris", "old"), watch.next());
-    assert!(asked.is_ok() && watched.is_ok(), "nor is it held against a watch that was open before");
+    assert!(asked.is_ok() && watched.is_ok(), "an open watch does not get it either");
     assert_eq!(setup.runs(), 3);
 }
 
-/// Whoever watches a profile is told of the change before, and watches anew.
+/// The server opens a new watch when the profile changes.
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_what_comes_back_is_of_what_everybody_else_is_served() {
+async fn a_new_watch_of_a_profile_that_returns_has_the_served_credential() {
     let setup = setup(&[Token(mins(60))]);
     let mut old = setup.cache.watch(spec_at("paris", "old"), Caller::default()).unwrap();
     let first = old.next().await.unwrap();
@@ -104,7 +104,7 @@ async fn a_watch_of_what_comes_back_is_of_what_everybody_else_is_served() {
     assert_ne!(second.generation, first.generation);
     assert_eq!(ask(&setup, "paris", "old").await.unwrap(), second.generation.to_string());
     let third = watch.next().await.unwrap();
-    assert!(second.is_valid_at(setup.clock.now()), "renewed ahead of its end");
+    assert!(second.is_valid_at(setup.clock.now()), "renewed before its expiry");
     assert_eq!((third.generation.to_string().as_str(), setup.runs()), ("test-3", 3));
     assert_eq!(setup.cache.list(&Selector::All, None, usize::MAX)[0].watchers, 1);
 }

@@ -1,4 +1,4 @@
-//! The cell under paused time, with a runner that runs nothing.
+//! The cache under paused time, with a runner that starts no process.
 
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 #![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
@@ -45,16 +45,16 @@ use crate::{
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);
 
-/// What a run returns.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 enum Script {
-    /// A new token that lives so long.
+    /// A new token with this lifetime.
     Token(Duration),
-    /// The same token each time, which ends so long after the start of the test.
+    /// The same token each time, which expires this time after the start of the test.
     Same(Duration),
-    /// A new token that had ended so long before.
+    /// A new token that expired this time ago.
     Expired(Duration),
-    /// A new token that lives an hour, after a run that takes so long.
+    /// A new token for an hour, after a run that takes this time.
     Late(Duration),
     /// Exit code 1.
     Fail,
@@ -64,7 +64,7 @@ enum Script {
     Panic,
 }
 
-/// Follows its script; the last line is repeated.
+/// Follows its script, and repeats its last step.
 #[derive(Debug)]
 struct FakeRunner {
     script: Mutex<VecDeque<Script>>,
@@ -72,13 +72,13 @@ struct FakeRunner {
     clock: Arc<FakeClock>,
 }
 
-/// Both clocks go with tokio's paused one; steps and suspends come on top.
+/// Both clocks follow tokio's paused clock, plus steps and suspends.
 #[derive(Debug)]
 pub(super) struct FakeClock {
     start: Instant,
     /// Milliseconds by which the wall clock was stepped.
     stepped: AtomicI64,
-    /// Milliseconds asleep: tokio's clock stood still, both of ours went on.
+    /// Milliseconds of suspend, which tokio's clock does not count.
     asleep: AtomicU64,
 }
 
@@ -86,13 +86,13 @@ struct Setup {
     cache: CredentialCache<Arc<FakeRunner>>,
     runner: Arc<FakeRunner>,
     clock: Arc<FakeClock>,
-    /// Of the plugins of some tests.
+    /// The plugin's file in some tests.
     file: Arc<PluginFile>,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
 
-/// A cache of 100 keys whose runner takes [`RUN`] and follows `script`; its refreshes are looked after.
+/// A cache of 100 keys whose runner takes [`RUN`] and follows `script`, with its maintenance.
 fn setup(script: &[Script]) -> Setup {
     setup_with(100, script)
 }
@@ -115,7 +115,7 @@ fn setup_with(entries: usize, script: &[Script]) -> Setup {
 }
 
 impl Setup {
-    /// Asks for the one key that most tests use: its generation, as text.
+    /// Gets the key that most tests use, and returns its generation.
     async fn ask(&self) -> Result<String, Failed> {
         self.cache.get(spec("a"), &Request::default()).await.map(|issued| issued.generation.to_string())
     }
@@ -131,7 +131,7 @@ impl FakeClock {
         Self { start: Instant::now(), stepped: AtomicI64::new(0), asleep: AtomicU64::new(0) }
     }
 
-    /// Time that tokio's clock has seen.
+    /// The time that tokio's clock counts.
     pub(super) fn awake(&self) -> Duration {
         self.start.elapsed()
     }
@@ -191,7 +191,7 @@ pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {
 }
 
 impl<R> CacheParts<R> {
-    /// Parts that ask no API server, of a start that is called `test`.
+    /// Parts without an API server, and with the epoch `test`.
     pub(crate) fn for_tests(
         runner: R,
         clock: Arc<dyn Clock>,
@@ -200,7 +200,7 @@ impl<R> CacheParts<R> {
     ) -> Self {
         Self {
             runner,
-            scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5, tasks.clone()),
+            scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5),
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
             clock,
@@ -219,7 +219,7 @@ fn caller(name: &str) -> Request {
     Request { caller: Caller { name, peer: name, ..Caller::default() }, ..Request::default() }
 }
 
-/// A key of its own for each text.
+/// A different key for each text.
 fn spec(text: &str) -> PluginSpec {
     let mut key = [0; 32];
     key[..text.len()].copy_from_slice(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What holds when much happens at once, or little works.
+//! What callers can rely on under load and during failures.
 
 use tokio::time::{sleep, timeout};
 
@@ -32,7 +32,7 @@ async fn hold(setup: &Setup, provider: &str, keys: usize, runs: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_thousand_due_keys_delay_no_caller_and_lose_nothing() {
+async fn two_thousand_due_keys_delay_no_caller_and_lose_no_credential() {
     let setup = setup_with(10_000, &[Token(mins(60))]);
     // 2,000 runs of 2 s, four at a time, take a thousand seconds.
     hold(&setup, "busy", 2000, 4).await;
@@ -74,7 +74,7 @@ async fn replacing_the_plugin_under_held_credentials_fails_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_has_a_new_credential_soon_after_a_suspend_or_a_step_that_outlived_the_old_one() {
+async fn a_watch_has_a_new_credential_soon_after_a_suspend_or_a_step_past_the_expiry() {
     for suspended in [true, false] {
         let setup = setup(&[Token(mins(30))]);
         let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
@@ -90,7 +90,7 @@ async fn a_watch_has_a_new_credential_soon_after_a_suspend_or_a_step_that_outliv
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_hears_what_it_waits_for_before_its_deadline() {
+async fn a_caller_learns_what_it_waits_for_at_its_deadline() {
     let setup = setup(&[Token(mins(60))]);
     let within = |deadline| Request { deadline: Some(deadline), ..Request::default() };
     let failed = setup.cache.get(spec("a"), &within(secs(1))).await.unwrap_err();
@@ -185,7 +185,7 @@ async fn a_wrong_password_is_not_tried_again_and_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queued_refresh_that_is_not_needed_any_more_is_dropped() {
+async fn a_queued_refresh_that_is_no_longer_needed_is_abandoned() {
     let setup = setup(&[Token(mins(5))]);
     let watch = setup.cache.watch(spec_of(&setup, "p", "blocks", 1), Caller::default());
     hold(&setup, "p", 2, 1).await;

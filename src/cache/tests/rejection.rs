@@ -1,4 +1,4 @@
-//! Reports, and callers that repeat themselves.
+//! Reports, and callers that ask again.
 
 use tokio::time::sleep;
 
@@ -127,7 +127,7 @@ async fn a_report_of_an_older_generation_runs_nothing_and_returns_the_newer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reports_for_ever_are_few_runs() {
+async fn endless_reports_cause_few_runs() {
     let setup = setup(&[Token(mins(60))]);
     let mut generation = setup.ask().await.unwrap();
     for _ in 0..1000 {
@@ -138,7 +138,7 @@ async fn reports_for_ever_are_few_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_bytes_again_are_no_new_generation_and_no_loop() {
+async fn the_same_credential_again_is_not_a_new_generation_and_causes_no_loop() {
     let setup = setup(&[Same(mins(60))]);
     setup.ask().await.unwrap();
     sleep(secs(10)).await;
@@ -149,7 +149,7 @@ async fn the_same_bytes_again_are_no_new_generation_and_no_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_run_fails_the_report_and_leaves_the_old_one_for_the_others() {
+async fn a_failing_run_fails_the_report_and_other_callers_keep_the_old_credential() {
     let setup = setup(&[Token(mins(60)), Fail]);
     setup.ask().await.unwrap();
     sleep(secs(10)).await;
@@ -165,7 +165,7 @@ async fn a_caller_that_asks_again_far_from_expiry_has_seen_a_rejection() {
     let setup = setup(&[Token(mins(60))]);
     assert_eq!(setup.ask_as("kubectl").await.unwrap(), "test-1");
     sleep(secs(10)).await;
-    assert_eq!(setup.ask_as("helm").await.unwrap(), "test-1", "somebody else who asks for the first time");
+    assert_eq!(setup.ask_as("helm").await.unwrap(), "test-1", "another caller that asks for the first time");
     let (again, other) = tokio::join!(setup.ask_as("kubectl"), setup.ask());
     assert_eq!((again.unwrap().as_str(), other.unwrap().as_str()), ("test-2", "test-1"));
     assert_eq!(setup.ask_as("helm").await.unwrap(), "test-2", "not a repeat: another generation");
@@ -182,7 +182,7 @@ async fn a_caller_that_asks_often_at_its_start_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn near_expiry_asking_again_is_no_rejection() {
+async fn asking_again_near_expiry_is_not_a_rejection() {
     let setup = setup(&[Token(mins(60)), Fail]);
     setup.ask_as("python").await.unwrap();
     sleep(mins(50)).await; // due: it is being renewed anyway, and the renewal fails
@@ -194,7 +194,7 @@ async fn near_expiry_asking_again_is_no_rejection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_with_a_cache_of_its_own_is_not_asked_by_every_impatient_caller() {
+async fn a_plugin_that_caches_is_not_run_for_every_impatient_caller() {
     let setup = setup(&[Same(mins(60))]);
     setup.ask_as("python").await.unwrap();
     sleep(mins(46)).await; // due, renewed, and the same: its refresh point is behind it

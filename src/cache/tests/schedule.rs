@@ -55,7 +55,7 @@ async fn a_renewal_that_fails_its_checks_leaves_credential_and_expiry_as_they_we
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_credential_again_is_no_news_and_asked_for_in_growing_calm() {
+async fn a_plugin_that_returns_the_same_credential_is_run_less_often() {
     let setup = setup(&[Same(mins(60))]);
     let first = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     let mut runs = Vec::new();
@@ -75,7 +75,7 @@ async fn the_same_credential_again_is_no_news_and_asked_for_in_growing_calm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_credential_that_had_just_expired_is_lent_for_ten_seconds_and_not_asked_for_sooner() {
+async fn a_credential_that_had_just_expired_is_served_for_ten_seconds() {
     let setup = setup(&[Expired(secs(30))]);
     let lent = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     assert!(lent.within_skew);

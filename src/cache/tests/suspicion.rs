@@ -1,4 +1,4 @@
-//! Suspected rejections: an API server is asked where that is possible, and a guess takes nothing away.
+//! Suspected rejections are verified with an API server if possible, and never make a valid credential fail.
 
 use tokio::time::sleep;
 
@@ -10,7 +10,7 @@ fn setup_verified(script: &[Script], verdict: &Arc<Mutex<Verdict>>) -> (Setup, A
     let mut setup = setup(script);
     let (asked, verdict) = (Arc::new(AtomicUsize::new(0)), Arc::clone(verdict));
     let counted = Arc::clone(&asked);
-    let verify: crate::cache::Verify = Arc::new(move |_, _| {
+    let verify: crate::cache::VerifyFn = Arc::new(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         let verdict = Arc::clone(&verdict);
         Box::pin(async move {
@@ -113,7 +113,7 @@ async fn a_client_that_says_nothing_gets_a_new_credential_after_a_verification_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_suspect_share_one_question() {
+async fn all_callers_that_suspect_share_one_verification() {
     let verdict = Arc::new(Mutex::new(Verdict::Accepted));
     let (setup, asked) = setup_verified(&[Token(mins(60))], &verdict);
     let callers: Vec<_> = (0..50).map(|name| verifiable(&name.to_string())).collect();
@@ -131,7 +131,7 @@ async fn all_who_suspect_share_one_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guess_never_turns_a_valid_credential_into_an_error() {
+async fn a_suspicion_never_turns_a_valid_credential_into_an_error() {
     for verdict in [Verdict::Rejected, Verdict::Accepted, Verdict::Unverifiable] {
         let (setup, _) = setup_verified(&[Token(mins(60)), Fail], &Arc::new(Mutex::new(verdict)));
         for request in [caller("a"), verifiable("b"), verifiable("c")] {
@@ -158,7 +158,7 @@ async fn a_verdict_that_the_server_may_have_cached_is_doubted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_while_the_api_server_is_asked_is_not_served() {
+async fn a_credential_that_expires_during_its_verification_is_not_served() {
     let (setup, _) = setup_verified(&[Token(mins(60))], &Arc::new(Mutex::new(Verdict::Accepted)));
     let request = verifiable("kubectl");
     assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");
@@ -171,7 +171,7 @@ async fn what_ends_while_the_api_server_is_asked_is_not_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_question_to_the_api_server_ends_with_the_callers_deadline() {
+async fn a_verification_ends_with_the_deadline_of_the_caller() {
     let (setup, _) = setup_verified(&[Token(mins(60))], &Arc::new(Mutex::new(Verdict::Rejected)));
     let request = Request { deadline: Some(Duration::from_millis(2050)), ..verifiable("kubectl") };
     assert_eq!(ask(&setup, &request).await.unwrap(), "test-1");

@@ -19,14 +19,14 @@ async fn a_step_forward_serves_nothing_expired_and_is_one_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_back_lengthens_nothing_and_starts_nothing() {
+async fn a_step_back_extends_nothing_and_starts_nothing() {
     let setup = setup(&[Token(mins(30))]);
     setup.ask().await.unwrap();
     setup.clock.step(-24 * HOUR);
     sleep(mins(5)).await;
     assert_eq!((setup.ask().await.unwrap().as_str(), setup.runs()), ("test-1", 1));
     sleep(mins(20)).await;
-    assert_eq!(setup.runs(), 2, "renewed ahead of its end by the time since boot");
+    assert_eq!(setup.runs(), 2, "renewed before its expiry, by the time since boot");
     sleep(mins(5)).await;
     assert_eq!(setup.ask().await.unwrap(), "test-2");
 }
@@ -37,7 +37,7 @@ async fn after_a_step_forward_a_due_key_is_renewed_within_a_second() {
     setup.ask().await.unwrap();
     setup.clock.step(HOUR * 50 / 60);
     sleep(secs(1) + Duration::from_millis(1)).await;
-    assert_eq!(setup.runs(), 2, "nobody had to ask");
+    assert_eq!(setup.runs(), 2, "without a request");
     sleep(RUN).await;
     assert_eq!(setup.ask().await.unwrap(), "test-2");
 }

@@ -1,4 +1,4 @@
-//! Watches: one value per rotation, newest only.
+//! Watches return each rotation, and skip to the newest.
 
 use tokio::time::{sleep, timeout};
 
@@ -6,12 +6,12 @@ use super::{Script::*, *};
 use crate::cache::CacheError;
 
 /// The generation of the next value.
-async fn next(watch: &mut super::super::Watch<Arc<FakeRunner>>) -> Result<String, Failed> {
+async fn next(watch: &mut super::super::CredentialWatch<Arc<FakeRunner>>) -> Result<String, Failed> {
     watch.next().await.map(|issued| issued.generation.to_string())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_gives_the_credential_now_and_then_each_rotation() {
+async fn a_watch_returns_the_current_credential_and_then_each_rotation() {
     let setup = setup(&[Token(mins(60))]);
     let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     let started = Instant::now();
@@ -24,7 +24,7 @@ async fn a_watch_gives_the_credential_now_and_then_each_rotation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_said_when_nothing_changed() {
+async fn a_watch_returns_nothing_while_nothing_changes() {
     let setup = setup(&[Same(mins(60))]);
     let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     next(&mut watch).await.unwrap();
@@ -33,7 +33,7 @@ async fn nothing_is_said_when_nothing_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_end_of_the_same_credential_is_news() {
+async fn a_watch_returns_the_same_credential_again_with_a_later_expiry() {
     let setup = setup(&[Same(mins(10)), Same(mins(30))]);
     let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     let first = watch.next().await.unwrap();
@@ -43,7 +43,7 @@ async fn a_later_end_of_the_same_credential_is_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_gets_the_latest_and_delays_nobody() {
+async fn a_slow_reader_gets_the_newest_and_delays_no_other() {
     let setup = setup(&[Token(mins(10))]);
     let (mut slow, mut quick) = (
         setup.cache.watch(spec("a"), Caller::default()).unwrap(),
@@ -94,7 +94,7 @@ async fn an_evicted_credential_is_wiped_and_a_watch_gets_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_run_brings_that_began_before_an_eviction_is_for_those_who_waited_alone() {
+async fn the_outcome_of_a_run_from_before_an_eviction_goes_only_to_the_callers_that_wait() {
     let setup = setup(&[Token(mins(60))]);
     let (waited, asked) = tokio::join!(setup.ask(), async {
         sleep(secs(1)).await; // the run is in flight, perhaps for the account that was left
@@ -110,7 +110,7 @@ async fn what_a_run_brings_that_began_before_an_eviction_is_for_those_who_waited
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refresh_that_began_before_an_eviction_ends_and_brings_nothing() {
+async fn a_refresh_from_before_an_eviction_is_ended() {
     let setup = setup(&[Token(mins(60))]);
     setup.ask().await.unwrap();
     let fake = of("fake");
@@ -126,7 +126,7 @@ async fn a_refresh_that_began_before_an_eviction_ends_and_brings_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refresh_runs_now_and_a_failing_one_leaves_what_is_there() {
+async fn a_refresh_runs_now_and_a_failing_one_keeps_the_credential() {
     let setup = setup(&[Token(mins(60)), Token(mins(60)), Fail]);
     setup.ask().await.unwrap();
     setup.cache.refresh(&of("fake")).await;
@@ -138,7 +138,7 @@ async fn a_refresh_runs_now_and_a_failing_one_leaves_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_run_of_before_an_eviction_gets_what_a_later_run_brings_first() {
+async fn a_caller_that_waits_for_a_run_from_before_an_eviction_gets_the_outcome_of_a_faster_later_run() {
     let setup = setup(&[Late(secs(25)), Token(mins(60))]);
     let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     let later = async {

@@ -26,7 +26,8 @@ fn credential() -> Credential {
 }
 
 fn printed(output: CredentialFormat, credential: &Credential) -> Result<String, (String, u8)> {
-    rendered(output, &provider("gke".into()), credential, UNIX_EPOCH + Duration::from_secs(NOW))
+    let gke = Source::Provider(ProviderRef { name: "gke".into(), definition: None });
+    rendered(output, &gke, credential, UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
 #[test]

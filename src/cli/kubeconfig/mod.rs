@@ -4,6 +4,7 @@ mod emit;
 mod fleet;
 mod merge;
 mod output;
+mod running;
 mod shim;
 mod wrap;
 

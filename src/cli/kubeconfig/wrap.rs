@@ -1,6 +1,8 @@
 //! `credbroker kubeconfig wrap`.
 
 use std::{
+    collections::HashMap,
+    ffi::OsString,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -9,22 +11,24 @@ use super::{
     emit,
     merge::{Entries, map, merged},
     output,
+    running::advice,
     shim::Shim,
 };
 use crate::{
-    cli::EX_CONFIG,
+    cli::{EX_CONFIG, broker::SocketArg},
     config::{
         self, ConfigError,
         kubeconfig::{Kubeconfig, Mode, is_shim},
     },
-    plugin::Environment,
+    plugin::{Definition, Environment},
 };
 
-/// Write your kubeconfig anew with every exec user replaced by credbroker's shim
+/// Write a copy of your kubeconfig whose exec users request credentials from the broker
 ///
-/// Contexts, clusters and other users stay as they are; relative paths become absolute. The files
-/// that are read, all of KUBECONFIG or ~/.kube/config, are not touched. Each exec user becomes one
-/// that asks the broker for the provider of the user's name:
+/// Contexts, clusters and other users stay the same; relative paths become absolute. The command
+/// only reads your kubeconfig: all files of KUBECONFIG, or ~/.kube/config. In the copy, each user
+/// with an exec plugin runs credbroker's shim instead, with the user's name and the digest of the
+/// file that defines it. The broker answers only with that definition:
 ///
 ///   credbroker serve &
 ///   credbroker kubeconfig wrap -o ~/.kube/broker
@@ -35,10 +39,10 @@ pub(super) struct Args {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write to this file, with mode 0600; not one of those that are read [default: standard output]
+    /// Write to this file, with mode 0600; it must not be one of the files read [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Socket that the shim is to use [default: it looks for itself, see `credbroker-exec --help`]
+    /// Socket for the shim to use [default: see `credbroker-exec --help`]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
 }
@@ -57,55 +61,67 @@ pub(super) fn run(
         Ok(kubeconfig) => kubeconfig,
         Err(ConfigError { problems, .. }) => return Ok(bad(&problems)),
     };
-    let (names, left) = config::provider_names(&kubeconfig, environment);
-    if names.is_empty() && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim)) {
+    let (definitions, left) = config::definitions(&kubeconfig, environment);
+    if definitions.is_empty()
+        && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim))
+    {
         let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         bad(&left);
         let cause = match (paths.is_empty(), kubeconfig.files().is_empty()) {
-            (true, _) => "neither KUBECONFIG nor HOME is set: name a kubeconfig with --kubeconfig".to_owned(),
-            (false, true) => {
-                format!("there is no file {list}: name a kubeconfig with --kubeconfig or KUBECONFIG")
+            (true, _) => {
+                "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()
             }
-            (false, false) => format!("no user of {list} runs an exec plugin: there is nothing to wrap"),
+            (false, true) => {
+                format!("no kubeconfig: {list} not found; name one with --kubeconfig or KUBECONFIG")
+            }
+            (false, false) => format!("nothing to wrap: no user of {list} runs an exec plugin"),
         };
         return Ok(bad(&[format!("credbroker: {cause}")]));
     }
-    bad(&left); // these users stay as they are
+    bad(&left); // these users stay the same
     let shim = Shim::find(environment, shim, args.socket.as_deref())?;
+    let by_name: HashMap<_, _> =
+        definitions.iter().map(|(name, definition)| (name.as_str(), definition)).collect();
     let document = merged(&kubeconfig, |name, user| {
-        if names.iter().any(|wrapped| wrapped == name) {
-            replace(&shim, name, user);
+        if let Some(definition) = by_name.get(name) {
+            replace(&shim, name, definition, user);
         }
     });
     let text = emit::yaml(&document);
+    let socket = SocketArg { path: args.socket.clone().map(OsString::from) };
     let Some(path) = &args.output else {
         out.write_all(text.as_bytes())?;
+        bad(&[format!("credbroker: {}", advice(&socket, environment, &definitions)?)]);
         return Ok(0);
     };
     output::write(path, &text, &paths)?;
-    let users = if names.len() == 1 { "user asks" } else { "users ask" };
-    writeln!(out, "{}: {} {users} credbroker: {}", path.display(), names.len(), names.join(", "))?;
-    writeln!(out, "Use it with `KUBECONFIG={} kubectl …`; the broker reads the original.", path.display())?;
+    let names: Vec<_> = definitions.iter().map(|(name, _)| name.as_str()).collect();
+    let users =
+        if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
+    writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))?;
+    writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
+    writeln!(out, "{}", advice(&socket, environment, &definitions)?)?;
     Ok(0)
 }
 
-/// Makes the plugin of `user` the shim. Its apiVersion stays, for it is what the client understands, and so does what we
-/// do not know.
-fn replace(shim: &Shim, name: &str, user: &mut Entries) {
+/// Replaces the plugin of `user` with the shim. The apiVersion stays, because the client understands that one, and so
+/// do unknown keys.
+fn replace(shim: &Shim, name: &str, definition: &Definition, user: &mut Entries) {
     let Some(exec) = map(user, "exec") else { return };
     let version = exec.iter().find(|(key, _)| key.name == "apiVersion");
     let version = version.and_then(|(_, node)| node.as_str()?.rsplit('/').next().map(str::to_owned));
     exec.retain(|(key, _)| {
         !["command", "args", "env", "provideClusterInfo", "interactiveMode"].contains(&key.name.as_str())
     });
-    exec.extend(shim.stanza(&["--provider", name], version.as_deref().unwrap_or("v1")));
+    let source = ["--provider", name, "--definition", definition.digest()];
+    exec.extend(shim.stanza(&source, version.as_deref().unwrap_or("v1")));
 }
 
-/// Tells a person; standard output is for the kubeconfig.
+/// Prints to stderr; standard output is for the kubeconfig.
 fn bad<T: ToString>(problems: &[T]) -> u8 {
     for problem in problems {
-        // Where stderr is gone there is nobody to tell.
-        let _unheard = writeln!(std::io::stderr(), "{}", problem.to_string());
+        // Nothing can be reported where stderr is closed.
+        let _closed = writeln!(std::io::stderr(), "{}", problem.to_string());
     }
     EX_CONFIG
 }

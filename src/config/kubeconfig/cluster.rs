@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 
-use super::{Kubeconfig, Named, import::place};
+use super::{Kubeconfig, Mode, Named, import::place};
 use crate::{
     config::{
         file::{self, below},
@@ -23,15 +23,18 @@ use crate::{
 /// The cluster extension that plugins are given as `config`.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
+/// A cluster or user: its file, by identity, and its name there.
+type Place<'a> = (&'a Path, &'a str);
+
 /// The clusters that contexts lead to. Each is read once, and so is each file of authorities, however many contexts and
 /// users share it; what is wrong with one is reported once, as a warning.
 #[derive(Debug)]
 pub(super) struct Clusters<'a> {
-    /// The names of the clusters of a user's contexts.
-    by_user: HashMap<&'a str, Vec<&'a str>>,
-    named: HashMap<&'a str, Named<'a>>,
+    /// Of a user, the clusters of the contexts that lead to it.
+    by_user: HashMap<Place<'a>, Vec<Place<'a>>>,
+    all: Definitions<'a>,
     /// `None`: it cannot be read.
-    read: HashMap<&'a str, Option<Cluster>>,
+    read: HashMap<Place<'a>, Option<Cluster>>,
     files: HashMap<PathBuf, Bytes>,
 }
 
@@ -40,45 +43,97 @@ pub(super) struct Clusters<'a> {
 pub(super) struct Unreadable;
 
 impl<'a> Clusters<'a> {
-    pub(super) fn of(kubeconfig: &'a Kubeconfig) -> Self {
+    /// A context leads to the user and the cluster of its own file, or to the first ones of these names. In a list that
+    /// somebody uses as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
+    pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
+        let (users, all) = (
+            Definitions::of(kubeconfig, "users", "user"),
+            Definitions::of(kubeconfig, "clusters", "cluster"),
+        );
         let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
-        for context in kubeconfig.contexts() {
-            if let (Some(user), Some(cluster)) = (text(context.body, "user"), text(context.body, "cluster")) {
-                by_user.entry(user).or_default().push(cluster);
-            }
+        let mut lead = |context: &Named<'a>, file: Option<&'a Path>| {
+            let (Some(user), Some(cluster)) = (text(context.body, "user"), text(context.body, "cluster"))
+            else {
+                return;
+            };
+            let (Some(user), Some(cluster)) = (users.find(user, file), all.find(cluster, file)) else {
+                return;
+            };
+            by_user.entry(place_of(user)).or_default().push(place_of(cluster));
+        };
+        for file in kubeconfig.files() {
+            file.items("contexts", "context").for_each(|context| lead(&context, Some(&file.identity)));
         }
-        let named = kubeconfig.clusters().into_iter().map(|cluster| (cluster.name, cluster)).collect();
-        Self { by_user, named, read: HashMap::new(), files: HashMap::new() }
+        if mode == Mode::Ambient {
+            kubeconfig.contexts().iter().for_each(|context| lead(context, None));
+        }
+        Self { by_user, all, read: HashMap::new(), files: HashMap::new() }
     }
 
-    /// The distinct clusters of the contexts of `user`. If one of them cannot be read there are none: the others
-    /// would wrongly look like all there are.
-    pub(super) fn of_user(&mut self, user: &str, report: &mut Report) -> Vec<Cluster> {
+    /// The distinct clusters of the contexts that lead to `user`. If one of them cannot be read there are none: the
+    /// others would wrongly look like all there are.
+    pub(super) fn of_user(&mut self, user: &Named<'a>, report: &mut Report) -> Vec<Cluster> {
         let mut seen = HashSet::new();
-        let mut names = self.by_user.get(user).cloned().unwrap_or_default();
-        names.retain(|name| seen.insert(*name));
+        let mut places = self.by_user.get(&(user.identity, user.name)).cloned().unwrap_or_default();
+        places.retain(|place| seen.insert(*place));
         let mut clusters = Vec::new();
-        for name in names {
-            match self.named(name, report) {
-                Ok(Some(cluster)) if !clusters.contains(&cluster) => clusters.push(cluster),
-                Ok(_) => {}
-                Err(Unreadable) => return Vec::new(),
+        for (file, name) in places {
+            let named = self.all.find(name, Some(file)).copied();
+            match named.map(|named| self.read(&named, report)) {
+                Some(Ok(cluster)) if !clusters.contains(&cluster) => clusters.push(cluster),
+                Some(Ok(_)) | None => {}
+                Some(Err(Unreadable)) => return Vec::new(),
             }
         }
         clusters
     }
 
-    /// The cluster of that name; `None`: there is none.
-    pub(super) fn named(&mut self, name: &str, report: &mut Report) -> Result<Option<Cluster>, Unreadable> {
-        let Some(named) = self.named.get(name).copied() else { return Ok(None) };
-        if !self.read.contains_key(name) {
-            let mut found = Report::default();
-            let read = cluster(&named, &mut self.files, &mut found).filter(|_| found.problems.is_empty());
-            report.append_as_warnings(found);
-            self.read.insert(named.name, read);
-        }
-        self.read.get(name).cloned().flatten().map(Some).ok_or(Unreadable)
+    /// The first cluster of that name; `None`: there is none.
+    pub(super) fn named(
+        &mut self,
+        name: &'a str,
+        report: &mut Report,
+    ) -> Result<Option<Cluster>, Unreadable> {
+        let named = self.all.find(name, None).copied();
+        named.map(|named| self.read(&named, report)).transpose()
     }
+
+    fn read(&mut self, named: &Named<'a>, report: &mut Report) -> Result<Cluster, Unreadable> {
+        let read = self.read.entry(place_of(named)).or_insert_with(|| {
+            let mut found = Report::default();
+            let read = cluster(named, &mut self.files, &mut found).filter(|_| found.problems.is_empty());
+            report.append_as_warnings(found);
+            read
+        });
+        read.clone().ok_or(Unreadable)
+    }
+}
+
+/// Every item of one list.
+#[derive(Debug)]
+struct Definitions<'a> {
+    at: HashMap<Place<'a>, Named<'a>>,
+    first: HashMap<&'a str, Named<'a>>,
+}
+
+impl<'a> Definitions<'a> {
+    fn of(kubeconfig: &'a Kubeconfig, list: &str, body: &'static str) -> Self {
+        let (mut at, mut first) = (HashMap::new(), HashMap::new());
+        for named in kubeconfig.files().iter().flat_map(|file| file.items(list, body)) {
+            at.insert(place_of(&named), named);
+            first.entry(named.name).or_insert(named);
+        }
+        Self { at, first }
+    }
+
+    /// The one of `file`, else the first one.
+    fn find(&self, name: &'a str, file: Option<&'a Path>) -> Option<&Named<'a>> {
+        file.and_then(|file| self.at.get(&(file, name))).or_else(|| self.first.get(name))
+    }
+}
+
+fn place_of<'a>(named: &Named<'a>) -> Place<'a> {
+    (named.identity, named.name)
 }
 
 fn text<'a>(node: &'a Node, key: &str) -> Option<&'a str> {

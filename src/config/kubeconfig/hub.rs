@@ -1,9 +1,9 @@
 //! A kubeconfig as the way to the hub: is its context whole, and does its user run a plugin?
 
 use super::{
-    Kubeconfig, Named,
+    Kubeconfig, Mode, Named,
     cluster::Clusters,
-    import::{exec, is_shim},
+    import::{exec, is_shim, with_kubeconfig},
 };
 use crate::{
     config::{
@@ -69,7 +69,10 @@ impl Kubeconfig {
         let stanza = stanza(&cursor(&user, exec), rules(&user), report)?;
         let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
         let mut provider = provider(name, stanza, &variables);
-        provider.clusters.extend(Clusters::of(self).named(text("cluster"), report).ok().flatten());
+        with_kubeconfig(&mut provider, &self.list);
+        provider
+            .clusters
+            .extend(Clusters::of(self, Mode::Named).named(text("cluster"), report).ok().flatten());
         Some(provider)
     }
 }

@@ -1,42 +1,54 @@
 //! Each user that runs a plugin becomes a provider of that name.
 
-use std::path::Path;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use super::{Kubeconfig, Mode, Named, cluster::Clusters};
+use super::{KubeFile, Kubeconfig, Mode, Named, cluster::Clusters};
 use crate::{
     config::{
         problem::{Place, Report},
         provider::{Variables, provider},
-        reader::{Cursor, Dialect},
+        reader::{Cursor, Dialect, whole},
         stanza::{StanzaRules, stanza},
+        unlisted::{list, unlisted},
     },
     document::Node,
-    plugin::{Environment, Globs, Provider, identity_variables},
+    plugin::{Definition, Environment, Globs, Provider, identity_variables},
 };
 
+/// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
+/// caller. That is the list of common variables, and what the configuration names besides (`more`).
+pub(in crate::config) fn variables(broker: &Environment, more: Globs) -> Variables<'_> {
+    Variables { broker, pass_env: Globs::new(["*"]), caller_env: identity_variables().and(more) }
+}
+
 impl Kubeconfig {
-    /// A provider for each user with an `exec` stanza that is not our own shim.
+    /// A provider for each user with an `exec` stanza that is not credbroker's shim. Two files may define users of one
+    /// name: each definition is a provider.
     ///
-    /// It stands where client-go would have run the plugin, so the plugin gets the broker's environment but for what
-    /// chooses an identity, which comes from whoever asks.
+    /// The plugin gets the broker's environment except for what chooses an identity, which comes from the caller, and
+    /// `KUBECONFIG`, which is the list that the definition is from.
     pub(in crate::config) fn providers(
         &self,
-        env: &Environment,
+        variables: &Variables<'_>,
         mode: Mode,
         report: &mut Report,
     ) -> Vec<Provider> {
-        // In files that a config lists one by one, the same name twice is a mistake, and is reported by our caller.
-        let users = match mode {
-            Mode::Named => self.files.iter().flat_map(super::KubeFile::users).collect(),
-            Mode::Ambient => self.users(),
-        };
-        let variables =
-            Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: identity_variables() };
-        let mut clusters = Clusters::of(self);
-        let mut providers = Vec::new();
-        for user in users {
+        let mut clusters = Clusters::of(self, mode);
+        let (mut providers, mut seen) = (Vec::new(), HashSet::new());
+        for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
             let mut found = Report::default();
-            providers.extend(import(&user, &variables, &mut clusters, &mut found));
+            if let Some(mut provider) = import(&user, variables, &mut clusters, &mut found) {
+                // In the whole list another definition would hide that of a later file.
+                let own = [user.file.to_owned()];
+                let list = if seen.contains(user.name) { own.as_slice() } else { self.list.as_slice() };
+                with_kubeconfig(&mut provider, list);
+                providers.push(provider);
+            }
+            seen.insert(user.name);
             match mode {
                 Mode::Named => report.append(found),
                 Mode::Ambient => report.append_as_warnings(found),
@@ -44,19 +56,33 @@ impl Kubeconfig {
         }
         providers
     }
+
+    /// Warns of variables of the broker's own environment that may select an identity and are on no list: all callers
+    /// get the broker's value.
+    pub(in crate::config) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &mut Report) {
+        let Variables { broker, pass_env, caller_env } = variables;
+        let names = unlisted(broker, pass_env, caller_env);
+        let has_plugins = |file: &KubeFile| {
+            file.items("users", "user").any(|user| exec(&user).is_some_and(|exec| !is_shim(exec)))
+        };
+        if let Some(file) = self.files.iter().find(|file| !names.is_empty() && has_plugins(file)) {
+            let list = list(&names);
+            report.warning(whole(&file.path), format!("the plugins of every caller receive these variables of the broker's own environment: {list}. If they select an identity, add `callerEnv: {list}` to the broker's configuration, beside `kubeconfigs`, and set CREDBROKER_CALLER_ENV={} for callers; otherwise unset them for the broker", names.join(",")));
+        }
+    }
 }
 
-fn import(
-    user: &Named<'_>,
+fn import<'a>(
+    user: &Named<'a>,
     variables: &Variables<'_>,
-    clusters: &mut Clusters<'_>,
+    clusters: &mut Clusters<'a>,
     report: &mut Report,
 ) -> Option<Provider> {
     let exec = exec(user)?;
     if is_shim(exec) {
         return None;
     }
-    report.provider(place(user), user.name);
+    report.definition(place(user), user.name);
     let path = format!("user `{}`", user.name.escape_debug());
     let at = Cursor::new(user.file, Dialect::Kubeconfig, user.body).below(path.clone(), user.body);
     if user.name.is_empty() || user.name.chars().any(char::is_control) {
@@ -75,8 +101,21 @@ fn import(
         return None;
     }
     let mut provider = provider(user.name, stanza?, variables);
-    provider.clusters = clusters.of_user(user.name, report);
+    provider.definition = Some(Definition::new(user.identity.to_owned(), user.name));
+    provider.clusters = clusters.of_user(user, report);
     Some(provider)
+}
+
+/// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
+/// reads its default.
+pub(super) fn with_kubeconfig(provider: &mut Provider, list: &[PathBuf]) {
+    const NAME: &str = "KUBECONFIG";
+    let mut inherited = Environment::clone(&provider.inherited);
+    match std::env::join_paths(list) {
+        Ok(list) => inherited.0.insert(NAME.into(), list),
+        Err(_) => inherited.0.remove(std::ffi::OsStr::new(NAME)),
+    };
+    provider.inherited = Arc::new(inherited);
 }
 
 /// The `exec` stanza of a user.

@@ -1,6 +1,7 @@
 //! Kubeconfigs, merged as client-go merges them: of two users, clusters or contexts of one name the first wins whole.
 
 mod cluster;
+mod defining;
 mod hub;
 mod import;
 #[cfg(test)]
@@ -21,7 +22,9 @@ use crate::{
     plugin::Environment,
 };
 
+use defining::defining_file;
 pub use import::is_shim;
+pub(super) use import::variables;
 
 /// Who named the files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,14 +38,18 @@ pub enum Mode {
 /// The files of a list that are there, in order.
 #[derive(Debug)]
 pub struct Kubeconfig {
+    /// As they were named, whether they are there or not.
+    list: Vec<PathBuf>,
     files: Vec<KubeFile>,
 }
 
 /// One kubeconfig.
 #[derive(Debug)]
 pub struct KubeFile {
-    /// Absolute.
+    /// Absolute, as it was named.
     pub path: PathBuf,
+    /// What identifies its definitions; see [`defining_file`](defining::defining_file).
+    pub identity: PathBuf,
     /// A map.
     pub root: Node,
 }
@@ -56,6 +63,8 @@ pub struct Named<'a> {
     pub body: &'a Node,
     /// The file that defines it, which its relative paths are relative to.
     pub file: &'a Path,
+    /// What identifies that file.
+    pub identity: &'a Path,
     /// Where it stands there.
     pub at: Position,
 }
@@ -78,8 +87,10 @@ impl Kubeconfig {
     /// Reads what of `paths` is there.
     pub(in crate::config) fn read(paths: &[PathBuf], mode: Mode, report: &mut Report) -> Self {
         let mut seen = HashSet::new();
-        let paths = paths.iter().filter(|path| seen.insert(path.as_path()));
-        Self { files: paths.filter_map(|path| read(path, mode, report)).collect() }
+        let files = paths.iter().map(|path| (path, defining_file(path)));
+        let files = files.filter(|(_, identity)| seen.insert(identity.clone()));
+        let files = files.filter_map(|(path, identity)| read(path, identity, mode, report)).collect();
+        Self { list: paths.to_owned(), files }
     }
 
     /// In the order of the list.
@@ -102,32 +113,29 @@ impl Kubeconfig {
 
     fn first_of_each(&self, list: &'static str, body: &'static str) -> Vec<Named<'_>> {
         let mut seen = HashSet::new();
-        let all = self.files.iter().flat_map(|file| items(&file.path, &file.root, list, body));
+        let all = self.files.iter().flat_map(|file| file.items(list, body));
         all.filter(|item| seen.insert(item.name)).collect()
     }
 }
 
 impl KubeFile {
-    /// The items of one of its lists, in order.
-    fn users(&self) -> impl Iterator<Item = Named<'_>> {
-        items(&self.path, &self.root, "users", "user")
+    /// The items of one of its lists, in order: what has a name and a body. The rest was reported when it was read.
+    fn items<'a>(&'a self, list: &str, body: &'static str) -> impl Iterator<Item = Named<'a>> + use<'a> {
+        let (file, identity) = (self.path.as_path(), self.identity.as_path());
+        let items = self.root.get(list).and_then(Node::as_sequence).unwrap_or_default();
+        items.iter().filter_map(move |item| {
+            Some(Named {
+                name: item.get("name")?.as_str()?,
+                body: item.get(body)?,
+                file,
+                identity,
+                at: item.at,
+            })
+        })
     }
 }
 
-/// What has a name and a body; the rest was reported when the file was read.
-fn items<'a>(
-    file: &'a Path,
-    root: &'a Node,
-    list: &str,
-    body: &'static str,
-) -> impl Iterator<Item = Named<'a>> + use<'a> {
-    let items = root.get(list).and_then(Node::as_sequence).unwrap_or_default();
-    items.iter().filter_map(move |item| {
-        Some(Named { name: item.get("name")?.as_str()?, body: item.get(body)?, file, at: item.at })
-    })
-}
-
-fn read(path: &Path, mode: Mode, report: &mut Report) -> Option<KubeFile> {
+fn read(path: &Path, identity: PathBuf, mode: Mode, report: &mut Report) -> Option<KubeFile> {
     let before = report.problems.len();
     let bytes = file::kubeconfig(path, report);
     if bytes.is_none() && mode == Mode::Named && report.problems.len() == before {
@@ -135,7 +143,7 @@ fn read(path: &Path, mode: Mode, report: &mut Report) -> Option<KubeFile> {
     }
     let root = file::tree(path, &bytes?, report)?;
     check(&Cursor::new(path, Dialect::Kubeconfig, &root), report);
-    (report.problems.len() == before).then(|| KubeFile { path: path.to_owned(), root })
+    (report.problems.len() == before).then(|| KubeFile { path: path.to_owned(), identity, root })
 }
 
 /// What client-go refuses to load as a whole.

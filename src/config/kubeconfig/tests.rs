@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credential::Cluster,
-    plugin::{Command, Provider},
+    plugin::{Command, Globs, Provider},
 };
 
 /// Files of a `KUBECONFIG` list in a directory of their own.
@@ -31,7 +31,11 @@ impl Files {
         let env: Environment =
             [("PATH", "/bin"), ("AWS_PROFILE", "prod"), ("EDITOR", "vi")].into_iter().collect();
         let mut report = Report::default();
-        let providers = Kubeconfig::read(&self.paths, mode, &mut report).providers(&env, mode, &mut report);
+        let providers = Kubeconfig::read(&self.paths, mode, &mut report).providers(
+            &variables(&env, Globs::default()),
+            mode,
+            &mut report,
+        );
         (providers, report)
     }
 
@@ -75,7 +79,8 @@ fn a_provider_from_a_kubeconfig_has_the_callers_identity_and_not_the_brokers() {
     let [provider] =
         <[_; 1]>::try_from(Files::new(&[&format!("users:\n{}", user("u", "x"))]).providers()).unwrap();
     let names: Vec<_> = provider.inherited.0.keys().collect();
-    assert_eq!(names, ["EDITOR", "PATH"]);
+    assert_eq!(names, ["EDITOR", "KUBECONFIG", "PATH"]);
+    assert!(!provider.caller_env.matches("KUBECONFIG"));
     assert!(provider.caller_env.matches("AWS_PROFILE") && !provider.caller_env.matches("HOME"));
 }
 
@@ -84,10 +89,71 @@ fn the_first_definition_of_a_user_wins_whole_and_its_file_places_its_command() {
     let one = format!("users:\n{}", user("u", "./bin/plugin"));
     let two = "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /other, interactiveMode: Never, args: [a]}}\n".to_owned() + &user("v", "bin/plugin");
     let files = Files::new(&[&one, &two]);
-    let [u, v] = <[_; 2]>::try_from(files.providers()).unwrap();
+    let [u, hidden, v] = <[_; 3]>::try_from(files.providers()).unwrap();
     assert_eq!(u.command, Command::Path(files.dir.path().join("0/bin/plugin")));
     assert!(u.args.is_empty());
     assert_eq!(v.command, Command::Path(files.dir.path().join("1/bin/plugin")));
+    assert_eq!((&*hidden.name, hidden.command), ("u", Command::Path("/other".into())));
+}
+
+/// The plugin may look itself up in the kubeconfig that client-go would have read.
+#[test]
+fn a_plugin_gets_the_kubeconfigs_that_its_definition_is_from() {
+    let (one, two) = (user("u", "x"), user("u", "x") + &user("v", "x"));
+    let mut files = Files::new(&[&format!("users:\n{one}"), &format!("users:\n{two}")]);
+    files.paths.push(files.dir.path().join("absent"));
+    let lists = files.providers().into_iter().map(|provider| {
+        let list = provider.inherited.get("KUBECONFIG").unwrap().to_str().unwrap().to_owned();
+        format!("{}: {}", provider.name, list.replace(files.dir.path().to_str().unwrap(), ""))
+    });
+    let whole = "/0/config:/1/config:/absent";
+    let expected = [format!("u: {whole}"), "u: /1/config".to_owned(), format!("v: {whole}")];
+    assert_eq!(lists.collect::<Vec<_>>(), expected, "in the list, the first `u` would hide the second");
+}
+
+#[test]
+fn a_definition_is_its_file_and_its_name_whatever_its_stanza_says() {
+    let text = format!("users:\n{}{}", user("u", "x"), user("v", "x"));
+    let files = Files::new(&[&text, &text]);
+    let digests = |files: &Files| {
+        let (providers, _) = files.import(Mode::Named);
+        providers.iter().map(|provider| provider.definition.clone().unwrap()).collect::<Vec<_>>()
+    };
+    let before = digests(&files);
+    let distinct: HashSet<_> = before.iter().map(|definition| definition.digest().to_owned()).collect();
+    assert_eq!(distinct.len(), 4);
+    fs::write(&files.paths[1], text.replace("command: x", "command: other")).unwrap();
+    assert_eq!(digests(&files), before);
+    let link = files.dir.path().join("link");
+    std::os::unix::fs::symlink(&files.paths[0], &link).unwrap();
+    let linked = Files { dir: files.dir, paths: vec![link, files.paths[0].clone()] };
+    assert_eq!(digests(&linked), before[..2], "one file under two names is read once");
+}
+
+#[test]
+fn contexts_of_two_files_lead_to_the_users_of_their_own() {
+    let file = |server: &str| {
+        format!(
+            "users:\n{}contexts:\n- {{name: c, context: {{user: u, cluster: k}}}}\nclusters:\n- {{name: k, cluster: {{server: {server}}}}}\n",
+            user("u", "x")
+        )
+    };
+    let files = Files::new(&[&file("https://one"), &file("https://two")]);
+    let servers = |mode| {
+        let providers = files.import(mode).0.into_iter();
+        let servers = providers.map(|provider| provider.clusters.into_iter().map(|cluster| cluster.server));
+        servers.map(Iterator::collect).collect::<Vec<Vec<_>>>()
+    };
+    for mode in [Mode::Named, Mode::Ambient] {
+        assert_eq!(servers(mode), [["https://one"], ["https://two"]]);
+    }
+    // As client-go merges a list, the context `d` of the second file leads to the first `u`.
+    let renamed = [("name: c,", "name: d,"), ("name: k,", "name: l,"), ("cluster: k}", "cluster: l}")];
+    let second = renamed.iter().fold(file("https://two"), |text, (old, new)| text.replace(old, new));
+    fs::write(&files.paths[1], second).unwrap();
+    assert_eq!(servers(Mode::Named), [["https://one"], ["https://two"]]);
+    let merged = [vec!["https://one", "https://two"], vec!["https://two"]];
+    assert_eq!(servers(Mode::Ambient), merged);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Why an output is not accepted.
+//! Why the output of a plugin is not accepted.
 
 use super::ApiVersion;
 use crate::{
@@ -6,11 +6,11 @@ use crate::{
     document::{ParseError, Position},
 };
 
-/// Why an output is not accepted. Never holds any of the output: it may be a token.
+/// Why the output of a plugin is not accepted. Never contains the output, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// `expirationTimestamp` is against the grammar.
+    /// `expirationTimestamp` is not a valid time.
     #[error("`status.expirationTimestamp` is not an RFC 3339 time such as 2026-01-02T03:04:05Z{}", at.suffix())]
     BadTimestamp {
         /// Where it is, if known.
@@ -25,7 +25,7 @@ pub enum DecodeError {
     /// Nothing was printed.
     #[error("the plugin printed nothing")]
     Empty,
-    /// A certificate without its key, or the other way round.
+    /// A certificate without its key, or a key without its certificate.
     #[error("the plugin returned only a certificate or a key, not both: `status.{missing}` is missing")]
     HalfPair {
         /// The field that is missing.
@@ -37,7 +37,7 @@ pub enum DecodeError {
     /// No `status`.
     #[error("the plugin returned no `status`")]
     NoStatus,
-    /// The document is something else than a map.
+    /// The document is not a map.
     #[error("the output is {found}, not an ExecCredential{}", at.suffix())]
     NotAnObject {
         /// What it is.
@@ -48,49 +48,49 @@ pub enum DecodeError {
     /// The certificate or its key.
     #[error(transparent)]
     Pair(#[from] PairError),
-    /// A blank at either end, such as the newline that ends a file.
-    #[error("the token begins or ends with a blank or a newline; the plugin must print the bare token{}", at.suffix())]
+    /// White space at either end, such as the newline at the end of a file.
+    #[error("the token begins or ends with a space or a newline; the plugin must print the bare token{}", at.suffix())]
     TokenBlank {
         /// Where the token is, if known.
         at: Position,
     },
-    /// A control character, which no HTTP header can carry.
-    #[error("the token has a control character, so no HTTP header can carry it{}", at.suffix())]
+    /// A control character, which an HTTP header cannot contain.
+    #[error("the token contains a control character, which an HTTP header cannot contain{}", at.suffix())]
     TokenControl {
         /// Where the token is, if known.
         at: Position,
     },
-    /// A character beyond ASCII.
-    #[error("the token has a character that is not ASCII, so no HTTP header can carry it{}", at.suffix())]
+    /// A character outside ASCII.
+    #[error("the token contains a character that is not ASCII, which an HTTP header cannot contain{}", at.suffix())]
     TokenNotAscii {
         /// Where the token is, if known.
         at: Position,
     },
-    /// Another version than the provider's.
+    /// The output has another version than the provider.
     #[error(
-        "the plugin speaks {}, the provider is configured for {}; make `apiVersion` of the provider the plugin's",
+        "the plugin printed {}, but the provider is configured for {}; set `apiVersion` of the provider to the plugin's",
         found.map_or("another version", ApiVersion::as_str),
         expected.as_str()
     )]
     VersionMismatch {
-        /// The provider's.
+        /// The version of the provider.
         expected: ApiVersion,
-        /// The plugin's, when it is one that exists.
+        /// The version of the output, if it is a known one.
         found: Option<ApiVersion>,
     },
     /// No `apiVersion`.
     #[error("the output has no `apiVersion`; the provider is configured for {}", expected.as_str())]
     VersionMissing {
-        /// The provider's.
+        /// The version of the provider.
         expected: ApiVersion,
     },
-    /// Some other kind of object.
+    /// Another kind of object.
     #[error("the output's `kind` is not ExecCredential{}", at.suffix())]
     WrongKind {
         /// Where it is, if known.
         at: Position,
     },
-    /// A field of another type than it must have.
+    /// A field has the wrong type.
     #[error("`{field}` must be of type {expected}, not {found}{}", at.suffix())]
     WrongType {
         /// The field.

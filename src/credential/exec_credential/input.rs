@@ -1,4 +1,4 @@
-//! What a plugin is told: `KUBERNETES_EXEC_INFO`.
+//! The input of a plugin: `KUBERNETES_EXEC_INFO`.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
@@ -6,18 +6,18 @@ use serde_json::value::RawValue;
 
 use super::{ApiVersion, Cluster};
 
-/// Linux allows 32 pages for one string of an environment, its final NUL included.
+/// Linux allows 32 pages for one environment variable, including the terminating NUL.
 const LIMIT: usize = 128 << 10;
 
-/// Why a plugin cannot be told about its cluster.
+/// Why the cluster cannot be passed to a plugin.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ExecInfoError {
     /// The extension is not JSON.
     #[error("the cluster's exec extension is not valid JSON (line {line}, column {column})")]
     Config {
-        /// Where it stops being JSON.
+        /// Where the error is.
         line: usize,
-        /// Where it stops being JSON.
+        /// Where the error is.
         column: usize,
     },
     /// Linux limits one environment variable to 128 KiB.
@@ -54,7 +54,7 @@ pub fn exec_info(version: ApiVersion, cluster: Option<&Cluster>) -> Result<Strin
     Ok(value)
 }
 
-// The order of the fields is client-go's, and so is what is left out when it is empty.
+// The order of the fields, and the omission of empty ones, are those of client-go.
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -108,13 +108,13 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Only the place: the message may quote the extension.
+/// Keeps only the position: the message may quote the extension.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn invalid(error: serde_json::Error) -> ExecInfoError {
     ExecInfoError::Config { line: error.line(), column: error.column() }
 }
 
-/// JSON without the blanks between its tokens: the extension may have them, and an environment should be one line.
+/// Removes the white space between JSON tokens: the extension may have it, and a variable should be one line.
 fn compact(json: &str) -> String {
     let (mut quoted, mut escape) = (false, false);
     json.chars()
@@ -131,7 +131,7 @@ fn compact(json: &str) -> String {
         .collect()
 }
 
-/// As Go writes JSON: harmless in HTML and JavaScript. These characters only occur in strings.
+/// Escapes the characters that Go escapes in JSON. They only occur in strings.
 fn escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {

@@ -1,4 +1,4 @@
-//! The `ExecCredential` documents of client.authentication.k8s.io: what a plugin is told, and what it must print.
+//! The `ExecCredential` documents of client.authentication.k8s.io: the input and the output of plugins.
 
 mod error;
 mod input;
@@ -17,12 +17,12 @@ pub enum ApiVersion {
     V1,
     /// client.authentication.k8s.io/v1beta1
     V1Beta1,
-    /// client.authentication.k8s.io/v1alpha1: removed from client-go; only for a provider that says so.
+    /// client.authentication.k8s.io/v1alpha1: removed from client-go; only for providers that are configured for it.
     V1Alpha1,
 }
 
 impl ApiVersion {
-    /// The `apiVersion` as documents carry it.
+    /// The `apiVersion` in documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V1 => "client.authentication.k8s.io/v1",
@@ -31,20 +31,20 @@ impl ApiVersion {
         }
     }
 
-    /// The version that `text` names, if it is one of ours.
+    /// The version of that name, if it is supported.
     pub fn from_name(text: &str) -> Option<Self> {
         [Self::V1, Self::V1Beta1, Self::V1Alpha1].into_iter().find(|version| version.as_str() == text)
     }
 }
 
-/// The cluster a plugin is told about: the seven fields of `spec.cluster`. Empty means absent.
+/// The cluster that is passed to a plugin: the seven fields of `spec.cluster`. Empty means absent.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Cluster {
     /// URL of the API server.
     pub server: String,
-    /// Name to check the server's certificate against.
+    /// The name to verify the server's certificate with.
     pub tls_server_name: String,
-    /// Do not check the server's certificate.
+    /// Do not verify the server's certificate.
     pub insecure_skip_tls_verify: bool,
     /// PEM bundle.
     pub certificate_authority_data: Bytes,
@@ -52,6 +52,6 @@ pub struct Cluster {
     pub proxy_url: String,
     /// Do not ask for compressed responses.
     pub disable_compression: bool,
-    /// Raw JSON of the `client.authentication.k8s.io/exec` extension, passed on as it is.
+    /// Raw JSON of the `client.authentication.k8s.io/exec` extension, passed on unchanged.
     pub config: Bytes,
 }

@@ -1,4 +1,4 @@
-//! What a plugin printed.
+//! The output of a plugin.
 
 use std::time::SystemTime;
 
@@ -8,21 +8,21 @@ use crate::{
     document::{self, Aliases, Node, ParseErrorKind},
 };
 
-/// One document, checked.
+/// A checked document.
 #[derive(Debug)]
 pub struct Decoded {
-    /// What authenticates.
+    /// The material of the credential.
     pub material: Material,
     /// `status.expirationTimestamp`; `None`: absent, null or the zero time.
     pub expires_at: Option<SystemTime>,
-    /// What is unusual but accepted; each a sentence without any of the output.
+    /// What is unusual but accepted. Never contains the output.
     pub warnings: Vec<&'static str>,
 }
 
-/// Reads what a plugin printed on stdout: one JSON or YAML document.
+/// Decodes the stdout of a plugin: one JSON or YAML document.
 ///
-/// As strict as client-go where that is strict, and stricter where a careful reader would doubt: duplicate keys, a
-/// second document, a token that no header can carry. Unknown fields and an echoed `spec` are ignored.
+/// It is at least as strict as client-go, and also refuses duplicate keys, a second document, and a token that does not
+/// fit into a header. Unknown fields and an echoed `spec` are ignored.
 pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeError> {
     let root = document::parse(stdout, Aliases::Refuse).map_err(|source| match source.kind {
         ParseErrorKind::Empty => DecodeError::Empty,
@@ -39,7 +39,7 @@ pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeErro
     read_status(status)
 }
 
-/// `kind` may be missing, as for client-go; `apiVersion` may not.
+/// `kind` may be missing, as in client-go; `apiVersion` may not.
 fn check_type(root: &Node, expected: ApiVersion) -> Result<(), DecodeError> {
     match text(root, "kind", "kind")? {
         Some((kind, at)) if kind != "ExecCredential" => return Err(DecodeError::WrongKind { at: at.at }),
@@ -73,7 +73,7 @@ fn read_status(status: &Node) -> Result<Decoded, DecodeError> {
     Ok(Decoded { material: Material { token, pair }, expires_at, warnings: warning.into_iter().collect() })
 }
 
-/// Nothing is trimmed: what client-go would fail with on every request is refused once, here.
+/// Nothing is trimmed: a token with which every request would fail in client-go is refused here.
 fn bearer(token: &str, node: &Node) -> Result<Token, DecodeError> {
     let at = node.at;
     if token.trim() != token {
@@ -96,7 +96,7 @@ fn expiration(status: &Node) -> Result<Option<SystemTime>, DecodeError> {
     Ok(Some(time).filter(|time| !timestamp::is_zero(*time)))
 }
 
-/// The text of a field; null and empty count as none.
+/// The text of a field; `None` if it is null or empty.
 fn text<'a>(
     map: &'a Node,
     key: &str,

@@ -125,7 +125,11 @@ fn surrounding_text_other_blocks_and_crlf_are_no_matter() {
         "the bytes are unchanged"
     );
     assert_eq!(pair.key_pem.expose_secret(), key.replace('\n', "\r\n").as_bytes());
-    assert_eq!(pair.fingerprint, accepted(&chain, &key).0.fingerprint, "the text is no part of the identity");
+    assert_eq!(
+        pair.fingerprint,
+        accepted(&chain, &key).0.fingerprint,
+        "the text is not part of the identity"
+    );
 }
 
 #[test]

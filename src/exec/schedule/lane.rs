@@ -1,39 +1,39 @@
-//! The runs of one class that wait for one issuer.
+//! The queued runs of one class of one issuer.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::ring::Ring;
 
-/// Who takes turns within a provider.
+/// The parties that take turns within a provider.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Caller {
-    /// The broker itself: all that it wants of a provider is one caller's share.
+pub(super) enum Party {
+    /// The broker: all its runs for a provider together have the share of one caller.
     Broker,
-    /// A caller that waits.
+    /// A process whose callers wait.
     Peer(u64),
 }
 
-/// Turns go round by provider, then by caller; a caller's own runs start in the order in which they entered.
+/// Providers take turns, and the callers of a provider take turns. The runs of one caller start in the order of entry.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    providers: Ring<Arc<str>, Callers>,
+    providers: Ring<Arc<str>, ProviderLane>,
 }
 
 #[derive(Debug, Default)]
-struct Callers {
-    ring: Ring<Caller, BTreeSet<u64>>,
+struct ProviderLane {
+    ring: Ring<Party, BTreeSet<u64>>,
     waiting: usize,
 }
 
 impl Lane {
-    /// Puts the run `id` in. `turn` is above every turn so far.
-    pub(super) fn insert(&mut self, provider: &Arc<str>, caller: Caller, id: u64, turn: u64) {
+    /// Adds the run `id`. `turn` is larger than any turn so far.
+    pub(super) fn insert(&mut self, provider: &Arc<str>, caller: Party, id: u64, turn: u64) {
         let callers = self.providers.join(provider, turn);
         callers.waiting += usize::from(callers.ring.join(&caller, turn).insert(id));
     }
 
-    /// Takes the run `id` out.
-    pub(super) fn remove(&mut self, provider: &Arc<str>, caller: Caller, id: u64) {
+    /// Removes the run `id`.
+    pub(super) fn remove(&mut self, provider: &Arc<str>, caller: Party, id: u64) {
         let Some(callers) = self.providers.get_mut(provider) else { return };
         let Some(runs) = callers.ring.get_mut(&caller) else { return };
         callers.waiting -= usize::from(runs.remove(&id));
@@ -45,12 +45,12 @@ impl Lane {
         }
     }
 
-    /// The number of the next turn, by which lanes are compared; `None`: nothing waits.
+    /// The number of the next turn, by which lanes are compared; `None`: no run is queued.
     pub(super) fn next(&self) -> Option<u64> {
         self.providers.next().map(|(turn, _)| turn)
     }
 
-    /// Takes the next run out. `turn` is above every turn so far.
+    /// Removes and returns the next run. `turn` is larger than any turn so far.
     pub(super) fn take(&mut self, turn: u64) -> Option<u64> {
         let provider = Arc::clone(self.providers.next()?.1);
         let callers = self.providers.get_mut(&provider)?;
@@ -62,13 +62,13 @@ impl Lane {
         Some(id)
     }
 
-    /// Takes out every run that a caller waits for.
+    /// Removes and returns all runs that a caller waits for.
     pub(super) fn take_waited(&mut self) -> Vec<u64> {
         let providers: Vec<_> = self.providers.keys().cloned().collect();
         let mut ids = Vec::new();
         for provider in providers {
             let Some(callers) = self.providers.get_mut(&provider) else { continue };
-            let peers: Vec<_> = callers.ring.keys().copied().filter(|key| *key != Caller::Broker).collect();
+            let peers: Vec<_> = callers.ring.keys().copied().filter(|key| *key != Party::Broker).collect();
             for peer in peers {
                 let runs = callers.ring.leave(&peer).unwrap_or_default();
                 callers.waiting -= runs.len();
@@ -81,7 +81,7 @@ impl Lane {
         ids
     }
 
-    /// How many runs of `provider` are here.
+    /// The number of queued runs of `provider`.
     pub(super) fn waiting(&self, provider: &Arc<str>) -> usize {
         self.providers.get(provider).map_or(0, |callers| callers.waiting)
     }

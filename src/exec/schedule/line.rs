@@ -1,4 +1,4 @@
-//! What waits for one issuer, and when it may start.
+//! The queued runs of one issuer, and when they may start.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::plugin::Issuer;
 
-/// What waits for one issuer.
+/// The queued runs of one issuer.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct IssuerLine {
     pub(super) pace: Pace,
     forced: Lane,
     pub(super) first: Lane,
@@ -18,7 +18,7 @@ pub(super) struct Line {
     pub(super) listed: Listed,
 }
 
-/// The issuer's places in the sets of the queue.
+/// The positions of the issuer in the sets of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) first: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Listed {
     pub(super) time: Option<Duration>,
 }
 
-impl Line {
+impl IssuerLine {
     pub(super) fn new(issuer: &Issuer) -> Self {
         let (forced, first, background) = (Lane::default(), Lane::default(), Lane::default());
         Self { pace: Pace::new(issuer), forced, first, background, listed: Listed::default() }
@@ -53,7 +53,7 @@ impl Line {
         self.lane(class).next().filter(|_| self.pace.gate(class, now) == Gate::Open)
     }
 
-    /// When the first gate opens behind which runs wait.
+    /// When the first gate opens for which a run is queued.
     pub(super) fn time(&self, now: Duration) -> Option<Duration> {
         let classes = [Class::Forced, Class::First, Class::Background].into_iter();
         let waiting = classes.filter(|class| self.lane(*class).next().is_some());

@@ -1,7 +1,7 @@
-//! When plugins run: one queue for all of them.
+//! Decides when plugins run: one queue for all of them.
 //!
-//! The decisions are pure: `queue` says whose run is next, `pace` how fast an issuer may be asked, `words` what a failed
-//! plugin said about that. Here they meet tasks, a lock and the clock.
+//! The decisions are pure: `queue` picks the next run, `pace` limits the runs of an issuer, and `words` finds out whether
+//! a failed plugin was throttled. This file adds the lock, the clock and the timer.
 
 mod lane;
 mod line;
@@ -21,16 +21,14 @@ use std::{
 };
 
 use tokio::{
-    runtime::Handle,
     sync::{Notify, oneshot},
     time::sleep,
 };
-use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::{
-    pace::{Change, Outcome},
-    queue::{Answer, Queue},
+    pace::{Outcome, PaceChange},
+    queue::{Admission, Queue},
 };
 use crate::{clock::Clock, plugin::Provider};
 
@@ -38,71 +36,80 @@ pub use pace::Cause;
 pub use permit::Permit;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
 
-/// Timers only wake: this bounds how late a suspend is noticed, during which tokio's clock stops.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The longest sleep of the timer. It bounds how late the end of a suspend is noticed, during which tokio's clock stops.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Who waits for a run.
+/// How urgent a run is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Urgency {
     /// No caller waits: a refresh ahead of expiry, prewarm, a refresh of many keys.
     Background,
-    /// No caller waits, but the credential that is held ends soon and is in use. First class, and all of them together
-    /// are one caller of their provider: neither starves the other.
+    /// No caller waits, but the credential is in use and expires soon. Such runs have the same class as those that callers
+    /// wait for, and share turns like one more caller of their provider.
     Urgent,
     /// A caller waits.
     Waited {
-        /// Names the caller, since callers take turns.
+        /// Identifies the caller's process: processes take turns.
         peer: u64,
     },
-    /// A person asked for this run by name. It starts even while its issuer is paused.
+    /// A person asked for this run. It starts even while its issuer is paused.
     Forced,
 }
 
-/// Decides which plugin runs next. Clones share it.
+/// Decides which plugin runs next. Clones share one queue.
 ///
-/// Runs that somebody waits for go first, and so do urgent ones; among them turns go round by provider, then by caller.
-/// Background runs get what is left, and never the last slot, if there are two. All runs of one [`Issuer`] share its
-/// rate and its concurrency. An issuer that asks for fewer runs is paused; then one run tries it again, and more follow
-/// step by step. A provider or issuer that is busy or paused holds up no other.
+/// Runs that a caller waits for and urgent runs go first. Among them providers take turns, and so do the callers of one
+/// provider. Background runs get the remaining slots, but not the last one if there are two or more. All runs of one
+/// [`Issuer`] share its rate and its concurrency. An issuer that asks for fewer runs is paused; then one run tries it
+/// again, and more follow step by step. A busy or paused provider or issuer does not delay any other.
 ///
 /// [`Issuer`]: crate::plugin::Issuer
 #[derive(Clone, Debug)]
 pub struct Scheduler {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScheduler>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedScheduler {
+    state: Mutex<SchedulerState>,
     clock: Arc<dyn Clock>,
     jitter: fn() -> f64,
-    tasks: TaskTracker,
-    /// A permit may come back where there is no runtime, while that is shut down.
-    runtime: Handle,
-    /// Wakes the timer to look at what it waits for.
+    /// Wakes the timer when it has to wake earlier.
     rearmed: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct SchedulerState {
     queue: Queue,
     tickets: HashMap<u64, oneshot::Sender<Result<Permit, Duration>>>,
-    /// Whether there is a timer, and when it looks.
+    /// When the timer dispatches next; `None`: it waits to be rearmed.
     timer: Option<Duration>,
 }
 
 impl Scheduler {
-    /// A scheduler of `runs` runs at a time, at least one. `jitter` is uniform in [0, 1); `tasks` owns the one task that
-    /// wakes it while a run waits for a time to come.
+    /// A scheduler of `runs` runs at a time, at least one. `jitter` is uniform in [0, 1).
     ///
-    /// Must be called within a tokio runtime.
-    pub fn new(runs: usize, clock: Arc<dyn Clock>, jitter: fn() -> f64, tasks: TaskTracker) -> Self {
-        let state = State { queue: Queue::new(runs), tickets: HashMap::new(), timer: None };
-        let (state, runtime, rearmed) = (Mutex::new(state), Handle::current(), Notify::new());
-        Self { shared: Arc::new(Shared { state, clock, jitter, tasks, runtime, rearmed }) }
+    /// A run that must wait for a time starts only while [`keep_time`](Self::keep_time) runs.
+    pub fn new(runs: usize, clock: Arc<dyn Clock>, jitter: fn() -> f64) -> Self {
+        let state = SchedulerState { queue: Queue::new(runs), tickets: HashMap::new(), timer: None };
+        let (state, rearmed) = (Mutex::new(state), Notify::new());
+        Self { shared: Arc::new(SharedScheduler { state, clock, jitter, rearmed }) }
     }
 
-    /// Enters the queue for a run of `provider`. Dropping the ticket leaves it.
+    /// Starts the runs whose time has come. Never returns.
+    pub async fn keep_time(&self) {
+        loop {
+            match self.shared.dispatch_due() {
+                Some(left) => tokio::select! {
+                    () = sleep(left.min(LONGEST_SLEEP)) => {}
+                    () = self.shared.rearmed.notified() => {}
+                },
+                None => self.shared.rearmed.notified().await,
+            }
+        }
+    }
+
+    /// Queues a run of `provider`. Dropping the ticket removes it from the queue.
     pub fn enter(&self, provider: &Arc<Provider>, urgency: Urgency) -> Ticket {
         let (answer, turn) = oneshot::channel();
         let id = self.shared.with(|state, now| {
@@ -113,7 +120,7 @@ impl Scheduler {
         Ticket::new(&self.shared, provider, id, turn)
     }
 
-    /// Why no run of `provider` starts that a caller waits for; `None`: its issuer is not paused.
+    /// The pause of the provider's issuer, during which no run starts that a caller waits for; `None`: it is not paused.
     pub fn throttled(&self, provider: &Arc<Provider>) -> Option<Throttled> {
         let retry_after = self.paused(provider)?;
         Some(Throttled { provider: Arc::clone(provider), retry_after })
@@ -126,15 +133,15 @@ impl Scheduler {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedScheduler {
+    fn state(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the queue, and answers those whom that concerns.
-    fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Duration) -> T) -> T {
+    /// Changes the queue, and answers the tickets that are affected.
+    fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut SchedulerState, Duration) -> T) -> T {
         let mut state = self.state();
-        let now = self.clock.now().boot; // with the lock held: it never goes back
+        let now = self.clock.now().boot; // read under the lock, so that it never goes back
         let value = change(&mut state, now);
         let answers = state.queue.dispatch(now);
         let answers: Vec<_> = answers
@@ -142,21 +149,19 @@ impl Shared {
             .filter_map(|(id, answer)| Some((state.tickets.remove(&id)?, id, answer)))
             .collect();
         let wake = state.queue.next_wake();
-        let (timer, is_new) = (state.timer, state.timer.is_none() && wake.is_some());
-        if is_new {
+        let is_sooner = wake.is_some_and(|wake| state.timer.is_none_or(|timer| wake < timer));
+        if is_sooner {
             state.timer = wake;
         }
         drop(state);
-        if is_new {
-            self.tasks.spawn_on(Arc::clone(self).keep_time(), &self.runtime);
-        } else if timer.is_some_and(|timer| wake.is_none_or(|wake| wake < timer)) {
+        if is_sooner {
             self.rearmed.notify_one();
         }
-        // Without the lock: a permit that is not taken comes back here.
+        // The lock is free by now: dropping a permit that was not taken takes it again.
         for (ticket, id, answer) in answers {
             drop(ticket.send(match answer {
-                Answer::Start => Ok(Permit::new(self, id)),
-                Answer::Throttled(left) => Err(left),
+                Admission::Start => Ok(Permit::new(self, id)),
+                Admission::Throttled(left) => Err(left),
             }));
         }
         value
@@ -173,28 +178,18 @@ impl Shared {
     fn finish(self: &Arc<Self>, id: u64, outcome: Outcome) {
         let u = (self.jitter)();
         match self.with(|state, now| state.queue.finish(id, outcome, u, now)) {
-            Some((issuer, Change::Paused(pause))) => {
+            Some((issuer, PaceChange::Paused(pause))) => {
                 warn!(%issuer, ?pause, "the issuer asks for fewer runs; it is paused");
             }
-            Some((issuer, Change::Resumed)) => {
-                info!(%issuer, "the issuer works again; it is used slowly at first");
+            Some((issuer, PaceChange::Resumed)) => {
+                info!(%issuer, "the issuer works again; its runs start slowly at first");
             }
             None => {}
         }
     }
 
-    /// Dispatches while runs wait for a time to come.
-    async fn keep_time(self: Arc<Self>) {
-        while let Some(left) = self.look() {
-            tokio::select! {
-                () = sleep(left.min(LOOK_EVERY)) => {}
-                () = self.rearmed.notified() => {}
-            }
-        }
-    }
-
-    /// Dispatches, and says how long there is nothing more to do. `None`: the timer ends.
-    fn look(self: &Arc<Self>) -> Option<Duration> {
+    /// Dispatches, and returns how long there is nothing more to do; `None`: until the queue changes.
+    fn dispatch_due(self: &Arc<Self>) -> Option<Duration> {
         self.with(|_, _| ());
         let mut state = self.state();
         let now = self.clock.now().boot;

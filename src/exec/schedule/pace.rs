@@ -1,27 +1,27 @@
-//! How fast an issuer may be asked.
+//! How often and how many plugins of an issuer may run.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::words::Throttling;
 use crate::plugin::Issuer;
 
-/// The pause after a run that was throttled and did not say for how long: this, ± 20 %.
+/// The pause after a throttled run that names no time: this, ± 20 %.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The longest pause that a plugin's stderr can bring about.
+/// The longest pause that a plugin's stderr can cause.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The time in which the slow start doubles: from one run at a time and in a second to 16 takes 20 s, and costs the
-/// work of 13 s against the default rate of 10.
+/// The time in which a slow start doubles: it takes 20 s from one run per second to 16. Compared with the default rate
+/// of 10 per second, that costs the work of 13 s.
 const DOUBLING: Duration = Duration::from_secs(5);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The classes of work that an issuer tells apart.
+/// The classes of runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
-    /// Goes by the configured limits only.
+    /// Only the configured limits apply.
     Forced,
-    /// Goes before the background.
+    /// Before background runs.
     First,
-    /// Evenly spread, so that it never takes a second's budget at once: who comes then waits for a tenth of it.
+    /// Evenly spread over a second, so that a caller that comes waits for a part of the second only.
     Background,
 }
 
@@ -31,27 +31,27 @@ pub(super) enum Gate {
     Open,
     /// Not before this time, and why.
     At(Duration, Cause),
-    /// Not before another run of the issuer has ended.
+    /// Not before another run of the issuer ends.
     Shut(Cause),
 }
 
-/// What holds a run back.
+/// Why a run waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// All run slots are in use, or runs of others are next.
+    /// All run slots are in use, or other runs are next.
     Slots {
         /// `limits.pluginRuns`.
         runs: usize,
     },
-    /// The issuer has as many runs at a time as it may.
+    /// The issuer has as many runs at a time as it allows.
     Concurrency {
-        /// That many.
+        /// The limit.
         runs: usize,
     },
-    /// The issuer has had its runs of this second.
+    /// The issuer had as many runs in this second as it allows.
     Rate {
-        /// That many.
+        /// The limit.
         runs: usize,
     },
     /// The issuer asked for fewer runs.
@@ -59,18 +59,18 @@ pub enum Cause {
         /// How long the pause still lasts.
         left: Duration,
     },
-    /// The issuer asked for fewer runs, and one run tries it again.
+    /// The issuer asked for fewer runs, and one run is trying it again.
     Probe,
-    /// The issuer asked for fewer runs, and works again: it is asked more often step by step.
+    /// The issuer asked for fewer runs and works again: its runs become more frequent step by step.
     SlowStart,
 }
 
-/// What a run's end says about its issuer.
+/// What the end of a run shows about the issuer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Outcome {
-    /// It gave a credential.
+    /// It brought a credential.
     Success,
-    /// It failed, and not because of too many runs.
+    /// It failed for another reason than too many runs.
     Reached,
     /// The issuer asked for fewer runs.
     Throttled(Throttling),
@@ -78,42 +78,42 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-/// What an outcome changed.
+/// What an outcome changed for the issuer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Change {
+pub(super) enum PaceChange {
     /// A pause of this length began.
     Paused(Duration),
     /// The issuer works again.
     Resumed,
 }
 
-/// What is remembered of a run while it runs.
+/// What is remembered about a run in progress.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
-    /// How many pauses there had been. What a run of before a pause says is no news of it.
+pub(super) struct RunRecord {
+    /// The number of pauses before it. A run that started before a pause shows nothing about its end.
     pauses: u64,
     probe: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Mode {
+enum PaceMode {
     Open,
     Paused { until: Duration },
     Probe { in_flight: bool },
     SlowStart { since: Duration },
 }
 
-/// One issuer's limits, and what it said. All times are since boot, and never go back.
+/// The limits of one issuer, and its pauses. Times are since boot and never go back.
 #[derive(Debug)]
 pub(super) struct Pace {
     rate: usize,
     concurrency: usize,
     running: usize,
-    /// The starts of the last second, at most `rate`.
+    /// The starts in the last second, at most `rate`.
     starts: VecDeque<Duration>,
-    /// The next start of a background run, if nothing else holds it back.
+    /// When the next background run may start.
     background: Duration,
-    mode: Mode,
+    mode: PaceMode,
     pauses: u64,
 }
 
@@ -121,38 +121,38 @@ impl Pace {
     pub(super) fn new(issuer: &Issuer) -> Self {
         let (rate, concurrency) = (issuer.runs_per_second.get(), issuer.concurrency.get());
         let (starts, background) = (VecDeque::new(), Duration::ZERO);
-        Self { rate, concurrency, running: 0, starts, background, mode: Mode::Open, pauses: 0 }
+        Self { rate, concurrency, running: 0, starts, background, mode: PaceMode::Open, pauses: 0 }
     }
 
     /// How long the pause still lasts at `now`.
     pub(super) fn paused(&self, now: Duration) -> Option<Duration> {
         match self.mode {
-            Mode::Paused { until } if now < until => Some(until.saturating_sub(now)),
+            PaceMode::Paused { until } if now < until => Some(until.saturating_sub(now)),
             _ => None,
         }
     }
 
-    /// Whether a run of `class` may start at `now`. Time alone only opens it.
+    /// Whether a run of `class` may start at `now`. The passing of time never closes an open gate.
     pub(super) fn gate(&self, class: Class, now: Duration) -> Gate {
         let mut step = None;
         let (rate, concurrency) = match self.mode {
             _ if class == Class::Forced => (self.rate, self.concurrency),
-            Mode::Open => (self.rate, self.concurrency),
-            Mode::Paused { until } if now < until => {
+            PaceMode::Open => (self.rate, self.concurrency),
+            PaceMode::Paused { until } if now < until => {
                 return Gate::At(until, Cause::Paused { left: until.saturating_sub(now) });
             }
-            Mode::Probe { in_flight: true } => return Gate::Shut(Cause::Probe),
-            Mode::Paused { .. } | Mode::Probe { .. } => (1, self.concurrency),
-            Mode::SlowStart { since } => match level(since, now) {
-                Level { runs, .. } if runs >= self.rate => (self.rate, self.concurrency),
-                Level { runs, next } => {
+            PaceMode::Probe { in_flight: true } => return Gate::Shut(Cause::Probe),
+            PaceMode::Paused { .. } | PaceMode::Probe { .. } => (1, self.concurrency),
+            PaceMode::SlowStart { since } => match level(since, now) {
+                SlowStart { runs, .. } if runs >= self.rate => (self.rate, self.concurrency),
+                SlowStart { runs, next } => {
                     step = Some(next);
                     (runs, self.concurrency.min(runs))
                 }
             },
         };
         let slow = rate < self.rate;
-        // A step of the slow start may come first.
+        // The next step of the slow start may come first.
         let earliest = |at: Duration| step.map_or(at, |step| step.min(at));
         if self.running >= concurrency {
             return match step {
@@ -171,24 +171,24 @@ impl Pace {
         Gate::Open
     }
 
-    /// Starts a run of `class` at `now`, for which the gate is open.
-    pub(super) fn start(&mut self, class: Class, now: Duration) -> Run {
+    /// Starts a run of `class` at `now`. The gate must be open.
+    pub(super) fn start(&mut self, class: Class, now: Duration) -> RunRecord {
         let mut rate = self.rate;
         let mut probe = false;
         match self.mode {
-            Mode::Paused { until } if now < until => {}
-            Mode::Paused { .. } | Mode::Probe { in_flight: false } => {
-                (self.mode, probe) = (Mode::Probe { in_flight: true }, true);
+            PaceMode::Paused { until } if now < until => {}
+            PaceMode::Paused { .. } | PaceMode::Probe { in_flight: false } => {
+                (self.mode, probe) = (PaceMode::Probe { in_flight: true }, true);
             }
-            Mode::SlowStart { since } => match level(since, now).runs {
-                runs if runs >= self.rate => self.mode = Mode::Open,
+            PaceMode::SlowStart { since } => match level(since, now).runs {
+                runs if runs >= self.rate => self.mode = PaceMode::Open,
                 runs => rate = runs,
             },
-            Mode::Open | Mode::Probe { .. } => {}
+            PaceMode::Open | PaceMode::Probe { .. } => {}
         }
         if class == Class::Background {
             let apart = SECOND / u32::try_from(rate).unwrap_or(u32::MAX);
-            // A start that came late is made up for, a little.
+            // A late start is compensated, but only by half of the distance.
             self.background = self.background.max(now.saturating_sub(apart / 2)).saturating_add(apart);
         }
         self.running += 1;
@@ -198,59 +198,65 @@ impl Pace {
             self.starts.pop_front();
         }
         self.starts.push_back(now);
-        Run { pauses: self.pauses, probe }
+        RunRecord { pauses: self.pauses, probe }
     }
 
-    /// A run has ended. `u` is uniform in [0, 1).
-    pub(super) fn finish(&mut self, run: Run, outcome: Outcome, u: f64, now: Duration) -> Option<Change> {
+    /// Notes the end of a run. `u` is uniform in [0, 1).
+    pub(super) fn finish(
+        &mut self,
+        run: RunRecord,
+        outcome: Outcome,
+        u: f64,
+        now: Duration,
+    ) -> Option<PaceChange> {
         self.running = self.running.saturating_sub(1);
-        let news = run.pauses == self.pauses;
-        let shut = matches!(self.mode, Mode::Paused { .. } | Mode::Probe { .. });
+        let is_recent = run.pauses == self.pauses;
+        let is_closed = matches!(self.mode, PaceMode::Paused { .. } | PaceMode::Probe { .. });
         match outcome {
             Outcome::Throttled(Throttling { retry_after }) => {
                 let pause = retry_after.unwrap_or_else(|| PAUSE.mul_f64(0.8 + 0.4 * u)).min(LONGEST);
                 let until = now.saturating_add(pause);
                 match &mut self.mode {
-                    // Of the runs that were there when it began, each says the same.
-                    Mode::Paused { until: current } if now < *current => {
-                        if news || retry_after.is_some() {
+                    // Each run that was in progress when the pause began is throttled too.
+                    PaceMode::Paused { until: current } if now < *current => {
+                        if is_recent || retry_after.is_some() {
                             *current = until.max(*current);
                         }
                         None
                     }
                     mode => {
-                        *mode = Mode::Paused { until };
+                        *mode = PaceMode::Paused { until };
                         self.pauses += 1;
-                        Some(Change::Paused(pause))
+                        Some(PaceChange::Paused(pause))
                     }
                 }
             }
-            Outcome::Success if news && shut => Some(self.resume(now)),
-            Outcome::Reached if news && run.probe && shut => Some(self.resume(now)),
-            Outcome::Unknown if news && run.probe && shut => {
-                self.mode = Mode::Probe { in_flight: false };
+            Outcome::Success if is_recent && is_closed => Some(self.resume(now)),
+            Outcome::Reached if is_recent && run.probe && is_closed => Some(self.resume(now)),
+            Outcome::Unknown if is_recent && run.probe && is_closed => {
+                self.mode = PaceMode::Probe { in_flight: false };
                 None
             }
             Outcome::Success | Outcome::Reached | Outcome::Unknown => None,
         }
     }
 
-    fn resume(&mut self, now: Duration) -> Change {
-        self.mode = Mode::SlowStart { since: now };
-        Change::Resumed
+    fn resume(&mut self, now: Duration) -> PaceChange {
+        self.mode = PaceMode::SlowStart { since: now };
+        PaceChange::Resumed
     }
 }
 
-struct Level {
+struct SlowStart {
     runs: usize,
     next: Duration,
 }
 
-/// How far a slow start has come.
-fn level(since: Duration, now: Duration) -> Level {
+/// The progress of a slow start.
+fn level(since: Duration, now: Duration) -> SlowStart {
     let steps = now.saturating_sub(since).as_secs() / DOUBLING.as_secs();
     let steps = u32::try_from(steps).unwrap_or(u32::MAX).min(30);
-    Level { runs: 1 << steps, next: since.saturating_add(DOUBLING * (steps + 1)) }
+    SlowStart { runs: 1 << steps, next: since.saturating_add(DOUBLING * (steps + 1)) }
 }
 
 #[cfg(test)]

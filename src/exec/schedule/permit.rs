@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{Shared, pace::Outcome, words::throttling};
+use super::{SharedScheduler, pace::Outcome, words::throttling};
 use crate::exec::RunError;
 
-/// The right to one run. Dropping it gives the slot back and says nothing about the issuer.
+/// The right to one run. Dropping it returns the slot and says nothing about the issuer.
 #[derive(Debug)]
-#[must_use = "dropping a permit gives its slot back"]
+#[must_use = "dropping a permit returns its slot"]
 pub struct Permit {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScheduler>,
     id: u64,
     outcome: Outcome,
 }
 
 impl Permit {
-    pub(super) fn new(shared: &Arc<Shared>, id: u64) -> Self {
+    pub(super) fn new(shared: &Arc<SharedScheduler>, id: u64) -> Self {
         Self { shared: Arc::clone(shared), id, outcome: Outcome::Unknown }
     }
 
-    /// Gives the slot back, and learns from the run's end whether its issuer asks for fewer runs: true if it does.
+    /// Returns the slot, and learns from `result` whether the issuer asks for fewer runs: true if it does.
     pub fn finish<T>(mut self, result: &Result<T, RunError>) -> bool {
         self.outcome = outcome(result);
         matches!(self.outcome, Outcome::Throttled(_))
@@ -42,7 +42,7 @@ fn outcome<T>(result: &Result<T, RunError>) -> Outcome {
             | RunError::Timeout { stderr, .. },
         ) => throttling(stderr).map_or(Outcome::Reached, Outcome::Throttled),
         Err(RunError::Decode { .. } | RunError::OutputTooLarge { .. }) => Outcome::Reached,
-        // It did not come so far as to ask anybody.
+        // The plugin did not ask the issuer.
         Err(
             RunError::ArgumentsTooLong { .. }
             | RunError::Directory { .. }
@@ -67,7 +67,7 @@ mod tests {
     use crate::{credential::DecodeError, exec::schedule::words::Throttling};
 
     #[test]
-    fn only_the_stderr_of_failed_runs_says_that_the_issuer_throttles() {
+    fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {
         let command = || Arc::<str>::from("429"); // names mean nothing
         let stderr = || Arc::<str>::from("HTTP 429");
         let after = |retry_after| Outcome::Throttled(Throttling { retry_after });

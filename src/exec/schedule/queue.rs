@@ -1,4 +1,4 @@
-//! Whose run is next. Pure: a function of what entered, what ended, and `now`, the time since boot.
+//! Picks the next run. Pure: `now` is the time since boot.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,53 +8,53 @@ use std::{
 
 use super::{
     Urgency,
-    lane::Caller,
-    line::{Line, Listed},
-    pace::{Cause, Change, Class, Gate, Outcome, Run},
+    lane::Party,
+    line::{IssuerLine, Listed},
+    pace::{Cause, Class, Gate, Outcome, PaceChange, RunRecord},
 };
 use crate::plugin::Issuer;
 
-/// What became of a run that waited.
+/// The answer to a queued run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum Admission {
     /// It may start.
     Start,
-    /// Its issuer is paused, so long.
+    /// Its issuer is paused for this time.
     Throttled(Duration),
 }
 
-/// All runs that wait, and those that have started. Every operation takes O(log n), for each run that it answers.
+/// The queued and the started runs. Each operation takes O(log n) for each run that it answers.
 #[derive(Debug)]
 pub(super) struct Queue {
     runs: usize,
-    waiting: HashMap<u64, Waiting>,
-    started: HashMap<u64, Started>,
-    /// How many of the started runs are background ones.
+    waiting: HashMap<u64, QueuedRun>,
+    started: HashMap<u64, StartedRun>,
+    /// The number of started background runs.
     background: usize,
-    issuers: HashMap<Arc<str>, Line>,
-    /// The issuers that may start a run of the first class now, by the number of their next turn.
+    issuers: HashMap<Arc<str>, IssuerLine>,
+    /// The issuers that may start a first-class run now, by the number of their next turn.
     first: BTreeSet<(u64, Arc<str>)>,
-    /// The same of background runs.
+    /// The same for background runs.
     rest: BTreeSet<(u64, Arc<str>)>,
-    /// When to look again at issuers for which runs wait for a time to come.
+    /// When to check issuers again whose runs wait for a time.
     times: BTreeSet<(Duration, Arc<str>)>,
-    answers: Vec<(u64, Answer)>,
+    answers: Vec<(u64, Admission)>,
     /// Numbers runs and turns.
     next: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedRun {
     provider: Arc<str>,
     issuer: Arc<str>,
     urgency: Urgency,
 }
 
 #[derive(Debug)]
-struct Started {
+struct StartedRun {
     issuer: Arc<str>,
     class: Class,
-    run: Run,
+    run: RunRecord,
 }
 
 impl Queue {
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// Puts a run in, and returns its number.
+    /// Adds a run and returns its number.
     pub(super) fn enter(
         &mut self,
         provider: &Arc<str>,
@@ -83,13 +83,13 @@ impl Queue {
         now: Duration,
     ) -> u64 {
         let id = self.number();
-        self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| Line::new(issuer));
+        self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| IssuerLine::new(issuer));
         let (provider, issuer) = (Arc::clone(provider), Arc::clone(&issuer.name));
-        self.insert(id, Waiting { provider, issuer, urgency }, now);
+        self.insert(id, QueuedRun { provider, issuer, urgency }, now);
         id
     }
 
-    /// Takes a run out that has not started.
+    /// Removes a run that has not started.
     pub(super) fn leave(&mut self, id: u64, now: Duration) {
         if let Some(waiting) = self.remove(id) {
             self.list(&waiting.issuer, now);
@@ -101,44 +101,44 @@ impl Queue {
         if self.waiting.get(&id).is_some_and(|waiting| waiting.urgency != urgency)
             && let Some(waiting) = self.remove(id)
         {
-            self.insert(id, Waiting { urgency, ..waiting }, now);
+            self.insert(id, QueuedRun { urgency, ..waiting }, now);
         }
     }
 
-    /// A started run has ended. `u` is uniform in [0, 1).
+    /// Notes the end of a started run. `u` is uniform in [0, 1).
     pub(super) fn finish(
         &mut self,
         id: u64,
         outcome: Outcome,
         u: f64,
         now: Duration,
-    ) -> Option<(Arc<str>, Change)> {
-        let Started { issuer, class, run } = self.started.remove(&id)?;
+    ) -> Option<(Arc<str>, PaceChange)> {
+        let StartedRun { issuer, class, run } = self.started.remove(&id)?;
         self.background -= usize::from(class == Class::Background);
         let line = self.issuers.get_mut(&issuer)?;
         let change = line.pace.finish(run, outcome, u, now);
         if let Some(left) = line.pace.paused(now).filter(|_| change.is_some()) {
             for id in line.first.take_waited() {
                 self.waiting.remove(&id);
-                self.answers.push((id, Answer::Throttled(left)));
+                self.answers.push((id, Admission::Throttled(left)));
             }
         }
         self.list(&issuer, now);
         change.map(|change| (issuer, change))
     }
 
-    /// Starts what may start, and returns what became of runs since the last call.
-    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, Answer)> {
+    /// Starts the runs that may start, and returns all answers since the last call.
+    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, Admission)> {
         while let Some((_, issuer)) = self.times.first().filter(|(at, _)| *at <= now) {
             let issuer = Arc::clone(issuer);
-            self.list(&issuer, now); // leads to a later time, or none
+            self.list(&issuer, now); // at a later time, or none
         }
         while self.started.len() < self.runs {
-            // One slot is kept for those that somebody waits for, if there are two.
-            let is_spare = self.runs == 1 || self.background + 1 < self.runs;
+            // If there are two slots or more, one is reserved for runs that a caller waits for.
+            let has_idle_capacity = self.runs == 1 || self.background + 1 < self.runs;
             let (next, is_first) = match (self.first.first(), self.rest.first()) {
                 (Some(next), _) => (next, true),
-                (None, Some(next)) if is_spare => (next, false),
+                (None, Some(next)) if has_idle_capacity => (next, false),
                 _ => break,
             };
             let issuer = Arc::clone(&next.1);
@@ -147,7 +147,7 @@ impl Queue {
         std::mem::take(&mut self.answers)
     }
 
-    /// When to dispatch again, if nothing else happens. `None`: no run waits for a time to come.
+    /// When to dispatch again if nothing changes. `None`: no run waits for a time.
     pub(super) fn next_wake(&self) -> Option<Duration> {
         self.times.first().map(|(at, _)| *at)
     }
@@ -157,9 +157,9 @@ impl Queue {
         self.issuers.get(issuer)?.pace.paused(now)
     }
 
-    /// What holds a run back that has not started, and how many other runs of its provider and class wait.
+    /// Why a queued run waits, and the number of other queued runs of its provider and class.
     pub(super) fn waits_for(&self, id: u64, now: Duration) -> Option<(Cause, usize)> {
-        let Waiting { provider, issuer, urgency } = self.waiting.get(&id)?;
+        let QueuedRun { provider, issuer, urgency } = self.waiting.get(&id)?;
         let line = self.issuers.get(issuer)?;
         let class = class(*urgency);
         let cause = match line.pace.gate(class, now) {
@@ -169,13 +169,13 @@ impl Queue {
         Some((cause, line.lane(class).waiting(provider).saturating_sub(1)))
     }
 
-    fn insert(&mut self, id: u64, waiting: Waiting, now: Duration) {
+    fn insert(&mut self, id: u64, waiting: QueuedRun, now: Duration) {
         let turn = self.number();
         let issuer = Arc::clone(&waiting.issuer);
         let Some(line) = self.issuers.get_mut(&issuer) else { return };
         let caller = caller(waiting.urgency);
         match line.pace.paused(now) {
-            Some(left) if caller != Caller::Broker => self.answers.push((id, Answer::Throttled(left))),
+            Some(left) if caller != Party::Broker => self.answers.push((id, Admission::Throttled(left))),
             _ => {
                 line.lane_mut(class(waiting.urgency)).insert(&waiting.provider, caller, id, turn);
                 self.waiting.insert(id, waiting);
@@ -184,7 +184,7 @@ impl Queue {
         self.list(&issuer, now);
     }
 
-    fn remove(&mut self, id: u64) -> Option<Waiting> {
+    fn remove(&mut self, id: u64) -> Option<QueuedRun> {
         let waiting = self.waiting.remove(&id)?;
         let lane = self.issuers.get_mut(&waiting.issuer)?.lane_mut(class(waiting.urgency));
         lane.remove(&waiting.provider, caller(waiting.urgency), id);
@@ -203,13 +203,13 @@ impl Queue {
             let run = line.pace.start(class, now);
             self.waiting.remove(&id);
             self.background += usize::from(class == Class::Background);
-            self.started.insert(id, Started { issuer: Arc::clone(issuer), class, run });
-            self.answers.push((id, Answer::Start));
+            self.started.insert(id, StartedRun { issuer: Arc::clone(issuer), class, run });
+            self.answers.push((id, Admission::Start));
         }
         self.list(issuer, now);
     }
 
-    /// Puts an issuer where it belongs, after anything about it has changed.
+    /// Updates the sets after a change of an issuer.
     fn list(&mut self, issuer: &Arc<str>, now: Duration) {
         let Some(line) = self.issuers.get_mut(issuer) else { return };
         let (forced, first) = (line.turn(Class::Forced, now), line.turn(Class::First, now));
@@ -255,10 +255,10 @@ fn class(urgency: Urgency) -> Class {
     }
 }
 
-fn caller(urgency: Urgency) -> Caller {
+fn caller(urgency: Urgency) -> Party {
     match urgency {
-        Urgency::Background | Urgency::Forced | Urgency::Urgent => Caller::Broker,
-        Urgency::Waited { peer } => Caller::Peer(peer),
+        Urgency::Background | Urgency::Forced | Urgency::Urgent => Party::Broker,
+        Urgency::Waited { peer } => Party::Peer(peer),
     }
 }
 

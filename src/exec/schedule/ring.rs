@@ -1,14 +1,14 @@
-//! Turns.
+//! Round robin.
 
 use std::{
     collections::{BTreeMap, HashMap},
     hash::Hash,
 };
 
-/// Members that take turns: who had its turn goes to the end, and so does who joins. Every operation takes O(log n).
+/// Members that take turns. A new member, and one that had its turn, is the last. Each operation takes O(log n).
 #[derive(Debug)]
 pub(super) struct Ring<K, V> {
-    /// By the number of the turn, which only grows.
+    /// By the number of the turn, which only increases.
     order: BTreeMap<u64, K>,
     members: HashMap<K, (u64, V)>,
 }
@@ -20,7 +20,7 @@ impl<K, V> Default for Ring<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
-    /// The member `key`, which joins at `turn` if it is new. `turn` is above every turn so far.
+    /// The member `key`, which joins at `turn` if it is new. `turn` is larger than any turn so far.
     pub(super) fn join(&mut self, key: &K, turn: u64) -> &mut V {
         let Self { order, members } = self;
         let (_, value) = members.entry(key.clone()).or_insert_with(|| {
@@ -30,7 +30,7 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
         value
     }
 
-    /// The number and the owner of the next turn.
+    /// The number and the member of the next turn.
     pub(super) fn next(&self) -> Option<(u64, &K)> {
         self.order.first_key_value().map(|(turn, key)| (*turn, key))
     }
@@ -47,7 +47,7 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
         self.members.is_empty()
     }
 
-    /// `key` had its turn; its next one is `turn`, above every turn so far.
+    /// Notes that `key` had its turn. Its next one is `turn`, which is larger than any turn so far.
     pub(super) fn pass(&mut self, key: &K, turn: u64) {
         if let Some((at, _)) = self.members.get_mut(key) {
             self.order.remove(at);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_round() {
+    fn members_take_turns() {
         let mut ring = Ring::default();
         for (turn, key) in (1..).zip("abcb".chars()) {
             *ring.join(&key, turn) += 1;
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((order(&ring).as_str(), ring.next()), ("bca", Some((2, &'b'))));
         assert_eq!(ring.leave(&'c'), Some(1));
         ring.join(&'c', 6);
-        assert_eq!(order(&ring), "bac", "who comes back waits for all others");
+        assert_eq!(order(&ring), "bac", "a member that returns is the last");
         for key in ['a', 'b', 'c'] {
             ring.leave(&key);
         }

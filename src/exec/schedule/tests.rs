@@ -1,15 +1,15 @@
-//! The edge under paused time: tickets, permits and the timer.
+//! Tickets, permits and the timer, under paused time.
 
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
 use std::{
     num::NonZeroUsize,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::SystemTime,
 };
 
 use tokio::{
-    task::{JoinSet, yield_now},
+    task::{JoinHandle, JoinSet, yield_now},
     time::{Instant, timeout},
 };
 
@@ -25,12 +25,14 @@ use crate::{
 #[derive(Debug)]
 struct FakeClock {
     start: Instant,
-    /// Seconds asleep, while tokio's clock stood still.
+    /// Seconds of suspend, during which tokio's clock stops.
     asleep: AtomicU64,
+    is_broken: AtomicBool,
 }
 
 impl Clock for FakeClock {
     fn now(&self) -> Now {
+        assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
         let boot = self.start.elapsed() + secs(self.asleep.load(Ordering::SeqCst));
         Now { wall: SystemTime::UNIX_EPOCH + boot, boot }
     }
@@ -39,14 +41,19 @@ impl Clock for FakeClock {
 struct Setup {
     scheduler: Scheduler,
     clock: Arc<FakeClock>,
-    tasks: TaskTracker,
+    timer: JoinHandle<()>,
 }
 
 fn setup(runs: usize) -> Setup {
-    let clock = Arc::new(FakeClock { start: Instant::now(), asleep: AtomicU64::new(0) });
-    let tasks = TaskTracker::new();
-    let scheduler = Scheduler::new(runs, Arc::clone(&clock) as Arc<dyn Clock>, || 0.5, tasks.clone());
-    Setup { scheduler, clock, tasks }
+    let clock = Arc::new(FakeClock {
+        start: Instant::now(),
+        asleep: AtomicU64::new(0),
+        is_broken: AtomicBool::new(false),
+    });
+    let scheduler = Scheduler::new(runs, Arc::clone(&clock) as Arc<dyn Clock>, || 0.5);
+    let timer = scheduler.clone();
+    let timer = tokio::spawn(async move { timer.keep_time().await });
+    Setup { scheduler, clock, timer }
 }
 
 impl Setup {
@@ -104,7 +111,7 @@ async fn a_slot_goes_to_the_next_when_its_permit_is_dropped_or_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_gives_up_leaves_no_trace() {
+async fn a_ticket_that_is_dropped_leaves_no_trace() {
     let (setup, provider) = (setup(1), provider("p"));
     let held = setup.permit(&provider, WAITED).await;
     drop(setup.scheduler.enter(&provider, WAITED));
@@ -149,7 +156,7 @@ async fn a_run_that_a_caller_comes_for_moves_ahead_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_starts_runs_when_their_second_comes_and_ends_with_them() {
+async fn the_timer_starts_runs_when_their_second_comes() {
     let (setup, provider) = (setup(100), provider("p"));
     let mut runs = JoinSet::new();
     for _ in 0..5 {
@@ -160,30 +167,24 @@ async fn the_timer_starts_runs_when_their_second_comes_and_ends_with_them() {
             clock.start.elapsed().as_secs()
         });
     }
-    assert_eq!(setup.tasks.len(), 1, "one timer for all");
     let mut seconds = runs.join_all().await;
     seconds.sort_unstable();
     assert_eq!(seconds, [0, 0, 1, 1, 2]);
-    setup.tasks.close();
-    setup.tasks.wait().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_ends_when_the_last_who_waits_leaves() {
+async fn a_panic_of_the_timer_ends_what_runs_it() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
-    let ticket = setup.scheduler.enter(&provider, Urgency::Background);
-    assert_eq!(setup.tasks.len(), 1);
-    let before = setup.elapsed();
-    yield_now().await; // the timer waits
-    drop(ticket);
-    setup.tasks.close();
-    setup.tasks.wait().await;
-    assert_eq!(setup.elapsed(), before, "a shutdown does not wait for the pause");
+    let _ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    yield_now().await; // the timer sleeps until the end of the pause
+    setup.clock.is_broken.store(true, Ordering::SeqCst);
+    assert!(setup.timer.await.unwrap_err().is_panic());
+    setup.clock.is_broken.store(false, Ordering::SeqCst);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_issuer_answers_callers_at_once_and_everybody_else_in_time() {
+async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
     let refused = setup.scheduler.enter(&provider, WAITED).turn().await.unwrap_err();
@@ -199,7 +200,7 @@ async fn a_paused_issuer_answers_callers_at_once_and_everybody_else_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_wait_when_a_pause_begins_hear_of_it() {
+async fn callers_that_wait_when_a_pause_begins_are_refused() {
     let (setup, provider) = (setup(1), provider("p"));
     let running = setup.permit(&provider, Urgency::Background).await;
     let (caller, refresh) = (
@@ -212,13 +213,13 @@ async fn callers_that_wait_when_a_pause_begins_hear_of_it() {
     let mut refresh = Box::pin(refresh.turn());
     assert!(waits(&mut refresh).await);
     handle.set_urgency(WAITED);
-    assert_eq!(refresh.await.unwrap_err().retry_after, secs(7), "somebody came for it");
+    assert_eq!(refresh.await.unwrap_err().retry_after, secs(7), "a caller joined it");
     setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()));
     setup.permit(&provider, WAITED).await.finish(&Ok(decoded()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_goes_on_during_a_suspend() {
+async fn a_pause_continues_during_a_suspend() {
     let (setup, provider) = (setup(1), provider("p"));
     setup.throttle(&provider).await;
     let ticket = setup.scheduler.enter(&provider, Urgency::Background);
@@ -256,8 +257,8 @@ async fn what_a_waiting_run_waits_for_can_be_read() {
 issuer `idp` is at its limit of runs in a second (2); 2 other runs of the provider wait
 all run slots are in use (`limits.pluginRuns`: 2); 1 other run of the provider waits
 issuer `slow` is at its limit of runs at a time (1)
-issuer `idp` asked for fewer runs, and one run tries it again
-issuer `idp` asked for fewer runs, and is used slowly at first
+issuer `idp` asked for fewer runs, and one run is trying it again
+issuer `idp` asked for fewer runs, and its runs start slowly at first
 ");
 }
 

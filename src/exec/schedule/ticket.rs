@@ -4,24 +4,24 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Cause, Permit, Shared, Urgency};
+use super::{Cause, Permit, SharedScheduler, Urgency};
 use crate::{
     exec::{RunError, error::seconds},
     plugin::Provider,
 };
 
-/// A place in the queue. Dropping it gives the place up.
+/// A place in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
-#[must_use = "dropping a ticket gives the place up"]
+#[must_use = "dropping a ticket leaves the queue"]
 pub struct Ticket {
     handle: TicketHandle,
     turn: oneshot::Receiver<Result<Permit, Duration>>,
 }
 
-/// Changes and shows a place in the queue. Keeps no place.
+/// Changes and shows a place in the queue, without keeping it.
 #[derive(Clone, Debug)]
 pub struct TicketHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScheduler>,
     provider: Arc<Provider>,
     id: u64,
 }
@@ -35,20 +35,20 @@ pub struct Throttled {
     pub retry_after: Duration,
 }
 
-/// What a run waits for. Its `Display` is a sentence without an end.
+/// What a run waits for. Its `Display` is a clause for a message.
 #[derive(Clone, Debug)]
 pub struct WaitsFor {
     /// The provider whose run it is.
     pub provider: Arc<Provider>,
-    /// What holds it back.
+    /// Why it waits.
     pub cause: Cause,
-    /// How many other runs of the provider wait in the same class. Not all of them need be ahead.
+    /// The number of other queued runs of the provider in the same class, before or behind it.
     pub others: usize,
 }
 
 impl Ticket {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedScheduler>,
         provider: &Arc<Provider>,
         id: u64,
         turn: oneshot::Receiver<Result<Permit, Duration>>,
@@ -56,24 +56,24 @@ impl Ticket {
         Self { handle: TicketHandle { shared: Arc::clone(shared), provider: Arc::clone(provider), id }, turn }
     }
 
-    /// For those who change or show the place while it waits for its turn.
+    /// A handle to change or show the place while [`turn`](Self::turn) waits.
     pub fn handle(&self) -> TicketHandle {
         self.handle.clone()
     }
 
-    /// Waits for the turn. Dropping the future leaves the queue, and gives back a slot that had been given already.
+    /// Waits for the turn. Dropping the future leaves the queue, and returns the slot if it was granted meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Throttled`]: only for [`Urgency::Waited`], while the issuer is paused or when it is. All others wait until the
-    /// pause ends.
+    /// [`Throttled`]: the issuer is paused, or becomes paused. Only for [`Urgency::Waited`]; other runs wait for the end of
+    /// the pause.
     pub async fn turn(mut self) -> Result<Permit, Throttled> {
         match (&mut self.turn).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(retry_after)) => {
                 Err(Throttled { provider: Arc::clone(&self.handle.provider), retry_after })
             }
-            // Never: the queue keeps the other end until it answers, or until this ticket is dropped.
+            // Not reached: the queue keeps the sender until it answers or this ticket is dropped.
             Err(_closed) => std::future::pending().await,
         }
     }
@@ -86,15 +86,14 @@ impl Drop for Ticket {
 }
 
 impl TicketHandle {
-    /// Changes the class of a run that waits: a caller came for it, or the last one left. It keeps its time of entry.
-    /// Without effect once the run has its turn.
+    /// Changes the urgency of a queued run, which keeps its order of entry. Has no effect once the run has its turn.
     ///
-    /// Where it becomes [`Urgency::Waited`] while the issuer is paused, its turn ends at once with [`Throttled`].
+    /// If it becomes [`Urgency::Waited`] while the issuer is paused, its turn ends at once with [`Throttled`].
     pub fn set_urgency(&self, urgency: Urgency) {
         self.shared.with(|state, now| state.queue.set_urgency(self.id, urgency, now));
     }
 
-    /// What the run waits for; `None`: it has its turn, or was given up.
+    /// What the run waits for; `None`: it has its turn, or left the queue.
     pub fn waits_for(&self) -> Option<WaitsFor> {
         let now = self.shared.clock.now().boot;
         let (cause, others) = self.shared.state().queue.waits_for(self.id, now)?;
@@ -103,7 +102,7 @@ impl TicketHandle {
 }
 
 impl Throttled {
-    /// As the end of a run of the plugin `command`.
+    /// The error of a run of the plugin `command`.
     pub fn into_error(self, command: Arc<str>) -> RunError {
         let Self { provider, retry_after } = self;
         let (provider, issuer) = (Arc::clone(&provider.name), Arc::clone(&provider.issuer.name));
@@ -129,9 +128,11 @@ impl fmt::Display for WaitsFor {
                     seconds(left)
                 )
             }
-            Cause::Probe => write!(f, "issuer `{issuer}` asked for fewer runs, and one run tries it again"),
+            Cause::Probe => {
+                write!(f, "issuer `{issuer}` asked for fewer runs, and one run is trying it again")
+            }
             Cause::SlowStart => {
-                write!(f, "issuer `{issuer}` asked for fewer runs, and is used slowly at first")
+                write!(f, "issuer `{issuer}` asked for fewer runs, and its runs start slowly at first")
             }
         }?;
         match self.others {

@@ -1,11 +1,11 @@
-//! What a failed plugin's stderr says about its issuer.
+//! Finds out from the stderr of a failed plugin whether its issuer throttles.
 //!
-//! `ExecCredential` has no field for it, so the text is all there is. It is taken for a reason to run less, never more.
+//! `ExecCredential` has no field for that, so the text is the only source. It can only reduce the number of runs.
 
 use std::time::Duration;
 
-/// Words by which issuers, and the plugins that ask them, name too many requests: AWS, HTTP and Kubernetes, Entra ID,
-/// gRPC. Upper and lower case count: client-go's "client-side throttling" is about the API server.
+/// The words of issuers and plugins for too many requests: AWS, HTTP and Kubernetes, Entra ID, gRPC. They are
+/// case-sensitive: client-go's "client-side throttling" is about the API server.
 const WORDS: [&str; 6] =
     ["Throttling", "Rate exceeded", "TooManyRequests", "AADSTS90055", "AADSTS50196", "RESOURCE_EXHAUSTED"];
 const STATUS: &str = "429";
@@ -14,19 +14,18 @@ const RETRY_AFTER: &str = "retry-after";
 /// The issuer asked for fewer runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Throttling {
-    /// For how long, if it said so; at least one second.
+    /// For how long, if the text names a time; at least one second.
     pub(super) retry_after: Option<Duration>,
 }
 
-/// Looks for a word of the table in what a failed plugin wrote to stderr.
+/// Searches the stderr of a failed plugin for signs of throttling.
 pub(super) fn throttling(stderr: &str) -> Option<Throttling> {
     let named = || WORDS.iter().any(|word| occurrences(stderr, word).next().is_some());
     let status = || occurrences(stderr, STATUS).any(|(before, after)| is_status(before, after));
     retry_after(stderr).or_else(|| (named() || status()).then_some(Throttling { retry_after: None }))
 }
 
-/// The last `Retry-After: N`. One that has a date, zero, or anything else that is not a number of seconds is throttling
-/// all the same.
+/// The last `Retry-After: N`. A date, zero, or another value that is not a number of seconds is throttling without a time.
 fn retry_after(text: &str) -> Option<Throttling> {
     let text = text.to_ascii_lowercase();
     let values = occurrences(&text, RETRY_AFTER).filter_map(|(_, after)| {
@@ -44,12 +43,12 @@ fn seconds(text: &str) -> Option<Duration> {
     if digits.is_empty() || rest.strip_prefix('s').unwrap_or(rest).starts_with(is_part) {
         return None;
     }
-    let seconds = digits.parse().unwrap_or(u64::MAX); // more digits than a number has
+    let seconds = digits.parse().unwrap_or(u64::MAX); // too many digits
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// Whether a `429` between these texts is a status, and not a part of a longer number, of a time (`10:00:00,429`), or of
-/// a place in a source (`token.go:429`, `line 429`).
+/// Whether a `429` between these texts is a status, and not part of a longer number, of a time (`10:00:00,429`), or of a
+/// source location (`token.go:429`, `line 429`).
 fn is_status(before: &str, after: &str) -> bool {
     let joins = |character: char| matches!(character, '.' | ',' | ':' | '-');
     let ends_in_digit = |text: &str| text.ends_with(|last: char| last.is_ascii_digit());
@@ -61,7 +60,7 @@ fn is_status(before: &str, after: &str) -> bool {
     !longer && !place
 }
 
-/// The text before and after each place where `word` occurs as a whole.
+/// The text before and after each occurrence of `word` as a whole word.
 fn occurrences<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     text.match_indices(word).filter_map(move |(at, _)| {
         let (before, rest) = text.split_at_checked(at)?;
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_issuers_say_when_asked_too_often_is_understood() {
+    fn throttling_is_recognized_in_the_words_of_issuers() {
         for text in [
             "An error occurred (Throttling) when calling the AssumeRole operation (reached max retries: 4): Rate exceeded",
             "operation error STS: https response error StatusCode: 400, api error Throttling: Rate exceeded",
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_longer_words_and_numbers_mean_nothing() {
+    fn parts_of_longer_words_and_numbers_are_ignored() {
         for text in [
             "",
             "xThrottling",
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_the_issuer_names_is_kept() {
+    fn the_time_that_the_issuer_names_is_used() {
         for (text, expected) in [
             ("Retry-After: 30", after(30)),
             ("retry-after:7", after(7)),

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::{sync::Barrier, task::JoinSet};
-use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::{
@@ -17,10 +16,13 @@ async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
     plugin.provider.issuer = Arc::new(Issuer::new("idp", NonZeroUsize::new(2).unwrap()));
     let (started, spec) = plugin.spec();
     let started = Arc::new(started);
-    let scheduler = Scheduler::new(8, Arc::new(SystemClock), || 0.5, TaskTracker::new());
+    let scheduler = Scheduler::new(8, Arc::new(SystemClock), || 0.5);
+    let timer = scheduler.clone();
+    let mut runs = JoinSet::new();
+    let mut timers = JoinSet::new();
+    timers.spawn(async move { timer.keep_time().await });
     // A run goes on when another one has its turn beside it.
     let (pair, counts) = (Arc::new(Barrier::new(2)), Arc::new((AtomicUsize::new(0), AtomicUsize::new(0))));
-    let mut runs = JoinSet::new();
     for _ in 0..10 {
         let (started, spec) = (Arc::clone(&started), Arc::clone(&spec));
         let (pair, counts) = (Arc::clone(&pair), Arc::clone(&counts));

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::{Limits, ProcessRunner, RunError};
+use super::{ProcessRunner, RunError, RunLimits};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
     plugin::{
@@ -30,10 +30,10 @@ use crate::{
 /// Longer than anything here takes, on any machine.
 const AGES: Duration = Duration::from_secs(60);
 
-/// A plugin on disk, with a runner of its own. Scripts find the plugin's home in `$STATE`.
+/// A plugin on disk, with a separate runner. Scripts find the plugin's home in `$STATE`.
 struct Plugin {
     home: TempDir,
-    limits: Limits,
+    limits: RunLimits,
     provider: Provider,
     path: PathBuf,
 }
@@ -52,11 +52,13 @@ impl Plugin {
         let path_variable = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
         let provider = Provider {
             name: "test".into(),
+            definition: None,
             command: Command::Path(path.clone()),
             args: Vec::new(),
             env: vec![("STATE".into(), state)],
             inherited: Environment(BTreeMap::from([path_variable])).into(),
             caller_env: Globs::default(),
+            refuses_other_identities: true,
             api_version: ApiVersion::V1,
             provide_cluster_info: false,
             needs_terminal: false,
@@ -70,7 +72,7 @@ impl Plugin {
             verify: Verify::default(),
             profile_sourced: None,
         };
-        let limits = Limits { terminate_grace: AGES, stdout_grace: AGES, ..Limits::default() };
+        let limits = RunLimits { terminate_grace: AGES, stdout_grace: AGES, ..RunLimits::default() };
         Self { home, limits, provider, path }
     }
 

@@ -16,7 +16,7 @@ async fn a_plugin_inherits_none_of_our_descriptors() {
     let (stdout, _) = Plugin::script("exec ls /proc/self/fd").run().await;
     let stdout = stdout.unwrap();
     let descriptors: Vec<u32> = stdout.lines().map(|line| line.parse().unwrap()).collect();
-    // 3 is the directory that ls reads. What whoever started these tests left open is nothing of ours.
+    // 3 is the directory that ls reads. Other descriptors were inherited from the process that started these tests.
     let foreign = descriptors.iter().filter(|descriptor| **descriptor > 3).collect::<Vec<_>>();
     assert!(foreign.iter().all(|descriptor| outlives_exec(**descriptor)), "{foreign:?}");
 }

@@ -61,7 +61,7 @@ fn ask_twice(resolver: &Resolver, number: usize) -> Option<()> {
     let id = id(&spec);
     assert!(id.starts_with(&format!("{number}.")), "asked for {number}, got {id}");
     let sent = Cluster { server: format!("https://{id}"), ..Cluster::default() };
-    let source = Source::Provider("p".to_owned());
+    let source = Source::Provider("p".into());
     match resolver.resolve(CredentialRequest { source, cluster: Some(sent), ..CredentialRequest::default() })
     {
         Ok(found) => assert_eq!((self::id(&found), found.key), (id, spec.key)),

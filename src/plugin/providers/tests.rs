@@ -52,7 +52,7 @@ async fn a_file_on_a_hung_mount_holds_up_its_own_provider_only() {
             }
         })
         .await;
-        let version = |name| providers.entry(name).unwrap().file.version();
+        let version = |name| providers.entry(&ProviderRef::named(name)).unwrap().file.version();
         assert_eq!((at_one.more(), version("one"), version("two")), (0, 0, 1), "one look at a time");
         one.set_hanging(false);
         while_time_passes(at_one.next()).await;
@@ -84,7 +84,8 @@ fn users_of_one_plugin_share_its_file_and_those_of_another_path_do_not() {
     let at = provider("d", Command::Path("/bin/plugin".into()));
     let all = [in_path("a", "/bin"), in_path("b", "/bin"), in_path("c", "/usr/bin"), at];
     let providers = Providers::new(all);
-    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| &providers.entry(name).unwrap().file);
+    let [a, b, c, d] =
+        ["a", "b", "c", "d"].map(|name| &providers.entry(&ProviderRef::named(name)).unwrap().file);
     assert!(Arc::ptr_eq(a, b) && !Arc::ptr_eq(a, c) && !Arc::ptr_eq(a, d));
     assert_eq!(providers.files.len(), 3);
 }

@@ -32,7 +32,11 @@ pub(super) fn named(name: &str) -> ProfileName {
 }
 
 pub(super) fn by_profile(name: &str) -> CredentialRequest {
-    CredentialRequest { source: Source::ClusterProfile(named(name)), ..CredentialRequest::default() }
+    CredentialRequest {
+        source: Source::ClusterProfile(named(name)),
+        origin: Origin::Beside,
+        ..CredentialRequest::default()
+    }
 }
 
 /// An object with all that a caller's cluster is compared by.

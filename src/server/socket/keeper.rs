@@ -1,6 +1,7 @@
 //! Watches the socket's name: what was removed is published again.
 
 use std::{
+    io,
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -65,6 +66,12 @@ enum Loss {
     Foreign(PathBuf),
     #[error("the socket was removed or replaced and cannot be published again")]
     Refused(#[source] SocketError),
+    #[error("the socket {} cannot be found: is its directory readable?", path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("the socket's directory is not safe any more, and clients refuse it")]
     Unsafe(#[source] SocketError),
 }
@@ -126,13 +133,21 @@ impl Watched {
         let Self { place, inherited, foreign } = self;
         let publication = match place {
             Place::Inherited(path) => {
-                let is_ours = inherited.is_none() || FileId::at(path).ok() == *inherited;
-                return if is_ours { Found::Ours } else { Found::Lost(Loss::Inherited(path.clone())) };
+                return match FileId::find(path) {
+                    Err(source) => Found::Lost(Loss::Unreadable { path: path.clone(), source }),
+                    Ok(found) if inherited.is_none() || found == *inherited => Found::Ours,
+                    Ok(_) => Found::Lost(Loss::Inherited(path.clone())),
+                };
             }
             Place::Published(publication) => publication,
         };
         let path = &publication.options.path;
-        let at_path = FileId::at(path).ok();
+        // An error says nothing about the socket, which may still be there.
+        let unreadable = |source| Found::Lost(Loss::Unreadable { path: path.clone(), source });
+        let at_path = match FileId::find(path) {
+            Ok(at_path) => at_path,
+            Err(error) => return unreadable(error),
+        };
         if at_path == Some(publication.socket) {
             *foreign = None;
             let directory =
@@ -146,8 +161,12 @@ impl Watched {
             }
             _ => *foreign = None,
         }
-        if !publication.lock.is_in_place().unwrap_or(false) {
-            return Found::Lost(Loss::Lock { path: path.clone(), lock: publication.lock.path.clone() });
+        match publication.lock.is_in_place() {
+            Ok(true) => {}
+            Ok(false) => {
+                return Found::Lost(Loss::Lock { path: path.clone(), lock: publication.lock.path.clone() });
+            }
+            Err(error) => return unreadable(error),
         }
         match publication.publish_again() {
             Ok(listener) => Found::Replaced(listener),
@@ -164,7 +183,13 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::net::UnixStream};
+    use std::{
+        fs,
+        os::unix::{
+            fs::{DirBuilderExt as _, symlink},
+            net::UnixStream,
+        },
+    };
 
     use super::*;
     use crate::server::socket::{SocketOptions, publish};
@@ -195,6 +220,28 @@ mod tests {
         assert!(!path.exists());
         fs::rename(root.path().join("elsewhere"), &path).unwrap();
         assert!(matches!(look(&keeper), Found::Ours), "as it was");
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_looked_up_is_not_taken_for_a_removed_one() {
+        let root = directory();
+        let home = root.path().join("home");
+        fs::DirBuilder::new().mode(0o700).create(&home).unwrap();
+        let path = home.join("socket");
+        let (_published, keeper) = published(&path);
+        let other = home.join("other");
+        let _held = StdListener::bind(&other).unwrap();
+        let inherited = Keeper::new(Place::Inherited(other));
+        fs::rename(&home, root.path().join("elsewhere")).unwrap();
+        symlink(&home, &home).unwrap(); // a loop, so that a lookup is an error
+        for keeper in [&keeper, &inherited] {
+            assert!(matches!(look(keeper), Found::Lost(Loss::Unreadable { .. })));
+        }
+        fs::remove_file(&home).unwrap();
+        fs::rename(root.path().join("elsewhere"), &home).unwrap();
+        for keeper in [&keeper, &inherited] {
+            assert!(matches!(look(keeper), Found::Ours));
+        }
     }
 
     #[test]

@@ -111,6 +111,17 @@ impl FileId {
     fn at(path: &Path) -> io::Result<Self> {
         fs::symlink_metadata(path).map(|found| Self::of(&found))
     }
+
+    /// As [`at`](Self::at); `None`: nothing has that name.
+    fn find(path: &Path) -> io::Result<Option<Self>> {
+        match Self::at(path) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// The lock beside a socket. Held as long as the broker lives: it decides between brokers that start at once.
@@ -124,11 +135,7 @@ impl Lock {
     /// Whether its name still leads to it: otherwise another broker may hold a lock of that name.
     fn is_in_place(&self) -> io::Result<bool> {
         let held = FileId::of(&self.file.metadata()?);
-        match FileId::at(&self.path) {
-            Ok(found) => Ok(found == held),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(FileId::find(&self.path)? == Some(held))
     }
 }
 

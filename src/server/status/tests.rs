@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, ProfileName},
+    plugin::{Command, Definition, Origin, ProfileName},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -110,6 +110,33 @@ fn resolve_errors() -> Vec<ResolveError> {
             difference: "its server is another",
         },
         ResolveError::ClusterServer,
+        ResolveError::AmbiguousProvider {
+            name: "cloud".into(),
+            candidates: ["/home/jane/.kube/config", "/other"]
+                .map(|file| Definition::new(file.into(), "cloud"))
+                .into(),
+        },
+        ResolveError::IdentityConflict {
+            provider: provider(),
+            variable: "AWS_PROFILE".into(),
+            runs_with: true,
+        },
+        ResolveError::UnknownDefinition {
+            name: "cloud".into(),
+            definition: "12ab".into(),
+            known: Vec::new(),
+        },
+        ResolveError::UnknownDefinition {
+            name: "cloud".into(),
+            definition: "12ab".into(),
+            known: vec![Definition::new("/other".into(), "cloud")],
+        },
+        ResolveError::VariableNotAllowed {
+            provider: provider(),
+            variable: "CLOUDSDK_PYTHON".into(),
+            danger: "it can make the plugin run another program",
+            remedy: "",
+        },
         ResolveError::HubUnavailable {
             wanted: "ClusterProfile `fleet/paris`".into(),
             problem: "connection refused".into(),
@@ -168,15 +195,9 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-    let peer = Peer { uid: 7, gid: 7, pid: None };
-    let others = [
-        invalid("empty"),
-        no_hub(),
-        unknown_definition(),
-        unfinished(Duration::from_secs(10)),
-        peer_denied(&peer),
-        no_peer(),
-    ];
+    let peer = Peer { uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
+    let others =
+        [invalid("empty"), no_hub(), unfinished(Duration::from_secs(10)), peer_denied(&peer), no_peer()];
     let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
@@ -189,14 +210,11 @@ fn every_reason_is_reachable() {
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
     let reached: std::collections::HashSet<_> = failed
         .chain(unresolved)
-        .chain([no_hub(), no_peer(), unknown_definition(), unfinished(Duration::ZERO)])
+        .chain([no_hub(), no_peer(), unfinished(Duration::ZERO)])
         .filter_map(|status| Reason::from_name(&status.get_details_error_info()?.reason))
         .collect();
     let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();
-    assert_eq!(
-        missing,
-        [Reason::AmbiguousProvider, Reason::IdentityConflict, Reason::RunPending, Reason::VariableNotAllowed]
-    );
+    assert_eq!(missing, [Reason::RunPending]);
 }
 
 fn metadata(status: &Status) -> Vec<(String, String)> {
@@ -247,7 +265,8 @@ fn every_status_fits_the_headers_that_clients_take() {
 
 #[test]
 fn a_denied_peer_is_told_what_helps_it() {
-    let said = |uid| peer_denied(&Peer { uid, gid: 1, pid: None }).message().to_owned();
+    let said =
+        |uid| peer_denied(&Peer { uid, gid: 1, pid: None, origin: Origin::Elsewhere }).message().to_owned();
     assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));
     assert!(said(65_534).contains("as another user"), "{}", said(65_534));
 }

@@ -1,4 +1,4 @@
-//! An API server that says whatever a test wants, and proxies on the way to it.
+//! An API server with configurable responses, and proxies in front of it.
 
 use std::{
     net::SocketAddr,
@@ -175,7 +175,7 @@ pub(super) enum Speaks {
     Socks5,
 }
 
-/// A proxy that leads to one server, whatever it is asked for.
+/// A proxy that connects every request to one server.
 pub(super) struct Proxy {
     pub(super) url: String,
     /// What it was asked for.

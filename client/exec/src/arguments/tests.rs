@@ -46,6 +46,20 @@ fn the_source_is_a_provider_or_a_cluster_profile_and_a_flag_wins_over_the_variab
 }
 
 #[test]
+fn a_definition_goes_with_the_name_that_it_is_written_beside() {
+    let Ok(Command::Ask(given)) = parsed("--provider rel --definition 12ab", Some("other")) else { panic!() };
+    let expected = ProviderRef { name: "rel".into(), definition: Some("12ab".into()) };
+    assert_eq!(given.source, Source::Provider(expected));
+    for line in ["--definition 12ab", "--definition 12ab --cluster-profile a/b"] {
+        assert_eq!(parsed(line, Some("rel")), Err(UsageError::DefinitionAlone), "{line}");
+    }
+    for digest in ["--definition=", "--definition=a/b", "--definition=\u{1b}"] {
+        let refused = parsed(&format!("--provider rel {digest}"), None);
+        assert!(matches!(refused, Err(UsageError::Value { .. })), "{digest}");
+    }
+}
+
+#[test]
 fn a_server_is_a_url_and_goes_with_a_cluster_profile() {
     let Ok(Command::Ask(given)) = parsed("--cluster-profile a/b --server https://c:6443", None) else {
         panic!()

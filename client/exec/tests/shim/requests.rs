@@ -110,8 +110,7 @@ fn only_what_chooses_an_identity_is_sent_of_the_environment() {
     command.env("AWS_PROFILE", "dev").env("CLOUDSDK_CONFIG", "/c").env("KUBECONFIG", "/k").env("HOME", "/h");
     command.env("MY_TENANT", "x").env("CREDBROKER_CALLER_ENV", "MY_*, OTHER");
     document(&mut command);
-    let expected =
-        [("AWS_PROFILE", "dev"), ("CLOUDSDK_CONFIG", "/c"), ("KUBECONFIG", "/k"), ("MY_TENANT", "x")];
+    let expected = [("AWS_PROFILE", "dev"), ("CLOUDSDK_CONFIG", "/c"), ("MY_TENANT", "x")];
     assert_eq!(env_of(&broker.request()), expected);
 }
 

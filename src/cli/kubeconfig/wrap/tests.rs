@@ -36,9 +36,11 @@ impl Place {
     /// Exit code and standard output, in which `~` stands for the directory.
     fn run(&self, args: &Args, variables: &[(&str, &str)], shim: &str) -> (u8, String) {
         let mut out = Vec::new();
-        let environment = variables.iter().copied().collect();
+        let socket = self.path("no-broker.sock");
+        let socket = ("CREDBROKER_SOCKET", socket.to_str().unwrap());
+        let environment = variables.iter().copied().chain([socket]).collect();
         let code = run(args, &environment, &self.path(shim), &mut out).unwrap();
-        (code, String::from_utf8(out).unwrap().replace(self.0.path().to_str().unwrap(), "~"))
+        (code, masked(&String::from_utf8(out).unwrap()).replace(self.0.path().to_str().unwrap(), "~"))
     }
 
     fn wrapped(&self, file: &str) -> String {
@@ -46,6 +48,16 @@ impl Place {
         assert_eq!(code, 0);
         text
     }
+}
+
+/// Digests depend on the directory.
+fn masked(text: &str) -> String {
+    let is_digest = |item: &str| item.len() == 40 && item.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let masked = |line: &str| match line.split_once("- ") {
+        Some((indent, item)) if is_digest(item.trim_matches('"')) => format!("{indent}- DIGEST\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(masked).collect()
 }
 
 const MINIMAL: &str =
@@ -123,6 +135,8 @@ users:
       args:
       - --provider
       - eks
+      - --definition
+      - DIGEST
       - --api-version
       - v1beta1
       provideClusterInfo: true
@@ -135,6 +149,8 @@ users:
       args:
       - --provider
       - "arn:aws:eks:eu:1:cluster/x y"
+      - --definition
+      - DIGEST
       - --api-version
       - v1
       provideClusterInfo: true
@@ -192,6 +208,8 @@ users:
       args:
       - --provider
       - u
+      - --definition
+      - DIGEST
       - --api-version
       - v1beta1
       provideClusterInfo: true
@@ -258,11 +276,12 @@ fn an_output_file_is_written_and_the_input_never() {
     let (code, summary) = place.run(&args, &[], "bin/credbroker-exec");
     assert_eq!(code, 0);
     insta::assert_snapshot!(summary, @r"
-~/out: 1 user asks credbroker: u
-Use it with `KUBECONFIG=~/out kubectl …`; the broker reads the original.
+~/out: 1 user requests its credential from the broker: u
+Use it with `KUBECONFIG=~/out kubectl …`.
+No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if it has none set KUBECONFIG=~/config for it, and start it.
 ");
     let out = fs::read_to_string(place.path("out")).unwrap();
-    assert_eq!(out.replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
+    assert_eq!(masked(&out).replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
     let args = Args { output: Some(place.path("config")), ..place.args("config") };
     assert!(
         run(&args, &Environment::default(), &place.path("bin/credbroker-exec"), &mut Vec::new()).is_err()

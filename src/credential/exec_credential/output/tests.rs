@@ -75,8 +75,8 @@ fn a_wrong_version_is_named_only_when_it_exists() {
     let text = json!({ "apiVersion": "client.authentication.k8s.io/v1beta1", "status": { "token": "t" } });
     assert_eq!(
         refused(text.to_string()).to_string(),
-        "the plugin speaks client.authentication.k8s.io/v1beta1, the provider is configured for \
-         client.authentication.k8s.io/v1; make `apiVersion` of the provider the plugin's"
+        "the plugin printed client.authentication.k8s.io/v1beta1, but the provider is configured for \
+         client.authentication.k8s.io/v1; set `apiVersion` of the provider to the plugin's"
     );
     for version in
         ["v1", "example.com/v1", "client.authentication.k8s.io/V1", " client.authentication.k8s.io/v1"]

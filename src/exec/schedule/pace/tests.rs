@@ -23,7 +23,7 @@ fn after(seconds: u64) -> Outcome {
 
 impl Pace {
     /// One run that ends at once.
-    fn run(&mut self, class: Class, outcome: Outcome, now: Duration) -> Option<Change> {
+    fn run(&mut self, class: Class, outcome: Outcome, now: Duration) -> Option<PaceChange> {
         assert_eq!(self.gate(class, now), Gate::Open, "at {now:?}");
         let run = self.start(class, now);
         self.finish(run, outcome, 0.5, now)
@@ -93,7 +93,7 @@ fn no_second_has_more_runs_than_the_rate() {
 fn background_runs_are_spread_over_the_second() {
     let starts = pace(10, 4).all(Class::Background, (secs(1), secs(2)), ms(20));
     assert!(starts.windows(2).all(|pair| pair[0] + ms(50) <= pair[1]), "{starts:?}");
-    // So somebody who comes then waits for a tenth of it at most.
+    // So a caller that comes then waits for at most a tenth of it.
     let mut pace = pace(10, 4);
     let until = secs(10) + ms(510);
     pace.all(Class::Background, (secs(5), until), ms(0));
@@ -128,7 +128,7 @@ fn a_pause_lasts_as_long_as_the_issuer_says_or_a_minute() {
     ] {
         let mut pace = pace(10, 4);
         let run = pace.start(Class::First, secs(1));
-        assert_eq!(pace.finish(run, outcome, u, secs(2)), Some(Change::Paused(pause)));
+        assert_eq!(pace.finish(run, outcome, u, secs(2)), Some(PaceChange::Paused(pause)));
         assert_eq!(pace.paused(secs(2)), Some(pause));
         let end = secs(2) + pause;
         let cause = Cause::Paused { left: pause };
@@ -150,12 +150,12 @@ fn after_a_pause_one_run_tries_it_again() {
         assert_eq!(pace.gate(class, secs(70)), Gate::Shut(Cause::Probe));
     }
     assert_eq!(pace.gate(Class::Forced, secs(70)), Gate::Open);
-    assert_eq!(pace.finish(probe, THROTTLED, 0.5, secs(70)), Some(Change::Paused(secs(60))));
+    assert_eq!(pace.finish(probe, THROTTLED, 0.5, secs(70)), Some(PaceChange::Paused(secs(60))));
     let probe = pace.start(Class::First, secs(130));
     pace.finish(probe, Outcome::Unknown, 0.5, secs(131));
     let probe = pace.start(Class::First, secs(131));
     assert_eq!(pace.gate(Class::First, secs(132)), Gate::Shut(Cause::Probe), "the last one said nothing");
-    assert_eq!(pace.finish(probe, Outcome::Reached, 0.5, secs(132)), Some(Change::Resumed));
+    assert_eq!(pace.finish(probe, Outcome::Reached, 0.5, secs(132)), Some(PaceChange::Resumed));
 }
 
 #[test]
@@ -216,6 +216,6 @@ fn a_forced_run_that_succeeds_ends_the_pause_and_one_that_fails_does_not() {
     assert_eq!(pace.run(Class::Forced, Outcome::Reached, secs(10)), None);
     assert_eq!(pace.run(Class::Forced, THROTTLED, secs(20)), None);
     assert_eq!(pace.paused(secs(20)), Some(secs(60)), "it was asked again, and said the same");
-    assert_eq!(pace.run(Class::Forced, Outcome::Success, secs(30)), Some(Change::Resumed));
+    assert_eq!(pace.run(Class::Forced, Outcome::Success, secs(30)), Some(PaceChange::Resumed));
     assert_eq!(pace.paused(secs(30)), None);
 }

@@ -60,7 +60,7 @@ impl Setup {
     /// What starts a second later.
     fn started(&mut self) -> Vec<u64> {
         self.now += secs(1);
-        let started = |(id, answer)| (answer == Answer::Start).then_some(id);
+        let started = |(id, answer)| (answer == Admission::Start).then_some(id);
         self.queue.dispatch(self.now).into_iter().filter_map(started).collect()
     }
 
@@ -244,26 +244,26 @@ fn a_pause_answers_those_who_wait_and_keeps_the_others() {
     enter("c", &other, waited(1));
     assert_eq!(queue.dispatch(NOW).len(), 2);
     let change = queue.finish(running, THROTTLED, 0.5, NOW);
-    assert_eq!(change, Some(("idp".into(), Change::Paused(secs(60)))));
-    let throttled = Answer::Throttled(secs(60));
+    assert_eq!(change, Some(("idp".into(), PaceChange::Paused(secs(60)))));
+    let throttled = Admission::Throttled(secs(60));
     let mut answers = queue.dispatch(NOW);
     answers.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(answers, waiting.map(|id| (id, throttled)));
     assert_eq!((queue.paused("idp", NOW), queue.paused("other", NOW)), (Some(secs(60)), None));
-    // Who comes later hears the same at once, and so does a caller that joins a waiting run.
+    // A later caller is refused at once, and so is one that joins a queued run.
     let later = NOW + secs(20);
     let late = queue.enter(&"b".into(), &idp, waited(3), later);
     queue.set_urgency(kept[1], waited(4), later);
-    let throttled = Answer::Throttled(secs(40));
+    let throttled = Admission::Throttled(secs(40));
     assert_eq!(queue.dispatch(later), [(late, throttled), (kept[1], throttled)]);
     assert_eq!(queue.waits_for(kept[0], later), Some((Cause::Paused { left: secs(40) }, 0)));
     // A person's run starts all the same.
     let forced = queue.enter(&"a".into(), &idp, Urgency::Forced, later);
-    assert_eq!(queue.dispatch(later), [(forced, Answer::Start)]);
+    assert_eq!(queue.dispatch(later), [(forced, Admission::Start)]);
     queue.finish(forced, Outcome::Reached, 0.5, later);
     // When it is over, one run tries it again, at the time that was promised.
     assert_eq!(queue.next_wake(), Some(NOW + secs(60)));
-    assert_eq!(queue.dispatch(NOW + secs(60)), [(kept[0], Answer::Start)]);
+    assert_eq!(queue.dispatch(NOW + secs(60)), [(kept[0], Admission::Start)]);
     assert_eq!(queue.next_wake(), None);
 }
 
@@ -281,7 +281,7 @@ fn a_probe_is_a_run_that_somebody_waits_for_if_there_is_one() {
     let caller = queue.enter(&"a".into(), &idp, waited(1), later);
     assert_eq!(queue.dispatch(later), []);
     queue.finish(busy, Outcome::Success, 0.5, later);
-    assert_eq!(queue.dispatch(later), [(caller, Answer::Start)]);
+    assert_eq!(queue.dispatch(later), [(caller, Admission::Start)]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Stands for every secret. Base64 too, so that it can stand inside of a PEM block.
+/// A value that is used for every secret. It is valid base64, so that a PEM block can contain it.
 const CANARY: &str = "CaNaRyCaNaRy";
 
 /// A PEM block whose content shows the canary in the text and, decoded, in the bytes.

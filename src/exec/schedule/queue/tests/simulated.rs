@@ -97,7 +97,7 @@ impl World {
                 self.happen(event);
             }
             for (id, answer) in self.queue.dispatch(next) {
-                if answer == Answer::Start {
+                if answer == Admission::Start {
                     self.starts.push(next);
                     *self.per_pause.last_mut().unwrap() += 1;
                     self.events.push(Reverse((next + self.long, Event::End(id))));
@@ -119,7 +119,7 @@ impl World {
                 let throttled = self.throttles.contains(&self.now);
                 let outcome = if throttled { THROTTLED } else { Outcome::Success };
                 let change = self.queue.finish(id, outcome, self.random.f64(), self.now);
-                if matches!(change, Some((_, Change::Paused(_)))) {
+                if matches!(change, Some((_, PaceChange::Paused(_)))) {
                     self.per_pause.push(0);
                 }
                 let Some(index) = self.renews.remove(&id) else { return };

@@ -1,0 +1,100 @@
+//! What happens beside the requests: evictions, refreshes, upgrades, jumps of the clocks, and issuers that change.
+
+use std::time::Duration;
+
+use super::{driver::World, keys::Key, plugins::Mode};
+use crate::{cache::Selector, plugin::ProfileName};
+
+impl World {
+    pub(super) fn evict_all(&self) {
+        self.evict(&Selector::All, |_, _| true);
+    }
+
+    pub(super) fn evict_provider(&self, plugin: usize) {
+        self.evict(&self.catalog.selector(plugin), |key, _| key.plugin == plugin);
+    }
+
+    /// By the key's text, or by its profile.
+    pub(super) fn evict_key(&self, key: usize) {
+        let selector = match self.catalog.profile_of(key) {
+            Some(profile) => Selector::ClusterProfile(profile),
+            None => Selector::Key(self.catalog.spec(key).key.to_string().parse().unwrap()),
+        };
+        self.evict(&selector, |_, index| index == key);
+    }
+
+    pub(super) fn evict(&self, selector: &Selector, is_selected: impl Fn(&Key, usize) -> bool) {
+        let mut model = self.model.lock().unwrap();
+        model.event(|| format!("evict {selector:?}"));
+        model.evicted(is_selected);
+        drop(model);
+        self.cache.evict(selector);
+    }
+
+    pub(super) fn forget(&self, key: usize) {
+        let Some(profile): Option<ProfileName> = self.catalog.profile_of(key) else { return };
+        let mut model = self.model.lock().unwrap();
+        model.event(|| format!("profile of {key} is forgotten"));
+        model.evicted(|_, index| index == key);
+        drop(model);
+        self.cache.forget(&profile, None);
+    }
+
+    pub(super) fn refresh(&self, plugin: usize) {
+        let world = self.clone();
+        let mut model = self.model.lock().unwrap();
+        model.event(|| format!("refresh {plugin}"));
+        model.refresh_asked(plugin);
+        drop(model);
+        self.tasks.spawn(async move {
+            world.cache.refresh(&world.catalog.selector(plugin)).await;
+        });
+    }
+
+    pub(super) fn upgrade(&self, plugin: usize) {
+        let mut model = self.model.lock().unwrap();
+        model.event(|| format!("upgrade of {plugin}"));
+        let now = model.now();
+        model.replaced[plugin] = now.awake;
+        self.catalog.plugins[plugin].file.replace();
+    }
+
+    pub(super) fn clocks_jump(&self) {
+        let mut model = self.model.lock().unwrap();
+        let time =
+            Duration::from_secs(fastrand::choice([5, 60, 600, 4000]).unwrap() * fastrand::u64(1..10) / 5);
+        let millis = i64::try_from(time.as_millis()).unwrap();
+        match fastrand::u8(..4) {
+            0 => model.step(millis),
+            1 => model.step(-millis),
+            _ => model.suspend(time),
+        }
+    }
+
+    /// An API server does not accept the newest token of a key any more.
+    pub(super) fn revoke(&self) {
+        let mut model = self.model.lock().unwrap();
+        if let Some(token) = model.keys[self.some_key()].last_token {
+            model.tokens[token].revoked = true;
+            model.event(|| format!("token {token} is revoked"));
+        }
+    }
+
+    pub(super) fn issuer_changes(&self) {
+        let mut model = self.model.lock().unwrap();
+        let issuer = fastrand::usize(..self.catalog.issuers.len());
+        let mode = match fastrand::u8(..20) {
+            0 => Mode::Slow,
+            1 | 2 => Mode::Failing,
+            3 => Mode::Flaky,
+            4 => Mode::Throttling(None),
+            5 => Mode::Throttling(Some(fastrand::u64(1..120))),
+            6 => Mode::Same,
+            7 => Mode::Extending,
+            8 => Mode::Expired(fastrand::choice([10, 200, 400]).unwrap()),
+            _ if model.issuers[issuer].mode == Mode::Healthy => return,
+            _ => Mode::Healthy,
+        };
+        model.change(issuer, mode);
+    }
+}
