@@ -12,7 +12,11 @@ use super::{
     selector::selector,
     service::{BrokerService, span},
 };
-use crate::{cache::Selector, exec::PluginRunner};
+use crate::{
+    cache::Selector,
+    exec::PluginRunner,
+    plugin::{Definition, Provider},
+};
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
@@ -57,9 +61,16 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
         let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
         let providers = self.resolver.providers();
-        let rest = providers.iter().filter(|provider| after.is_none_or(|after| *provider.name > *after));
-        let rows = rest.map(|provider| (overview::provider(providers, provider), &provider.name));
-        let (providers, next_page_token) = paging.fill(rows, ToString::to_string);
+        let position = |provider: &Provider| {
+            let definition = provider.definition.as_ref().map_or("", Definition::digest);
+            format!("{definition}/{}", provider.name)
+        };
+        let mut rest = providers.iter();
+        if let Some(after) = after {
+            rest.find(|provider| position(provider) == after).ok_or_else(|| paging.foreign())?;
+        }
+        let rows = rest.map(|provider| (overview::provider(providers, provider), provider));
+        let (providers, next_page_token) = paging.fill(rows, |provider| position(provider));
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
     }
 

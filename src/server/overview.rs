@@ -62,14 +62,14 @@ fn read(position: &str) -> Option<Position> {
 
 /// One provider, and whether its plugin can run.
 pub(super) fn provider(providers: &Providers, provider: &Provider) -> ProviderState {
-    let failure = providers.runnable(&provider.name).err().map(|error| Failure {
+    let failure = providers.is_runnable(provider).err().map(|error| Failure {
         reason: status::resolve_reason(&error).into(),
         message: chain(&error),
         retry_after: None,
     });
     ProviderState {
         name: provider.name.to_string(),
-        definition: None,
+        definition: provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
         command: provider.command.to_string(),
         serves_cluster_profiles: provider.profile_sourced.is_some(),
         failure,
