@@ -60,7 +60,7 @@ section! {
     /// wrap` do. A relative path is resolved against the directory of the configuration file, and `~` is the home
     /// directory.
     KUBECONFIGS: ListOf, Optional = ("kubeconfigs", ListOf(Checked("path", r"^[\s\S]+$")), Optional("none"), "[~/.kube/config]");
-    /// VariableNames of the caller's environment that the plugins of `kubeconfigs` get, besides those with which common
+    /// Variables of the caller's environment that the plugins of `kubeconfigs` get, besides those with which common
     /// plugins select an identity (`AWS_*`, `AZURE_*`, `GOOGLE_*` and others). `*` matches any text. The shim sends a
     /// variable that is not on that list only if `CREDBROKER_CALLER_ENV` names it.
     CALLER_ENV: VariableNames, Optional = ("callerEnv", VariableNames, Optional("none"), "[SCW_PROFILE]");
@@ -96,10 +96,10 @@ section! {
     NAME: Name, Required = ("name", Name, Required(""), "gke");
     /// How the plugin is run: the `exec` stanza of a kubeconfig.
     EXEC_CONFIG: Map, Required = ("execConfig", Map(&exec::SECTION), Required("the `exec` stanza of a kubeconfig"), "{apiVersion: client.authentication.k8s.io/v1, command: gke-gcloud-auth-plugin, interactiveMode: Never}");
-    /// VariableNames of the broker's own environment that the plugin gets, besides the standard ones. `*` matches any text.
+    /// Variables of the broker's own environment that the plugin gets, besides the standard ones. `*` matches any text.
     PASS_ENV: VariableNames, Optional = ("passEnv", VariableNames, Optional("none"), "[\"GOOGLE_*\"]");
-    /// VariableNames of the caller's environment that the plugin gets. They are part of the identity of the credential, and
-    /// they are never taken from the broker. `*` matches any text. VariableNames that name programs are refused with
+    /// Variables of the caller's environment that the plugin gets. They are part of the identity of the credential, and
+    /// they are never taken from the broker. `*` matches any text. Variables that name programs are refused with
     /// `VARIABLE_NOT_ALLOWED`, and so are those that name files or services if the caller is not in the broker's own
     /// mount and PID namespace. A caller that selects an identity with another variable, such as `AWS_PROFILE`, gets
     /// `IDENTITY_CONFLICT` unless the plugin would receive the same value; `[]` serves it with the broker's identity.
