@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{FakePlugin, private_directory};
+use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -165,4 +165,47 @@ fn the_broker_is_not_dumpable() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", broker.0.id())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+}
+
+/// A container can share the broker's user and socket; its files are not the broker's.
+#[test]
+fn a_caller_in_another_namespace_selects_an_identity_and_names_no_files() {
+    require_root();
+    let plugin = FakePlugin::builder()
+        .token_from_shell("\"${AWS_PROFILE-none}:${AWS_CONFIG_FILE-none}\"")
+        .expires_in(3600)
+        .build();
+    let directory = private_directory();
+    let kubeconfig = directory.path().join("config");
+    let cluster = json!({"server": "https://cluster.example"});
+    let users = Kubeconfig::new().cluster("c", &cluster).exec_user("rel", &plugin.exec_stanza());
+    users.context("x", "c", "rel").write(&kubeconfig);
+    let broker = Broker::builder(broker()).kubeconfig(&kubeconfig).start();
+    let ask = |unshare: &[&str], name: &str, value: &str| {
+        let mut command = Command::new("unshare");
+        command.args(unshare).arg(shim()).args(["--provider", "rel", "--socket"]).arg(broker.socket());
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env(name, value).output().unwrap()
+    };
+    let token = |output: &std::process::Output| {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let beside: &[&str] = &["--uts"];
+    assert_eq!(
+        token(&ask(beside, "AWS_CONFIG_FILE", "/mine")),
+        "none:/mine",
+        "another host name, the same files"
+    );
+    for elsewhere in [&["--mount"][..], &["--pid", "--fork"], &["--mount", "--pid", "--fork"]] {
+        assert_eq!(token(&ask(elsewhere, "AWS_PROFILE", "dev")), "dev:none");
+        let refused = ask(elsewhere, "AWS_CONFIG_FILE", "/mine");
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            !refused.status.success() && refused.stdout.is_empty(),
+            "what is held for /mine is not served"
+        );
+        assert!(stderr.contains("VARIABLE_NOT_ALLOWED") && stderr.contains("AWS_CONFIG_FILE"), "{stderr}");
+    }
+    assert_eq!(plugin.runs(), 2);
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::document::{Key, Node, Value};
 
-/// The document in block style. Text stands in quotes unless nobody can take it for anything else.
+/// The document in block style. Text is quoted unless every reader takes it for text without quotes.
 pub(super) fn yaml(node: &Node) -> String {
     let mut out = String::new();
     match &node.value {
