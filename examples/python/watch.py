@@ -26,7 +26,7 @@ OPTIONS = [
 
 
 def default_socket():
-    """Where the broker is unless somebody says otherwise."""
+    """Returns the socket that clients use by default."""
     if "CREDBROKER_SOCKET" in os.environ:
         return os.environ["CREDBROKER_SOCKET"].removeprefix("unix://")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -38,7 +38,7 @@ def default_socket():
 
 
 def rotations(stub, provider):
-    """Yields the credential now, and then whenever there is another one; for ever."""
+    """Yields the current credential, then each new one, without end."""
     request = credbroker_pb2.WatchCredentialRequest(credential={"provider": provider})
     pause = SHORTEST_PAUSE
     while True:
@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--provider", required=True, help="the provider's name")
     parser.add_argument("--socket", default=default_socket(), help="the broker's socket [%(default)s]")
     args = parser.parse_args()
-    # Whoever listens there is told nothing but a name. Before you send a credential on, check who owns the socket.
+    # The request has only a name. Before you send a secret, check the owner of the socket.
     with grpc.insecure_channel(f"unix:{os.path.abspath(args.socket)}", options=OPTIONS) as channel:
         stub = credbroker_pb2_grpc.CredentialBrokerStub(channel)
         try:

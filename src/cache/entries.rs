@@ -24,13 +24,13 @@ const SEARCH_EVERY: Duration = Duration::from_secs(1);
 const FEW: usize = 16;
 
 /// The position of a key in the list: its provider's name, then the key.
-pub type Position = (Arc<str>, PluginKey);
+pub type ListPosition = (Arc<str>, PluginKey);
 
 /// All entries. Every map has the same ones.
 #[derive(Debug, Default)]
 pub(crate) struct KeyEntries {
     by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
-    in_order: BTreeMap<Position, Arc<KeyEntry>>,
+    in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
     /// The entries that were idle at the last search, the one that was idle for the longest time last.
     idle: Vec<Weak<KeyEntry>>,
@@ -141,11 +141,11 @@ impl KeyEntries {
         entries
     }
 
-    /// At most `count` of the selected entries that follow `after`, in the order of [`Position`].
+    /// At most `count` of the selected entries that follow `after`, in the order of [`ListPosition`].
     pub(crate) fn select(
         &self,
         selector: &Selector,
-        after: Option<&Position>,
+        after: Option<&ListPosition>,
         count: usize,
     ) -> Vec<Arc<KeyEntry>> {
         match selector {
@@ -165,7 +165,7 @@ impl KeyEntries {
     pub(crate) fn after(
         &self,
         provider: Option<&str>,
-        after: Option<&Position>,
+        after: Option<&ListPosition>,
         count: usize,
     ) -> Vec<Arc<KeyEntry>> {
         let first = |name: &str| (Arc::from(name), PluginKey([0; 32]));
@@ -192,14 +192,14 @@ impl KeyEntries {
 }
 
 /// The position of the entry of `spec`.
-pub(crate) fn position(spec: &PluginSpec) -> Position {
+pub(crate) fn position(spec: &PluginSpec) -> ListPosition {
     (Arc::clone(&spec.provider.name), spec.key)
 }
 
 /// At most `count` of a few `entries` that follow `after`, in order.
 fn page<'a>(
-    entries: impl Iterator<Item = (Position, &'a Arc<KeyEntry>)>,
-    after: Option<&Position>,
+    entries: impl Iterator<Item = (ListPosition, &'a Arc<KeyEntry>)>,
+    after: Option<&ListPosition>,
     count: usize,
 ) -> Vec<Arc<KeyEntry>> {
     let mut page: Vec<_> =

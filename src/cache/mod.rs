@@ -48,7 +48,7 @@ use get::FirstStep;
 use waiting::WaitingPlaces;
 
 pub use caller::Caller;
-pub use entries::Position;
+pub use entries::ListPosition;
 pub use error::{CacheError, Failed, Pending};
 pub use overview::{Holding, KeyStatus, RejectionStatus};
 pub use report::{ReportOutcome, Reported};
@@ -231,7 +231,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
     /// starting after `after`.
-    pub fn list(&self, selector: &Selector, after: Option<&Position>, count: usize) -> Vec<KeyStatus> {
+    pub fn list(&self, selector: &Selector, after: Option<&ListPosition>, count: usize) -> Vec<KeyStatus> {
         let entries = self.lock().select(selector, after, count);
         let now = self.now();
         entries.iter().map(|entry| self.status_of(entry, now)).collect()

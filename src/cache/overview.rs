@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    CacheError, CredentialCache, Failed, Position,
+    CacheError, CredentialCache, Failed, ListPosition,
     entries::position,
     entry::KeyEntry,
     policy::next_run,
@@ -72,7 +72,7 @@ pub enum Holding {
 
 impl KeyStatus {
     /// Its position in the list, for [`CredentialCache::list`].
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> ListPosition {
         position(&self.spec)
     }
 }

@@ -5,7 +5,7 @@ use tonic::Status;
 
 use super::{convert, paging::Paging, status};
 use crate::{
-    cache::{CredentialCache, Holding, KeyStatus, Position, Selector},
+    cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
     exec::PluginRunner,
     plugin::PluginKey,
     text::chain,
@@ -40,13 +40,13 @@ pub(super) fn page<R: PluginRunner>(
 }
 
 /// A position in a page token, with the whole key.
-fn position((provider, key): &Position) -> String {
+fn position((provider, key): &ListPosition) -> String {
     let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}/{provider}", key.concat())
 }
 
 /// Reads what [`position`] writes.
-fn read(position: &str) -> Option<Position> {
+fn read(position: &str) -> Option<ListPosition> {
     let (key, provider) = position.split_once('/')?;
     let mut bytes = [0; 32];
     if !key.is_ascii() || key.len() != 2 * bytes.len() {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_position_is_read_as_it_is_written_and_others_are_refused() {
         for provider in ["gke", "a/b", ""] {
-            let place: Position = (provider.into(), PluginKey([0xa7; 32]));
+            let place: ListPosition = (provider.into(), PluginKey([0xa7; 32]));
             assert_eq!(read(&position(&place)), Some(place));
         }
         let zeros = "0".repeat(64);

@@ -1,4 +1,4 @@
-//! `client/examples/fleet.rs`: a controller that reads fifty clusters under fifty identities, through their rotations.
+//! `tests/interop/programs/fleet.rs`: a controller that reads fifty clusters under fifty identities, through their rotations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! `client/examples/kube_loop.rs`: a kube client of a real broker, through certificate rotations.
+//! `tests/interop/programs/kube_loop.rs`: a kube client of a real broker, through certificate rotations.
 
 use std::{
     process::{Command, Stdio},

@@ -197,6 +197,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
         "the test command runs three hundred seeds",
     ),
+    (
+        "python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto",
+        GENERATED,
+    ),
+    ("protoc -I proto --go_out=. --go-grpc_out=. credbroker/v1/credbroker.proto", GENERATED),
+    (
+        "protoc -I proto --ruby_out=. --grpc_out=. --plugin=protoc-gen-grpc=/usr/bin/grpc_ruby_plugin credbroker/v1/credbroker.proto",
+        GENERATED,
+    ),
     ("mkdir -p target/python", PYTHON),
     (
         "target/python-venv/bin/python -m grpc_tools.protoc -I proto --python_out=target/python --grpc_python_out=target/python proto/credbroker/v1/credbroker.proto",
@@ -211,6 +220,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 /// There is no user manager in CI.
 const SYSTEMD: &str = "systemd/check.sh verifies the units and the activation";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
+const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
 const PYTHON: &str = "python.rs, in a directory of its test";
 
 #[test]

@@ -135,6 +135,11 @@ fn it_does_not_start_where_it_must_not() {
     private_file(&config, &format!("{listen}\"providers\":{providers}}}"));
     let group = serve(&directory.path().join("socket"), &config);
     assert_eq!(group.status.code(), Some(78), "{}", text(&group));
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--config"]).arg(&config).env_clear().env("CREDBROKER_LOG", "typo");
+    let level = command.output().unwrap();
+    assert_eq!(level.status.code(), Some(78), "{}", text(&level));
+    assert!(text(&level).contains("CREDBROKER_LOG: `typo` is not valid"), "{}", text(&level));
     assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
 }
 

@@ -37,7 +37,7 @@ pub fn request(
 ///
 /// # Errors
 ///
-/// Flag or variable is no socket address.
+/// The flag or the variable is not a valid socket address.
 pub fn socket(
     flag: Option<&OsStr>,
     environment: &Environment,

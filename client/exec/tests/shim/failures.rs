@@ -71,7 +71,7 @@ fn a_variable_with_an_unusable_value_is_named() {
     let line = complaint(asking(&broker).env("KUBERNETES_EXEC_INFO", alpha), 78);
     assert!(line.contains("v1alpha1") && line.contains("/v1beta1 are supported"), "{line}");
     let line = complaint(bare(&["--provider=a"]).env("CREDBROKER_SOCKET", "unix://relative"), 78);
-    assert!(line.contains("CREDBROKER_SOCKET has"), "{line}");
+    assert!(line.contains("CREDBROKER_SOCKET is"), "{line}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_socket_in_a_directory_that_others_can_write_to_is_not_trusted() {
     set_mode(broker.directory.path(), 0o777);
     let line = complaint(&mut asking(&broker), 77);
     assert!(
-        line.contains("is not trusted: its directory is writable by others (mode 0777); chmod"),
+        line.contains("is not trusted: its directory is writable by others (mode 0777); run chmod"),
         "{line}"
     );
     assert!(broker.requests().is_empty(), "nothing was sent");
