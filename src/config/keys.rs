@@ -19,7 +19,7 @@ pub(super) struct Section {
 }
 
 /// A key of a section. `A` is what applies without it: [`Required`], [`Optional`] or [`Is`].
-pub(super) struct Key<K, A> {
+pub(super) struct ConfigKey<K, A> {
     pub(super) name: &'static str,
     pub(super) kind: K,
     pub(super) absent: A,
@@ -76,19 +76,19 @@ pub(super) trait Shown: Kind {
     fn shown(&self, value: &Self::Value) -> String;
 }
 
-impl<K: Kind> Key<K, Optional> {
+impl<K: Kind> ConfigKey<K, Optional> {
     pub(super) fn read(&self, fields: &Fields<'_>, report: &mut Report) -> Option<K::Value> {
         self.kind.read(&fields.at(self)?, report)
     }
 }
 
-impl<K: Kind> Key<K, Required> {
+impl<K: Kind> ConfigKey<K, Required> {
     pub(super) fn read(&self, fields: &Fields<'_>, report: &mut Report) -> Option<K::Value> {
         self.kind.read(&fields.required(self, report)?, report)
     }
 }
 
-impl<K: Kind> Key<K, Is<K::Value>>
+impl<K: Kind> ConfigKey<K, Is<K::Value>>
 where
     K::Value: Copy,
 {
@@ -98,7 +98,7 @@ where
     }
 }
 
-impl<K: Shaped, A: Absent<K>> Declared for Key<K, A> {
+impl<K: Shaped, A: Absent<K>> Declared for ConfigKey<K, A> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -159,7 +159,7 @@ pub(super) struct Name;
 pub(super) struct Checked(pub(super) &'static str, pub(super) &'static str);
 
 /// Permission bits of a socket: to connect is to write, so no other bits mean anything.
-pub(super) struct Mode;
+pub(super) struct SocketMode;
 
 pub(super) struct Boolean;
 
@@ -262,13 +262,13 @@ impl Shaped for Checked {
     }
 }
 
-impl Shaped for Mode {
+impl Shaped for SocketMode {
     fn shape(&self) -> Shape {
         Shape::Text("octal mode in quotes", Some("^0?6[0246][0246]$"))
     }
 }
 
-impl Kind for Mode {
+impl Kind for SocketMode {
     type Value = u32;
 
     fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<u32> {
@@ -280,7 +280,7 @@ impl Kind for Mode {
     }
 }
 
-impl Shown for Mode {
+impl Shown for SocketMode {
     fn shown(&self, value: &u32) -> String {
         format!("\"{value:04o}\"")
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    keys::{Declared, Key, Required, Section},
+    keys::{ConfigKey, Declared, Required, Section},
     problem::{Place, Report},
 };
 use crate::{
@@ -195,7 +195,11 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a required key; without one that is a problem.
-    pub(super) fn required<K>(&self, key: &Key<K, Required>, report: &mut Report) -> Option<Cursor<'a>> {
+    pub(super) fn required<K>(
+        &self,
+        key: &ConfigKey<K, Required>,
+        report: &mut Report,
+    ) -> Option<Cursor<'a>> {
         let value = self.get(key.name);
         if value.is_none() {
             self.missing(key, report);
@@ -204,8 +208,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Reports that a required key has no value.
-    pub(super) fn missing<K>(&self, key: &Key<K, Required>, report: &mut Report) {
-        let Key { name, absent: Required(hint), .. } = key;
+    pub(super) fn missing<K>(&self, key: &ConfigKey<K, Required>, report: &mut Report) {
+        let ConfigKey { name, absent: Required(hint), .. } = key;
         let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
         self.map.problem(report, format!("{name} must be specified{hint}"));
     }

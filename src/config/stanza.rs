@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     file::below,
-    keys::{Key, Kind as _, Required},
+    keys::{ConfigKey, Kind as _, Required},
     problem::Report,
     reader::{Cursor, Fields},
     table::{exec, variable},
@@ -70,7 +70,11 @@ pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Repor
 }
 
 /// The value of a required key, of which Go's zero value counts as absent.
-fn nonempty<'a, K>(fields: &Fields<'a>, key: &Key<K, Required>, report: &mut Report) -> Option<Cursor<'a>> {
+fn nonempty<'a, K>(
+    fields: &Fields<'a>,
+    key: &ConfigKey<K, Required>,
+    report: &mut Report,
+) -> Option<Cursor<'a>> {
     let value = fields.get(key.name).filter(|value| value.node().as_str() != Some(""));
     if value.is_none() {
         fields.missing(key, report);

@@ -4,12 +4,12 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::keys::{
-    Boolean, Checked, Choice, Constant, Count, Is, Key, ListOf, Map, Maps, Mode, Name, Optional, Required,
-    Section, Text, Texts, TimeSpan, Variables,
+    Boolean, Checked, Choice, ConfigKey, Constant, Count, Is, ListOf, Map, Maps, Name, Optional, Required,
+    Section, SocketMode, Text, Texts, TimeSpan, Variables,
 };
 use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
 
-/// A module for each section: a static [`Key`] for each key, and `SECTION` with all of them.
+/// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+
@@ -25,7 +25,7 @@ macro_rules! section {
 
             $(
                 $(#[doc = $doc])+
-                pub(in crate::config) static $key: Key<$kind, $absent> = Key {
+                pub(in crate::config) static $key: ConfigKey<$kind, $absent> = ConfigKey {
                     name: $name,
                     kind: $value,
                     absent: $without,
@@ -80,7 +80,7 @@ section! {
     SOCKET: Checked, Optional = ("socket", Checked("absolute path", "^$|^/|^~(/|$)"), Optional("`$XDG_RUNTIME_DIR/credbroker/credbroker.sock`, or `/run/credbroker/credbroker.sock` without that variable"), "/run/credbroker/credbroker.sock");
     /// Permission bits of the socket, as an octal number in quotes. With permissions for the group the broker creates the
     /// socket's directory with mode 0750 instead of 0700.
-    MODE: Mode, Is<u32> = ("mode", Mode, Is(0o600), "\"0660\"");
+    MODE: SocketMode, Is<u32> = ("mode", SocketMode, Is(0o600), "\"0660\"");
     /// Group of the socket, as a name or a number.
     GROUP: Text, Optional = ("group", Text, Optional("the group of the broker's process"), "staff");
     /// Accept a directory that other users can write to, such as a Kubernetes `emptyDir`. Every process that can reach

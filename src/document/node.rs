@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
 use serde_json::Number;
 
 use super::Position;
@@ -100,6 +101,25 @@ impl Node {
             Value::Sequence(items) => items.iter().map(Self::to_json).collect(),
             Value::Mapping(entries) => {
                 entries.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect()
+            }
+        }
+    }
+}
+
+/// As JSON has it; see [`Node::to_json`].
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.value {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(value) => serializer.serialize_bool(*value),
+            Value::Number(text) => match json_number(text) {
+                Some(number) => number.serialize(serializer),
+                None => serializer.serialize_str(text),
+            },
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Sequence(items) => serializer.collect_seq(items),
+            Value::Mapping(entries) => {
+                serializer.collect_map(entries.iter().map(|(key, node)| (&key.name, node)))
             }
         }
     }

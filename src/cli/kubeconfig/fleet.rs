@@ -81,7 +81,7 @@ pub(super) fn run(
         }
         return Ok(1);
     };
-    let text = emit::yaml(&kubeconfig(&fleet, &shim, args.api_version));
+    let text = emit::yaml(&kubeconfig(&fleet, &shim, args.api_version))?;
     let contexts = match reachable(&fleet).count() {
         1 => "1 context, which is not current".to_owned(),
         count => format!("{count} contexts, none of them current"),

@@ -87,7 +87,7 @@ pub(super) fn run(
             replace(&shim, name, definition, user);
         }
     });
-    let text = emit::yaml(&document);
+    let text = emit::yaml(&document)?;
     let socket = SocketArg { path: args.socket.clone().map(OsString::from) };
     let Some(path) = &args.output else {
         out.write_all(text.as_bytes())?;

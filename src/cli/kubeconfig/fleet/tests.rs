@@ -27,7 +27,7 @@ fn bin() -> (TempDir, Environment) {
 fn rendered(fleet: &Fleet) -> String {
     let (directory, environment) = bin();
     let shim = Shim::find(&environment, directory.path(), None).unwrap();
-    emit::yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1))
+    emit::yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1)).unwrap()
 }
 
 struct Ran {
@@ -371,7 +371,7 @@ fn an_old_kubectl_is_spoken_to_in_its_own_version() {
     let shim = Shim::find(&environment, directory.path(), None).unwrap();
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
-    let text = emit::yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1));
+    let text = emit::yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1)).unwrap();
     assert!(text.contains("apiVersion: client.authentication.k8s.io/v1beta1\n"), "{text}");
     assert!(text.contains("--api-version\n") && text.contains("v1beta1\n"), "{text}");
 }

@@ -141,14 +141,14 @@ users:
       - v1beta1
       provideClusterInfo: true
       interactiveMode: Never
-- name: "arn:aws:eks:eu:1:cluster/x y"
+- name: arn:aws:eks:eu:1:cluster/x y
   user:
     exec:
       apiVersion: client.authentication.k8s.io/v1
       command: ~/bin/credbroker-exec
       args:
       - --provider
-      - "arn:aws:eks:eu:1:cluster/x y"
+      - arn:aws:eks:eu:1:cluster/x y
       - --definition
       - DIGEST
       - --api-version
