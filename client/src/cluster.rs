@@ -148,7 +148,7 @@ mod tests {
             change(&mut there);
             assert!(!there.has_same_endpoint(&here), "change {index}");
         }
-        let told = Cluster { config: Some(b"{}".to_vec()), disable_compression: true, ..here.clone() };
-        assert!(told.has_same_endpoint(&here));
+        let annotated = Cluster { config: Some(b"{}".to_vec()), disable_compression: true, ..here.clone() };
+        assert!(annotated.has_same_endpoint(&here));
     }
 }

@@ -6,7 +6,7 @@ use credbroker_proto::v1::{self, cluster_state};
 
 use crate::{cluster::Cluster, failure::Failure, reference::ClusterProfileRef};
 
-/// A `ClusterProfile`, and what the broker knows of it. It holds no secrets.
+/// A `ClusterProfile`, and what the broker knows about it. It holds no secrets.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ClusterState {

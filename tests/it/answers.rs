@@ -166,7 +166,7 @@ async fn each_failure_has_its_reason_and_shows_nothing_of_the_output() {
             "RECURSION",
             Code::FailedPrecondition,
             format!("echo {CANARY}; : > \"$CREDBROKER_RECURSION\"; sleep 60"),
-            "leads back",
+            "whose user runs the shim",
         ),
     ];
     let plugins: Vec<_> = table.iter().map(|(.., script, _)| FakePlugin::script(script)).collect();

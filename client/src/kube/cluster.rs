@@ -30,7 +30,7 @@ pub async fn for_cluster_profile(
 /// Makes a [`Client`] from a source. The cluster is the one that comes with the credential.
 ///
 /// - Server, authorities, TLS server name and proxy are those of the current credential. When they change, new requests go
-///   to the new endpoint over connections of its own, and open requests to the old one end at the drain deadline.
+///   to the new endpoint over separate connections, and open requests to the old one end at the drain deadline.
 /// - A credential is never sent to another endpoint than the one that it came with.
 /// - A request without a body that the old endpoint answers with 401 is sent to the new one.
 ///

@@ -65,7 +65,7 @@ struct SharedSource {
 }
 
 impl CredentialSource {
-    /// Follows a credential over a connection of its own, and waits for the first one: up to five seconds for a broker
+    /// Follows a credential over a separate connection, and waits for the first one: up to five seconds for a broker
     /// that is starting, and as long as it takes for a plugin run. [`Connections::source`](crate::Connections::source)
     /// makes sources that share connections, and sources that do not wait.
     ///

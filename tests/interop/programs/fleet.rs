@@ -13,7 +13,12 @@
 //!
 //! Rotations of tokens and certificates are not visible: a watch that ends with its certificate continues. A cluster that
 //! moves is listed again, because another address may be another cluster.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program prints and starts tasks")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program prints and starts tasks"
+)]
 
 use std::{collections::BTreeMap, error::Error, ffi::OsString, sync::Arc, time::Duration};
 
