@@ -69,7 +69,7 @@ pub(crate) async fn measure(
     let written = write(hub, change).await;
     let took = start.elapsed();
     ensure!(took < Duration::from_secs(20), "the hub could not change so fast: {took:?}");
-    let last = all_told(hub, &news).await;
+    let last = all_sent(hub, &news).await;
     let cpu = percent(subject.processor_time()?.saturating_sub(used), start.elapsed());
     let bare_cpu = percent(rival.processor_time()?.saturating_sub(bare_used), start.elapsed());
     let busy = asking.stop()?;
@@ -128,7 +128,7 @@ async fn write(hub: &mut Hub, change: Change) -> Vec<Note> {
 }
 
 /// Waits until the broker has sent the hub's state of every profile.
-async fn all_told(hub: &Hub, news: &News) -> Result<()> {
+async fn all_sent(hub: &Hub, news: &News) -> Result<()> {
     let stored: Vec<_> = (0..PROFILES)
         .map(|index| hub.stored(index).context("an object that is gone"))
         .collect::<Result<_>>()?;

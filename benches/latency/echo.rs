@@ -1,4 +1,4 @@
-//! The bare service: tonic as it comes, the same contract, one answer for everybody and nothing behind it.
+//! The bare service: tonic without changes, with the same contract, one answer for all callers, and no logic.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! From the plugin's new credential to everybody who watches.
+//! The time from the plugin's new credential to all watches.
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How fast one rotation reaches everybody who watches, and what watching costs: `cargo bench --bench rotation`.
+//! How fast a rotation reaches all watches, and what watches cost: `cargo bench --bench rotation`.
 //!
 //! Prints every figure, beside its limit where it has one, and exits 1 when one is missed. See `benches/README.md`.
 

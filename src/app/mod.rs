@@ -152,7 +152,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
         warn!(
-            "running as nobody: only root is served, because the kernel uses this uid for all users that it cannot map"
+            "running as `nobody`: only root is served, because the kernel uses this uid for all users that it cannot map"
         );
     }
     let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));

@@ -22,7 +22,7 @@ pub struct Caller {
     pub name: u64,
     /// The process according to the kernel, or else the name again. Processes share runs and waiting places fairly.
     pub peer: u64,
-    /// It set no `KUBERNETES_EXEC_INFO`: its repeated requests are verified, and are no evidence by themselves.
+    /// It set no `KUBERNETES_EXEC_INFO`: its repeated requests are verified, and are not evidence by themselves.
     pub without_exec_info: bool,
     /// A person waits for the answer.
     pub at_terminal: bool,

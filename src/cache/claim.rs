@@ -49,7 +49,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         (decision, flight)
     }
 
-    /// Starts a run unless one is in flight, whatever the entry holds. Returns the run in flight.
+    /// Starts a run unless one is in flight, also if the entry holds a valid credential. Returns the run in flight.
     pub(super) fn force_claim(&self, entry: &Arc<KeyEntry>, urgency: Urgency) -> Option<Arc<Flight>> {
         self.try_claim(entry, urgency, |_| Decision::Wait).1
     }

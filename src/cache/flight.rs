@@ -39,7 +39,7 @@ struct FlightProgress {
     ticket: Option<TicketHandle>,
     /// Time since boot; `None`: it is queued.
     started: Option<Duration>,
-    /// The entry does not refer to it any more.
+    /// The entry no longer refers to it.
     is_detached: bool,
 }
 
@@ -104,7 +104,7 @@ impl Flight {
         progress.update_scheduler();
     }
 
-    /// Notes that the entry does not refer to it any more. If no caller waits, the run is ended.
+    /// Notes that the entry no longer refers to it. If no caller waits, the run is ended.
     pub(crate) fn detach(&self) {
         let mut progress = self.lock();
         progress.is_detached = true;

@@ -45,7 +45,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         for entry in &used {
             entry.forget();
         }
-        // No request finds these entries any more. Wiping thousands of them here would delay other requests.
+        // Requests no longer find these entries. Wiping thousands of them here would delay other requests.
         self.inner.parts.tasks.spawn_blocking(move || {
             for entry in unused {
                 entry.forget();

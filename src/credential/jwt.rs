@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_jwt_has_no_expiry() {
+    fn a_text_that_is_not_a_jwt_has_no_expiry() {
         let payloads = [
             r#"{"exp":"1784888430"}"#,
             r#"{"exp":null}"#,

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_found_between_whatever_text() {
+    fn blocks_are_found_between_other_text() {
         let text = "Bag: x\n-----BEGIN A-----  \r\nAQ\r\n I=\t\r\n-----END A-----\r\nmiddle\n\n-----BEGIN B C-----\n\
                     -----END B C-----\n x -----BEGIN D-----\n-----BEGIN E-----\nAw==\n-----END E-----";
         let expected = vec![("A", 2, Some(vec![1, 2])), ("B C", 8, Some(vec![])), ("E", 11, Some(vec![3]))];
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_block_is_told_from_a_missing_one() {
+    fn a_broken_block_differs_from_a_missing_one() {
         for text in [
             "-----BEGIN A-----\nAQI=\n",
             "-----BEGIN A-----\nAQI\n-----END A-----",
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_no_content() {
+    fn headers_are_not_content() {
         let text =
             "-----BEGIN A-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAQI=\n-----END A-----\n";
         assert_eq!(found(text), vec![("A", 1, Some(vec![1, 2]))]);

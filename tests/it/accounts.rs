@@ -208,7 +208,7 @@ fn copies_of_a_wrapped_kubeconfig_are_one_run_however_a_client_names_them() {
     assert_eq!(plugin.runs(), 1);
 }
 
-/// A broker with these `variables` and one provider whose token is its plugin's `AWS_PROFILE`.
+/// A broker with `variables` in its environment and one provider whose token is its plugin's `AWS_PROFILE`.
 fn profiles(more: &Value, variables: &[(&str, &str)]) -> (Broker, FakePlugin) {
     let plugin = FakePlugin::builder().token_from_shell("\"${AWS_PROFILE-none}\"").expires_in(3600).build();
     let mut section = provider("eks", &plugin);

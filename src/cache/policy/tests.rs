@@ -221,7 +221,7 @@ fn what_replaces_what() {
     assert!(matches!(replaced("new", 100, 76), Replacement::Rotated { .. }));
     assert!(
         matches!(replaced("old", 100, 100), Replacement::Extended { .. }),
-        "the old one is not valid any more"
+        "the old one is no longer valid"
     );
 }
 

@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// An API server does not accept the newest token of a key any more.
+    /// An API server no longer accepts the newest token of a key.
     pub(super) fn revoke(&self) {
         let mut model = self.model.lock().unwrap();
         if let Some(token) = model.keys[self.some_key()].last_token {

@@ -33,7 +33,7 @@ pub(super) struct Token {
     /// As the plugin named it last.
     pub(super) named: SystemTime,
     pub(super) issuances: Vec<Issuance>,
-    /// Its API server does not accept it any more.
+    /// Its API server no longer accepts it.
     pub(super) revoked: bool,
 }
 

@@ -149,7 +149,7 @@ impl Model {
         Asked { id, key, at: now, evictions, kind, limit }
     }
 
-    /// The caller of `asked` is not there any more, or was answered.
+    /// The caller of `asked` has gone, or was answered.
     pub(super) fn leaves(&mut self, asked: Asked) {
         let now = self.now();
         let key = &mut self.keys[asked.key];

@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_strings_are_it_is_one_line_of_the_same_json(server: String, text: String, key: String) {
+        fn with_any_strings_it_is_one_line_of_the_same_json(server: String, text: String, key: String) {
             let config = serde_json::json!({ key: text });
             let pretty = serde_json::to_vec_pretty(&config).unwrap();
             let info = info(&Cluster { server: server.clone(), config: pretty.into(), ..Cluster::default() });

@@ -68,7 +68,7 @@ fn sec1(curve: &'static EcdsaSigningAlgorithm, pem: &str) -> Vec<u8> {
 }
 
 #[test]
-fn every_kind_of_key_is_accepted_whatever_its_label_says() {
+fn every_kind_of_key_is_accepted_with_any_label() {
     let labels = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY", "ANY PRIVATE KEY"];
     let curves = [
         (&PKCS_ECDSA_P256_SHA256, &ECDSA_P256_SHA256_ASN1_SIGNING),
@@ -112,7 +112,7 @@ fn a_compressed_point_is_the_same_key() {
 }
 
 #[test]
-fn surrounding_text_other_blocks_and_crlf_are_no_matter() {
+fn surrounding_text_other_blocks_and_crlf_are_ignored() {
     let (chain, key) = issue(&PKCS_ECDSA_P256_SHA256);
     let parameters = block("EC PARAMETERS", &[6, 8, 42, 134, 72, 206, 61, 3, 1, 7]);
     let chain = format!("Bag Attributes\n{parameters}text\n{chain}subject=x\n{}", RSA.0);
@@ -195,14 +195,14 @@ fn a_chain_whose_leaf_is_not_first_is_refused_as_such() {
 }
 
 #[test]
-fn an_encrypted_key_is_a_reason_of_its_own() {
+fn an_encrypted_key_has_a_separate_reason() {
     for key in ENCRYPTED {
         assert_eq!(refused(RSA.0, key), PairError::EncryptedKey);
     }
 }
 
 #[test]
-fn what_is_no_key_or_certificate_is_refused_as_what_it_is() {
+fn a_block_that_is_not_a_key_or_certificate_is_refused_by_name() {
     let (chain, key) = issue(&PKCS_ECDSA_P256_SHA256);
     let field = CERTIFICATE;
     assert_eq!(refused("x", &key), PairError::CertificateMissing);
@@ -228,7 +228,7 @@ fn what_is_no_key_or_certificate_is_refused_as_what_it_is() {
 }
 
 #[test]
-fn junk_is_no_key_of_an_unknown_kind() {
+fn junk_is_not_a_key_of_an_unknown_kind() {
     let (chain, key) = issue(&PKCS_ECDSA_P256_SHA256);
     let mut broken = pem::blocks(&key)[0].der.as_ref().unwrap().to_vec();
     let mut longer = broken.clone();

@@ -96,7 +96,7 @@ async fn a_plugin_that_stops_at_a_terminal_is_ended_at_once() {
 
 /// It is beyond the group's reach; that it stays is known.
 #[tokio::test]
-async fn a_grandchild_in_a_session_of_its_own_cannot_block_the_answer() {
+async fn a_grandchild_in_a_separate_session_cannot_block_the_answer() {
     let script = "setsid sh -c 'echo $$ > $STATE/child; exec sleep 300' & 
         while [ ! -s $STATE/child ]; do sleep 0.01; done; echo token";
     let mut plugin = Plugin::script(script);

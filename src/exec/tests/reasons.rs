@@ -69,7 +69,7 @@ async fn a_plugin_that_is_installed_meanwhile_runs_without_waiting_for_the_next_
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_run_is_told_from_a_missing_one() {
+async fn a_file_that_cannot_run_differs_from_a_missing_one() {
     let not_executable = Plugin::script("");
     fs::set_permissions(&not_executable.path, Permissions::from_mode(0o644)).unwrap();
     let no_interpreter = Plugin::script("");
@@ -138,7 +138,7 @@ async fn what_a_good_run_printed_is_decoded() {
 }
 
 #[tokio::test]
-async fn what_is_no_credential_is_not_accepted() {
+async fn output_without_a_credential_is_not_accepted() {
     let (started, spec) = Plugin::script("echo secret-on-stdout").spec();
     let error = started.runner.run(spec).await.unwrap_err();
     assert!(matches!(error, RunError::Decode { .. }), "{error:?}");

@@ -4,7 +4,7 @@ use super::*;
 use crate::credential::exec_info;
 
 #[tokio::test]
-async fn a_plugin_leads_a_group_of_its_own_and_reads_nothing() {
+async fn a_plugin_leads_a_separate_process_group_and_has_no_input() {
     let script = "read -r _ _ _ _ group _ < /proc/self/stat; [ \"$group\" = $$ ] && echo leader
         readlink /proc/$$/fd/0; wc -c";
     let (stdout, _) = Plugin::script(script).run().await;

@@ -55,7 +55,7 @@ impl Authority {
 pub(super) enum Answer {
     /// Says this to each request.
     Says(String),
-    /// Says this, and after it the same letter until it cannot any more.
+    /// Sends this, and then the same letter until writing fails.
     Floods(&'static str),
     /// Says nothing until it may.
     Waits(Arc<Semaphore>, &'static str),
@@ -201,7 +201,7 @@ impl Proxy {
             }
         });
         let (scheme, user) = match speaks {
-            Speaks::Http => ("http", "somebody:se%40cret@"),
+            Speaks::Http => ("http", "someone:se%40cret@"),
             Speaks::Https => ("https", ""),
             Speaks::Socks5 => ("socks5", ""),
         };

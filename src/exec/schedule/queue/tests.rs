@@ -268,7 +268,7 @@ fn a_pause_answers_those_who_wait_and_keeps_the_others() {
 }
 
 #[test]
-fn a_probe_is_a_run_that_somebody_waits_for_if_there_is_one() {
+fn a_probe_is_a_run_with_a_waiting_caller_if_there_is_one() {
     let mut queue = Queue::new(1);
     let (idp, other) = (issuer("idp", 10, 4), issuer("other", 10, 4));
     let first = queue.enter(&"a".into(), &idp, waited(1), NOW);

@@ -151,7 +151,7 @@ proptest! {
         for step in &steps {
             model.happen(step);
         }
-        // Everything that still waits has its turn, once nothing fails any more.
+        // Each run that still waits gets its turn when runs no longer fail.
         for _ in 0..100 * (model.waiting.len() + 1) {
             while !model.running.is_empty() {
                 model.happen(&Step::Finish { run: 0, outcome: Outcome::Success });
