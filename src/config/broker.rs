@@ -115,7 +115,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     } else if let Some(value) = fields.at(&table::root::CALLER_ENV) {
         value.problem(
             report,
-            "is for the users of `kubeconfigs`, and there are none; a provider has a `callerEnv` of its own",
+            "is for the users of `kubeconfigs`, and there are none; each provider has its own `callerEnv`",
         );
     }
     if providers.is_empty() && report.problems.is_empty() {

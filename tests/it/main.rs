@@ -10,6 +10,7 @@
 )]
 
 mod accounts;
+mod admin;
 mod answers;
 mod authority;
 mod binary;
