@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the look at one file may hold up those at the others.
 const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
-/// All configured plugins by name. What a request adds goes into a value of its own.
+/// All configured plugins by name. A request does not change them.
 #[derive(Debug, Default)]
 pub struct Providers {
     /// All definitions of a name, sorted by file.
@@ -35,7 +35,7 @@ pub struct Providers {
     files: Vec<Arc<PluginFile>>,
 }
 
-/// One provider, with what is the same for each of its runs.
+/// One provider, with what all of its runs share.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) provider: Arc<Provider>,
