@@ -22,7 +22,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(5);
 pub struct CredentialRequest {
     /// Whose credential.
     pub source: Source,
-    /// What client-go told the caller about the cluster, if anything.
+    /// What client-go sent the caller about the cluster, if anything.
     pub cluster: Option<Cluster>,
     /// Of the caller's environment, as it sent it.
     pub env: BTreeMap<String, String>,
@@ -162,7 +162,7 @@ impl Resolver {
         entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
     }
 
-    /// The cluster that a caller names only finds what the broker knows; the plugin is told what the broker knows.
+    /// The cluster that a caller names only finds what the broker knows; the plugin receives what the broker knows.
     fn matched<'a>(&'a self, entry: &'a Entry, sent: &Cluster) -> Result<Lead<'a>, ResolveError> {
         let provider = &entry.provider;
         let known = || format!("those that the broker knows for provider `{}`", provider.name);

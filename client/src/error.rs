@@ -170,7 +170,7 @@ mod tests {
     fn converted(code: Code, domain: &str, reason: &str) -> Error {
         let mut details = ErrorDetails::with_error_info(reason, domain, HashMap::new());
         details.set_retry_info(Some(Duration::from_secs(7)));
-        let status = Status::with_error_details(code, "the plugin failed", details);
+        let status = Status::with_error_details(code, format!("the plugin failed ({reason})"), details);
         Error::from_status(&Socket::at("/s"), &status)
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use credbroker_proto::{Code, DOMAIN, LIMIT, Reason};
+use credbroker_proto::{CLUSTER, Code, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 use prost::Message;
 use prost_types::Any;
 
@@ -54,13 +54,18 @@ impl Failure {
             {
                 is_ours = true;
                 failure.reason = Reason::from_name(&info.reason);
-                failure.provider = info.metadata.remove("provider");
-                failure.cluster_profile = info.metadata.remove("cluster_profile");
-                failure.key = info.metadata.remove("key");
+                failure.provider = info.metadata.remove(PROVIDER);
+                failure.cluster_profile = info.metadata.remove(CLUSTER);
+                failure.key = info.metadata.remove(KEY);
                 failure.limit = info.metadata.remove(LIMIT);
             } else if let Some(info) = unpacked::<RetryInfo>(any, "google.rpc.RetryInfo") {
                 failure.retry_after = info.retry_delay.and_then(|delay| Duration::try_from(delay).ok());
             }
+        }
+        // The reason at the end of the message is for clients that do not decode details.
+        let ending = failure.reason.map(|reason| format!(" ({})", reason.name()));
+        if let Some(text) = ending.and_then(|ending| failure.message.strip_suffix(&ending)) {
+            failure.message = text.to_owned();
         }
         (failure, is_ours)
     }
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn reason_metadata_and_retry_time_are_read_among_other_details() {
         let mut details = ErrorDetails::with_debug_info(["x".to_owned()], "y");
-        let metadata = [("provider", "p"), ("cluster_profile", "c/p"), ("key", "k"), (LIMIT, "l")];
+        let metadata = [(PROVIDER, "p"), (CLUSTER, "c/p"), (KEY, "k"), (LIMIT, "l")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
         details.set_error_info("PLUGIN_EXIT", DOMAIN, HashMap::from(metadata));
         details.set_retry_info(Some(Duration::from_millis(1500)));

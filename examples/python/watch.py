@@ -39,7 +39,7 @@ def default_socket():
 
 def rotations(stub, provider):
     """Yields the current credential, then each new one, without end."""
-    request = credbroker_pb2.WatchCredentialRequest(credential={"provider": provider})
+    request = credbroker_pb2.WatchCredentialRequest(ref={"provider": {"name": provider}})
     pause = SHORTEST_PAUSE
     while True:
         try:
@@ -60,8 +60,8 @@ def line(credential):
     kinds = [("token", credential.token), ("certificate", credential.client_certificate_data)]
     held = "+".join(name for name, value in kinds if value)
     ends = "unknown"
-    if credential.HasField("expiration_timestamp"):
-        ends = credential.expiration_timestamp.ToJsonString()
+    if credential.HasField("expiration_time"):
+        ends = credential.expiration_time.ToJsonString()
     return f"generation={credential.generation} holds={held} expires={ends}"
 
 

@@ -13,7 +13,7 @@ mod redacted;
 
 pub use code::Code;
 pub use globs::{Globs, IDENTITY_VARIABLES};
-pub use reason::{DOMAIN, LIMIT, Reason};
+pub use reason::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 
 /// The environment variable that marks a plugin's process tree, so that a plugin whose own kubeconfig leads back to
 /// the broker fails at once instead of starting itself for ever.

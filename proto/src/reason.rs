@@ -7,6 +7,15 @@ pub use crate::v1::ErrorReason as Reason;
 /// The `domain` of every `google.rpc.ErrorInfo` that credbroker sends.
 pub const DOMAIN: &str = "credbroker.io";
 
+/// The metadata key of an `ErrorInfo` for the name of the provider.
+pub const PROVIDER: &str = "provider";
+
+/// The metadata key of an `ErrorInfo` for the `key` of the `CredentialState`.
+pub const KEY: &str = "key";
+
+/// The metadata key of an `ErrorInfo` for the ClusterProfile, as NAMESPACE/NAME.
+pub const CLUSTER: &str = "cluster";
+
 /// The metadata key of an `ErrorInfo` with [`Reason::Overloaded`]: its value is the name of the limit that is reached,
 /// for example `limits.watchesPerConnection`.
 pub const LIMIT: &str = "limit";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic_health::ServingStatus;
 
-use super::{Bound, SERVICE};
+use super::{Bound, SERVICES};
 
 /// How long a drain may take.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -25,7 +25,9 @@ impl Bound {
     /// Shuts down, in at most [`GRACE`]: health reports it first, then runs are ended and their callers get `DRAINING`,
     /// other requests are answered, and connections close.
     pub async fn drain(self) -> Drained {
-        self.health.set_service_status(SERVICE, ServingStatus::NotServing).await;
+        for service in SERVICES {
+            self.health.set_service_status(service, ServingStatus::NotServing).await;
+        }
         self.health.set_service_status("", ServingStatus::NotServing).await;
         self.draining.cancel();
         self.tasks.close();

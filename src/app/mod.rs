@@ -30,7 +30,8 @@ use crate::{
     plugin::Providers,
     resolver::Resolver,
     server::{
-        Acceptor, Clusters, Keeper, PeerPolicy, Place, SocketError, SocketOptions, encode, publish, services,
+        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, Place, SocketError, SocketOptions, encode,
+        publish, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
@@ -44,9 +45,9 @@ pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listener};
 pub use telemetry::{LogFormat, start as start_telemetry};
 
-/// The gRPC service name under which health is reported, beside the empty one.
-const SERVICE: &str = "credbroker.v1.CredentialBroker";
-/// The same for the hub that ClusterProfiles are read from.
+/// The gRPC services under whose names health is reported, beside the empty one.
+const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
+/// The same of the hub that ClusterProfiles are read from.
 const HUB_SERVICE: &str = "hub";
 
 /// Why the broker cannot start.
@@ -101,15 +102,15 @@ pub struct Bound {
 ///
 /// [`BuildError`]: nothing was started, and no file of another process was changed.
 pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound, BuildError> {
-    let (listener, place) = match listening {
+    let (listener, socket, place) = match listening {
         Listening::Inherited(listener) => {
             let address = listener.local_addr().map_err(BuildError::Listen)?;
             let path = address.as_pathname().map(Path::to_owned);
-            (listener, path.map(Place::Inherited))
+            (listener, path.clone(), path.map(Place::Inherited))
         }
         Listening::At(options) => {
             let (listener, publication) = publish(&options)?;
-            (listener, Some(Place::Published(publication)))
+            (listener, Some(options.path), Some(Place::Published(publication)))
         }
     };
     listener.set_nonblocking(true).map_err(BuildError::Listen)?;
@@ -147,7 +148,12 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     });
-    let services = services(cache.clone(), resolver, clusters.clone(), health.clone());
+    let info = BrokerInfo {
+        started: edges.clock.now().wall,
+        config_files: config.files,
+        sockets: socket.into_iter().collect(),
+    };
+    let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -177,7 +183,9 @@ impl Bound {
     /// Serves until [`drain`](Self::drain) is called. Returns earlier only with the name of an essential task that ended:
     /// then the broker must drain and the process must exit.
     pub async fn serve(&mut self) -> &'static str {
-        self.health.set_service_status(SERVICE, ServingStatus::Serving).await;
+        for service in SERVICES {
+            self.health.set_service_status(service, ServingStatus::Serving).await;
+        }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
         let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());

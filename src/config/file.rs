@@ -47,6 +47,7 @@ pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
         }
         Err(error) => report.problem(whole(path), format!("cannot be read: {error}")),
     }
+    report.read(&[path.to_owned()]);
     bytes(&mut file, path, MAX_CONFIG, report)
 }
 
@@ -66,6 +67,7 @@ pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
             ),
         );
     }
+    report.read(&[path.to_owned()]);
     bytes(&mut file, path, MAX_KUBECONFIG, report)
 }
 

@@ -150,7 +150,7 @@ pub(super) struct Text;
 pub(super) struct Constant(pub(super) &'static str);
 
 /// One of these strings. An empty one is accepted and not documented.
-pub(super) struct Choice<T: 'static>(pub(super) &'static [(&'static str, T)]);
+pub(super) struct Enumeration<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
 /// A name that messages, logs and command lines can contain.
 pub(super) struct Name;
@@ -176,7 +176,7 @@ pub(super) struct Texts;
 pub(super) struct ListOf(pub(super) Checked);
 
 /// Names of environment variables, in which `*` matches any text.
-pub(super) struct Variables;
+pub(super) struct VariableNames;
 
 /// A map.
 pub(super) struct Map(pub(super) &'static Section);
@@ -216,13 +216,13 @@ impl Kind for Constant {
     }
 }
 
-impl<T> Shaped for Choice<T> {
+impl<T> Shaped for Enumeration<T> {
     fn shape(&self) -> Shape {
         Shape::OneOf(self.0.iter().map(|(name, _)| *name).collect())
     }
 }
 
-impl<T: Copy> Kind for Choice<T> {
+impl<T: Copy> Kind for Enumeration<T> {
     type Value = T;
 
     fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<T> {
@@ -230,7 +230,7 @@ impl<T: Copy> Kind for Choice<T> {
     }
 }
 
-impl<T: Copy + PartialEq> Shown for Choice<T> {
+impl<T: Copy + PartialEq> Shown for Enumeration<T> {
     fn shown(&self, value: &T) -> String {
         let named = self.0.iter().find(|(name, named)| named == value && !name.is_empty());
         named.map(|(name, _)| (*name).to_owned()).unwrap_or_default()
@@ -376,13 +376,13 @@ impl Shaped for ListOf {
     }
 }
 
-impl Shaped for Variables {
+impl Shaped for VariableNames {
     fn shape(&self) -> Shape {
         Shape::List(Box::new(Shape::Text("variable name with `*`", Some(r"^[^=?\[{ $\u0000]+$"))))
     }
 }
 
-impl Kind for Variables {
+impl Kind for VariableNames {
     type Value = Globs;
 
     fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Globs> {

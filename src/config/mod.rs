@@ -42,6 +42,8 @@ pub struct Config {
     pub limits: Limits,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
+    /// The files that it was read from, including kubeconfigs.
+    pub files: Vec<PathBuf>,
 }
 
 /// A configuration and the files that it was read from.
@@ -69,7 +71,8 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
     let Sections { listen, limits, cluster_profiles, .. } = sections;
-    let config = Config { listen, providers, limits, cluster_profiles };
+    let files = std::mem::take(&mut report.files);
+    let config = Config { listen, providers, limits, cluster_profiles, files };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
 }

@@ -61,6 +61,8 @@ fn lines(problems: &[Problem]) -> String {
 pub(super) struct Report {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
+    /// Every file that was read, once.
+    pub(super) files: Vec<PathBuf>,
     /// The providers' names and where each is: also of those that something else is wrong with.
     /// Whether it is a kubeconfig's user comes last.
     names: Vec<(String, PathBuf, Position, bool)>,
@@ -102,10 +104,21 @@ impl Report {
         self.problems.append(&mut other.problems);
         self.warnings.append(&mut other.warnings);
         self.names.append(&mut other.names);
+        self.read(&other.files);
+    }
+
+    /// These files were read.
+    pub(super) fn read(&mut self, files: &[PathBuf]) {
+        for file in files {
+            if !self.files.contains(file) {
+                self.files.push(file.clone());
+            }
+        }
     }
 
     /// Takes over what `other` found, none of which is to stop anything.
     pub(super) fn append_as_warnings(&mut self, mut other: Self) {
+        self.read(&other.files);
         self.warnings.append(&mut other.problems);
         self.warnings.append(&mut other.warnings);
     }

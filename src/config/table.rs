@@ -4,8 +4,8 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::keys::{
-    Boolean, Checked, Choice, ConfigKey, Constant, Count, Is, ListOf, Map, Maps, Name, Optional, Required,
-    Section, SocketMode, Text, Texts, TimeSpan, Variables,
+    Boolean, Checked, ConfigKey, Constant, Count, Enumeration, Is, ListOf, Map, Maps, Name, Optional,
+    Required, Section, SocketMode, Text, Texts, TimeSpan, VariableNames,
 };
 use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
 
@@ -63,7 +63,7 @@ section! {
     /// Variables of the caller's environment that the plugins of `kubeconfigs` get, besides those with which common
     /// plugins select an identity (`AWS_*`, `AZURE_*`, `GOOGLE_*` and others). `*` matches any text. The shim sends a
     /// variable that is not on that list only if `CREDBROKER_CALLER_ENV` names it.
-    CALLER_ENV: Variables, Optional = ("callerEnv", Variables, Optional("none"), "[SCW_PROFILE]");
+    CALLER_ENV: VariableNames, Optional = ("callerEnv", VariableNames, Optional("none"), "[SCW_PROFILE]");
     /// Rate limits of the services that issue the credentials.
     ISSUERS: Maps, Optional = ("issuers", Maps(&issuer::SECTION), Optional("the defaults of the section, for every issuer"), "[{name: google, runsPerSecond: 20}]");
     /// The hub that ClusterProfiles are read from. It needs at least one item in `providers`.
@@ -97,13 +97,13 @@ section! {
     /// How the plugin is run: the `exec` stanza of a kubeconfig.
     EXEC_CONFIG: Map, Required = ("execConfig", Map(&exec::SECTION), Required("the `exec` stanza of a kubeconfig"), "{apiVersion: client.authentication.k8s.io/v1, command: gke-gcloud-auth-plugin, interactiveMode: Never}");
     /// Variables of the broker's own environment that the plugin gets, besides the standard ones. `*` matches any text.
-    PASS_ENV: Variables, Optional = ("passEnv", Variables, Optional("none"), "[\"GOOGLE_*\"]");
+    PASS_ENV: VariableNames, Optional = ("passEnv", VariableNames, Optional("none"), "[\"GOOGLE_*\"]");
     /// Variables of the caller's environment that the plugin gets. They are part of the identity of the credential, and
     /// they are never taken from the broker. `*` matches any text. Variables that name programs are refused with
     /// `VARIABLE_NOT_ALLOWED`, and so are those that name files or services if the caller is not in the broker's own
     /// mount and PID namespace. A caller that selects an identity with another variable, such as `AWS_PROFILE`, gets
     /// `IDENTITY_CONFLICT` unless the plugin would receive the same value; `[]` serves it with the broker's identity.
-    CALLER_ENV: Variables, Optional = ("callerEnv", Variables, Optional("none; other identities are refused"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
+    CALLER_ENV: VariableNames, Optional = ("callerEnv", VariableNames, Optional("none; other identities are refused"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
     /// Time limit of a plugin run. A run that takes longer is killed.
     TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
     /// Upper bound on the lifetime of a credential.
@@ -111,18 +111,18 @@ section! {
     /// Lifetime of a credential that has no expiry.
     UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan, Is(Duration::from_secs(10 * 60)), "5m");
     /// Whether an API server that the broker knows is asked about a credential that seems to be rejected.
-    VERIFY: Choice<Verify>, Is<Verify> = ("verify", Choice(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
+    VERIFY: Enumeration<Verify>, Is<Verify> = ("verify", Enumeration(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
     /// What happens with the cluster that a caller sends. `fromCaller`: the plugin gets it, and it is part of the
     /// identity of the credential. `match`: it must be a cluster that the broker knows for this provider, and the plugin
     /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`.
-    CLUSTER_INFO: Choice<ClusterInfo>, Is<ClusterInfo> = ("clusterInfo", Choice(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Is(ClusterInfo::FromCaller), "match");
+    CLUSTER_INFO: Enumeration<ClusterInfo>, Is<ClusterInfo> = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Is(ClusterInfo::FromCaller), "match");
     /// Name of the issuer, whose rate limits apply. See `issuers`.
     ISSUER: Name, Optional = ("issuer", Name, Optional("an issuer with the provider's name"), "google");
     /// Whether the plugin gets the arguments in a ClusterProfile, after its own.
-    ARGS_POLICY: Choice<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Choice(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore), "Append");
+    ARGS_POLICY: Enumeration<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore), "Append");
     /// Whether the plugin gets the variables in a ClusterProfile. `AppendIfNotExists`: except those in `execConfig.env`.
     /// `Replace`: all of them. Some variables never pass, such as `PATH` and proxies.
-    ENV_POLICY: Choice<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Choice(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore), "AppendIfNotExists");
+    ENV_POLICY: Enumeration<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Enumeration(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore), "AppendIfNotExists");
     /// Accept `client.authentication.k8s.io/v1alpha1` in `execConfig`, for a plugin that supports no other version.
     ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
     /// Has no effect in this release, which cannot run a plugin with a terminal. `credbroker validate` warns about it.
@@ -135,7 +135,7 @@ section! {
 
     /// Version of the exec protocol that the plugin supports: `client.authentication.k8s.io/v1` or
     /// `client.authentication.k8s.io/v1beta1`. `client.authentication.k8s.io/v1alpha1` needs `acceptV1alpha1`.
-    API_VERSION: Choice<()>, Required = ("apiVersion", Choice(&[("client.authentication.k8s.io/v1", ()), ("client.authentication.k8s.io/v1beta1", ()), ("client.authentication.k8s.io/v1alpha1", ())]), Required("`client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`"), "client.authentication.k8s.io/v1");
+    API_VERSION: Enumeration<()>, Required = ("apiVersion", Enumeration(&[("client.authentication.k8s.io/v1", ()), ("client.authentication.k8s.io/v1beta1", ()), ("client.authentication.k8s.io/v1alpha1", ())]), Required("`client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`"), "client.authentication.k8s.io/v1");
     /// The plugin. A name is looked up in `PATH`. A relative path is resolved against the directory of the file.
     COMMAND: Checked, Required = ("command", Checked("name or path", r"^[^\u0000]+$"), Required("the name or the path of the plugin"), "gke-gcloud-auth-plugin");
     /// Arguments of the plugin, passed as they are: there is no shell and no expansion.
@@ -146,7 +146,7 @@ section! {
     PROVIDE_CLUSTER_INFO: Boolean, Is<bool> = ("provideClusterInfo", Boolean, Is(false), "true");
     /// Whether the plugin uses a terminal. Required with `client.authentication.k8s.io/v1`. The broker has no terminal, so
     /// every request fails with `Always`.
-    INTERACTIVE_MODE: Choice<bool>, Optional = ("interactiveMode", Choice(&[("", false), ("Never", false), ("IfAvailable", false), ("Always", true)]), Optional("`IfAvailable`"), "Never");
+    INTERACTIVE_MODE: Enumeration<bool>, Optional = ("interactiveMode", Enumeration(&[("", false), ("Never", false), ("IfAvailable", false), ("Always", true)]), Optional("`IfAvailable`"), "Never");
     /// A text for the error message when the plugin is not installed.
     INSTALL_HINT: Text, Optional = ("installHint", Text, Optional("none"), "apt install google-cloud-cli-gke-gcloud-auth-plugin");
 }

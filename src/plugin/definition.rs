@@ -77,7 +77,7 @@ impl fmt::Display for Definition {
     }
 }
 
-/// The end of a long path, which tells it from others, without anything that steers a terminal.
+/// A path that is safe to print. Of a long one the end, where paths differ most.
 pub(super) fn shown_path(path: &Path) -> String {
     const MOST: usize = 120;
     let path = path.to_string_lossy();

@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn the_brokers_own_identity_reaches_nobody() {
+    fn the_identity_of_the_broker_reaches_no_plugin() {
         let broker = of(&["AWS_PROFILE", "KRB5CCNAME", "CLOUDSDK_CONFIG", "HOME", "EDITOR"]);
         let inherited = broker.inherited(&Globs::new(["*"]), &identity_variables());
         assert_eq!(names(&inherited), ["EDITOR", "HOME"]);
     }
 
     #[test]
-    fn denied_names_reach_nobody_even_when_asked_for() {
+    fn denied_names_reach_no_plugin_even_if_listed() {
         let all = [
             "LD_PRELOAD",
             "LD_LIBRARY_PATH",

@@ -48,7 +48,7 @@ pub enum ResolveError {
         /// In what they differ.
         difference: &'static str,
     },
-    /// The hub was not read yet, so nobody knows.
+    /// The hub was not read yet, so it is not known.
     #[error("{wanted} is not known yet: {problem}")]
     HubUnavailable {
         /// What was asked for.
@@ -86,7 +86,7 @@ pub enum ResolveError {
         /// Name of the provider.
         provider: Arc<str>,
     },
-    /// The plugin is to be told its cluster, which nobody knows.
+    /// The plugin needs its cluster, which is not known.
     #[error("provider `{provider}` has `provideClusterInfo: true`, but the caller sent no cluster and {}; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza", known_clusters(*.known))]
     NoCluster {
         /// Name of the provider.

@@ -66,8 +66,8 @@ impl fmt::Debug for PluginKey {
 pub(crate) struct RunDigest([u8; 32]);
 
 impl RunDigest {
-    /// Of runs for a profile. Its name and its whole endpoint are in it, whatever of them the plugin is told: what is
-    /// held for one cluster is never handed out for another place.
+    /// Of runs for a profile. Its name and its whole endpoint are in it, even where the plugin does not receive
+    /// them: a credential for one cluster is never served for another.
     pub(crate) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
         let mut fields = Fields::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
         fields.text(&Self::of(provider).0);

@@ -82,8 +82,8 @@ impl Entry {
 }
 
 impl Lead<'_> {
-    /// Whether a caller at `origin` may contribute these variables. To be asked for each request: what is held was
-    /// perhaps requested by a caller that may.
+    /// Whether a caller at `origin` may contribute these variables. Every request needs this check: a credential in the cache
+    /// may have been requested by a caller with more rights.
     pub(crate) fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
         check(env, origin, self.provider())
     }

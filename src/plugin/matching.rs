@@ -24,7 +24,7 @@ pub(crate) fn difference(sent: &Cluster, known: &Cluster) -> Option<&'static str
     }
 }
 
-/// Go writes JSON anew on its way: blanks and escapes may differ.
+/// Go decodes and encodes the JSON: blanks and escapes can differ.
 fn is_same_json(sent: &[u8], known: &[u8]) -> bool {
     let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
     sent.is_empty()

@@ -7,7 +7,7 @@ use credbroker_proto::Globs;
 use super::{command::Command, definition::Definition, environment::Environment, issuer::Issuer};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
-/// One configured plugin, checked. Immutable: a request is resolved into a value of its own, never into this one.
+/// One configured plugin, checked. Immutable: a request is resolved into a new value.
 #[derive(Clone)]
 pub struct Provider {
     /// The name callers ask for.
@@ -21,7 +21,7 @@ pub struct Provider {
     pub args: Vec<String>,
     /// The stanza's `env`, in order; a later entry wins. Wins over everything else.
     pub env: Vec<(String, String)>,
-    /// What the plugin gets of the broker's own environment: the standing list and `passEnv`, less whatever
+    /// What the plugin gets of the broker's own environment: the standard list and `passEnv`, without what
     /// `callerEnv` names.
     pub inherited: Arc<Environment>,
     /// Which of the caller's variables reach the plugin.
@@ -31,7 +31,7 @@ pub struct Provider {
     pub refuses_other_identities: bool,
     /// The version the plugin speaks.
     pub api_version: ApiVersion,
-    /// Whether the plugin is told its cluster.
+    /// Whether the plugin receives its cluster.
     pub provide_cluster_info: bool,
     /// `interactiveMode: Always`: it must read from a terminal, which a broker has not.
     pub needs_terminal: bool,
@@ -52,17 +52,17 @@ pub struct Provider {
     pub cluster_info: ClusterInfo,
     /// Whether an API server is asked about a credential that seems to be rejected.
     pub verify: Verify,
-    /// What it takes of ClusterProfiles. `None`: it is no access provider, but a user of a kubeconfig.
+    /// What it takes of ClusterProfiles. `None`: it is a user of a kubeconfig, not an access provider.
     pub profile_sourced: Option<ProfileSourced>,
 }
 
 /// What comes of the cluster that a caller of a provider sends.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClusterInfo {
-    /// The plugin is told it, and it is part of the key.
+    /// The plugin receives it, and it is part of the key.
     #[default]
     FromCaller,
-    /// It must be one that the broker knows for this provider; the plugin is told the broker's own.
+    /// It must be one that the broker knows for this provider; the plugin receives the broker's own value.
     Match,
 }
 

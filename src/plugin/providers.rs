@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the look at one file may hold up those at the others.
 const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
-/// All configured plugins by name. What a request adds goes into a value of its own.
+/// All configured plugins by name. A request does not change them.
 #[derive(Debug, Default)]
 pub struct Providers {
     /// All definitions of a name, sorted by file.
@@ -35,7 +35,7 @@ pub struct Providers {
     files: Vec<Arc<PluginFile>>,
 }
 
-/// One provider, with what is the same for each of its runs.
+/// One provider, with what all of its runs share.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) provider: Arc<Provider>,
@@ -44,6 +44,22 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Why a run would not start.
+    fn runnable(&self) -> Result<(), ResolveError> {
+        self.can_run_unattended()?;
+        let Provider { name, command, install_hint, .. } = &*self.provider;
+        let (provider, command) = (Arc::clone(name), command.clone());
+        match self.file.found() {
+            Ok(_) | Err(FileError::Unanswered) => Ok(()),
+            Err(FileError::NotFound) => {
+                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
+            }
+            Err(FileError::Unreadable(source)) => {
+                Err(ResolveError::PluginUnreadable { provider, command, source })
+            }
+        }
+    }
+
     fn is_defined_by(&self, digest: &str) -> bool {
         self.provider.definition.as_ref().is_some_and(|definition| definition.digest() == digest)
     }
@@ -131,19 +147,14 @@ impl Providers {
     /// Whether a request for that configured provider would start something: its plugin needs no terminal, and was
     /// there when it was looked at last. Reads memory only.
     pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
-        let entry = self.configured(name)?;
-        entry.can_run_unattended()?;
-        let Provider { name, command, install_hint, .. } = &*entry.provider;
-        let (provider, command) = (Arc::clone(name), command.clone());
-        match entry.file.found() {
-            Ok(_) | Err(FileError::Unanswered) => Ok(()),
-            Err(FileError::NotFound) => {
-                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
-            }
-            Err(FileError::Unreadable(source)) => {
-                Err(ResolveError::PluginUnreadable { provider, command, source })
-            }
-        }
+        self.configured(name)?.runnable()
+    }
+
+    /// The same for one of [`Self::iter`], whatever defines it.
+    pub fn is_runnable(&self, provider: &Provider) -> Result<(), ResolveError> {
+        let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
+        let same = entries.find(|entry| entry.provider.definition == provider.definition);
+        same.map_or(Ok(()), Entry::runnable)
     }
 
     /// The provider that a request names: the only one of its name, or the very definition that it asks for.

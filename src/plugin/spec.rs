@@ -11,7 +11,7 @@ pub struct PluginSpec {
     pub key: PluginKey,
     /// The configured plugin.
     pub provider: Arc<Provider>,
-    /// The file that runs. It is not part of the key: another version of it makes what is held due, not unusable.
+    /// The file that runs. It is not part of the key: with another version of it, a credential in the cache is due but usable.
     pub file: Arc<PluginFile>,
     /// What the plugin gets its cluster: `None` unless the provider wants it.
     pub cluster: Option<Arc<Cluster>>,

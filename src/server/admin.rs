@@ -6,11 +6,17 @@ use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::{
-    overview,
+    clusters::Clusters,
+    overview::{self, PAGE},
+    paging::Paging,
     selector::selector,
     service::{BrokerService, span},
 };
-use crate::{cache::Selector, exec::PluginRunner};
+use crate::{
+    cache::Selector,
+    exec::PluginRunner,
+    plugin::{Definition, Provider},
+};
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
@@ -45,6 +51,36 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let selector = selector(request.into_inner().selector, &self.resolver)?;
         let evicted = count(self.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
+    }
+
+    async fn list_providers(
+        &self,
+        request: Request<pb::ListProvidersRequest>,
+    ) -> Result<Response<pb::ListProvidersResponse>, Status> {
+        span(&request, "list_providers")?;
+        let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
+        let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
+        let providers = self.resolver.providers();
+        let position = |provider: &Provider| {
+            let definition = provider.definition.as_ref().map_or("", Definition::digest);
+            format!("{definition}/{}", provider.name)
+        };
+        let mut rest = providers.iter();
+        if let Some(after) = after {
+            rest.find(|provider| position(provider) == after).ok_or_else(|| paging.foreign())?;
+        }
+        let rows = rest.map(|provider| (overview::provider(providers, provider), provider));
+        let (providers, next_page_token) = paging.fill(rows, |provider| position(provider));
+        Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
+    }
+
+    async fn get_broker_info(
+        &self,
+        request: Request<pb::GetBrokerInfoRequest>,
+    ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
+        span(&request, "get_broker_info")?;
+        let hub = self.clusters.as_ref().map(Clusters::hub);
+        Ok(Response::new(self.info.message(hub)))
     }
 }
 

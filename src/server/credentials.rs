@@ -34,7 +34,7 @@ use super::{
     follow::{Following, Messages, WatchSlots},
     preencoded::{self, Preencoded},
     service::{BrokerService, REQUEST},
-    status,
+    status::{self, Subject},
 };
 use crate::{
     cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
@@ -162,9 +162,9 @@ impl<R: PluginRunner> BrokerService<R> {
         let ask = convert::ask(reference, peer.origin)?;
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
-            let provider = Arc::clone(&spec.provider.name);
+            let subject = Subject::of(&spec);
             let issued = self.cache.get(spec, &request).await;
-            issued.map(|issued| answer(&issued)).map_err(|failed| refused(&provider, &failed))
+            issued.map(|issued| answer(&issued)).map_err(|failed| refused(&subject, &failed))
         };
         get.instrument(debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid)).await
     }
@@ -190,9 +190,9 @@ impl<R: PluginRunner> BrokerService<R> {
         let report = async {
             let ask = convert::ask(r#ref, peer.origin)?;
             let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
-            let provider = Arc::clone(&spec.provider.name);
+            let subject = Subject::of(&spec);
             let reported = self.cache.report(spec, &generation, &request).await;
-            reported.map(|reported| report_answer(&reported)).map_err(|failed| refused(&provider, &failed))
+            reported.map(|reported| report_answer(&reported)).map_err(|failed| refused(&subject, &failed))
         };
         report
             .instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid))
@@ -235,9 +235,9 @@ fn report_answer(reported: &Reported) -> Response<Bytes> {
     Response::new(preencoded::extended(&reported.issued.encoded.frame, &more))
 }
 
-fn refused(provider: &str, failed: &Failed) -> Status {
-    tracing::debug!(provider, "request failed: {failed}");
-    status::failed(provider, failed)
+fn refused(subject: &Subject, failed: &Failed) -> Status {
+    tracing::debug!(provider = subject.provider(), "request failed: {failed}");
+    status::failed(subject, failed)
 }
 
 fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
@@ -302,7 +302,7 @@ fn timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::Origin;
+    use crate::{credential::with_token as issued_for_tests, plugin::Origin};
 
     #[test]
     fn a_timeout_has_digits_and_a_unit() {
@@ -352,6 +352,30 @@ mod tests {
             let started = Instant::now();
             assert_eq!(wait_within(deadline, tokio::time::sleep(takes)).await, left, "{deadline:?}");
             assert_eq!(started.elapsed(), waited, "{deadline:?}");
+        }
+    }
+
+    #[test]
+    fn a_report_is_answered_with_the_credential_and_what_was_done() {
+        use pb::report_rejected_response::Outcome;
+        let credential = pb::Credential { generation: "e-7".into(), ..pb::Credential::default() };
+        let get = pb::GetCredentialResponse { credential: Some(credential.clone()), cluster: None };
+        let mut issued = issued_for_tests("t");
+        issued.encoded.frame = preencoded::frame(&get);
+        let retry_after = Duration::from_secs(7);
+        for (outcome, expected) in [
+            (ReportOutcome::Replaced, Outcome::Replaced),
+            (ReportOutcome::AlreadyReplaced, Outcome::AlreadyReplaced),
+            (ReportOutcome::TooEarly { retry_after }, Outcome::TooEarly),
+            (ReportOutcome::NothingNewer, Outcome::NothingNewer),
+            (ReportOutcome::UnknownGeneration, Outcome::UnknownGeneration),
+        ] {
+            let reported = Reported { issued: Arc::new(issued.clone()), outcome };
+            let frame = report_answer(&reported).into_inner();
+            let answer = pb::ReportRejectedResponse::decode(preencoded::message(&frame).unwrap()).unwrap();
+            assert_eq!((answer.outcome(), answer.credential.as_ref()), (expected, Some(&credential)));
+            let after = answer.retry_after.map(|after| after.seconds);
+            assert_eq!(after, (expected == Outcome::TooEarly).then_some(7));
         }
     }
 

@@ -7,7 +7,7 @@ use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::{Request, Status};
 
-use super::status;
+use super::status::{self, Subject};
 use crate::{
     cache::{Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
@@ -57,7 +57,7 @@ pub(super) struct Following<R> {
     resolver: Arc<Resolver>,
     ask: CredentialRequest,
     caller: Caller,
-    provider: Arc<str>,
+    subject: Subject,
     watch: CredentialWatch<R>,
     /// Told when the ClusterProfile changes that it is for, if it is for one.
     profile: Option<watch::Receiver<u64>>,
@@ -66,7 +66,7 @@ pub(super) struct Following<R> {
 
 impl<R> fmt::Debug for Following<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Following").field("provider", &self.provider).finish_non_exhaustive()
+        f.debug_struct("Following").field("subject", &self.subject).finish_non_exhaustive()
     }
 }
 
@@ -79,10 +79,10 @@ impl<R: PluginRunner> Following<R> {
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
         let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
-        let provider = Arc::clone(&spec.provider.name);
+        let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
-        let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&provider, &failed))?;
-        Ok(Self { cache, resolver, ask, caller, provider, watch, profile, _slot: slot })
+        let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
+        Ok(Self { cache, resolver, ask, caller, subject, watch, profile, _slot: slot })
     }
 
     pub(super) fn messages(self) -> Messages {
@@ -107,7 +107,7 @@ impl<R: PluginRunner> Following<R> {
             };
             match news {
                 Ok(issued) => return Ok(issued.encoded.frame.clone()),
-                Err(failed) => return Err(status::failed(&self.provider, &failed)),
+                Err(failed) => return Err(status::failed(&self.subject, &failed)),
             }
         }
     }
@@ -116,17 +116,17 @@ impl<R: PluginRunner> Following<R> {
     /// so where the profile leads nowhere any more the watch ends.
     fn move_with_profile(&mut self) -> Result<(), Status> {
         let spec = self.resolver.resolve(self.ask.clone()).map_err(|error| status::unresolved(&error))?;
-        self.move_to(spec).map_err(|failed| status::failed(&self.provider, &failed))
+        self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }
 
     /// Follows what is held for `spec` now. Of the same key, too: a profile that goes and comes back in one moment leaves
     /// the key as it was, but what was held under it is forgotten, and would be renewed for nobody else.
     fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
         let profile = self.resolver.follow(&spec);
-        let provider = Arc::clone(&spec.provider.name);
+        let subject = Subject::of(&spec);
         let mut watch = self.cache.watch(spec, self.caller)?;
         watch.succeeds(&self.watch);
-        (self.watch, self.profile, self.provider) = (watch, profile, provider);
+        (self.watch, self.profile, self.subject) = (watch, profile, subject);
         Ok(())
     }
 }

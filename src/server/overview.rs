@@ -1,19 +1,21 @@
 //! What the broker holds, on the wire.
 
-use credbroker_proto::v1::{CredentialState, Failure, ListCredentialsResponse, credential_state};
+use credbroker_proto::v1::{
+    CredentialState, Failure, ListCredentialsResponse, ProviderState, credential_state,
+};
 use tonic::Status;
 
 use super::{convert, paging::Paging, status};
 use crate::{
     cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
     exec::PluginRunner,
-    plugin::PluginKey,
+    plugin::{PluginKey, Provider, Providers},
     text::chain,
     verify::Verdict,
 };
 
 /// Bytes of credentials in one page: the limit of many clients is 4 MiB, and a key that fails has a message of 2 KiB.
-const PAGE: usize = 1 << 20;
+pub(super) const PAGE: usize = 1 << 20;
 /// How many are taken from the cache at a time.
 const BATCH: usize = 512;
 
@@ -56,6 +58,22 @@ fn read(position: &str) -> Option<ListPosition> {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
     Some((provider.into(), PluginKey(bytes)))
+}
+
+/// One provider, and whether its plugin can run.
+pub(super) fn provider(providers: &Providers, provider: &Provider) -> ProviderState {
+    let failure = providers.is_runnable(provider).err().map(|error| Failure {
+        reason: status::resolve_reason(&error).into(),
+        message: chain(&error),
+        retry_after: None,
+    });
+    ProviderState {
+        name: provider.name.to_string(),
+        definition: provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
+        command: provider.command.to_string(),
+        serves_cluster_profiles: provider.profile_sourced.is_some(),
+        failure,
+    }
 }
 
 /// One key, without its credential.

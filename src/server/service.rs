@@ -16,6 +16,7 @@ use super::{
     credentials::{Credentials, Memory},
     follow::WatchSlots,
     health::Health,
+    info::BrokerInfo,
     status,
 };
 use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
@@ -29,7 +30,8 @@ pub struct BrokerService<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
     /// `None`: no ClusterProfiles are read.
-    clusters: Option<Clusters<R>>,
+    pub(super) clusters: Option<Clusters<R>>,
+    pub(super) info: BrokerInfo,
 }
 
 /// What answers requests. Clones share it.
@@ -51,8 +53,9 @@ pub fn services<R: PluginRunner>(
     resolver: Arc<Resolver>,
     clusters: Option<Clusters<R>>,
     health: HealthReporter,
+    info: BrokerInfo,
 ) -> Services {
-    let broker = Arc::new(BrokerService { cache, resolver, clusters });
+    let broker = Arc::new(BrokerService { cache, resolver, clusters, info });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
@@ -61,8 +64,10 @@ pub fn services<R: PluginRunner>(
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // The details of errors, so that clients without them can decode them.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    // Both descriptor sets are ours and committed; a test asks the service for them.
+    // The descriptor sets are committed with their crates; a test asks the service for them.
     let routes = match (reflection().build_v1(), reflection().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
         _ => routes,

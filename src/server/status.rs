@@ -4,9 +4,9 @@ mod fitted;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt::Write as _, time::Duration};
+use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use credbroker_proto::{DOMAIN, LIMIT, Reason};
+use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -15,7 +15,7 @@ use crate::{
     cache::{CacheError, Failed},
     credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
     exec::RunError,
-    plugin::{ProfileError, ResolveError},
+    plugin::{PluginKey, PluginSpec, ProfileError, ProfileName, ResolveError},
     text::chain,
 };
 
@@ -24,9 +24,31 @@ const SUCCESSOR: Duration = Duration::from_secs(1);
 /// How long it waits before it asks again for what only the hub can tell.
 const HUB: Duration = Duration::from_secs(2);
 
-/// The request itself is wrong.
+/// Bytes of a value in the metadata: longer ones, which only a caller can name, are left out.
+const LONGEST_VALUE: usize = 200;
+
+/// What a request resolved to, for the metadata of its errors.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    provider: Arc<str>,
+    key: PluginKey,
+    profile: Option<ProfileName>,
+}
+
+impl Subject {
+    pub(super) fn of(spec: &PluginSpec) -> Self {
+        let profile = spec.target.as_ref().map(|target| target.profile.clone());
+        Self { provider: Arc::clone(&spec.provider.name), key: spec.key, profile }
+    }
+
+    pub(super) fn provider(&self) -> &str {
+        &self.provider
+    }
+}
+
+/// The request itself is not valid.
 pub(super) fn invalid(message: &str) -> Status {
-    status(Reason::InvalidRequest, message.to_owned(), None, None)
+    status(Reason::InvalidRequest, message, None, [])
 }
 
 /// The peer may not ask.
@@ -37,28 +59,40 @@ pub(super) fn peer_denied(peer: &Peer) -> Status {
         "it serves its own uid and root; run a broker of your own (`credbroker serve`)"
     };
     let message = format!("uid {} may not use this broker: {cause}", peer.uid);
-    status(Reason::PeerDenied, message, None, None)
+    status(Reason::PeerDenied, &message, None, [])
 }
 
 /// No layer said who is asking.
 pub(super) fn no_peer() -> Status {
-    status(Reason::PeerDenied, "the connection has no identity".to_owned(), None, None)
+    status(Reason::PeerDenied, "the connection has no identity", None, [])
 }
 
 /// The request leads to no run.
 pub(super) fn unresolved(error: &ResolveError) -> Status {
-    status(resolve_reason(error), chain(error), Some(HUB), None)
+    let metadata = match error {
+        ResolveError::NeedsTerminal { provider }
+        | ResolveError::NoCluster { provider, .. }
+        | ResolveError::PluginNotFound { provider, .. }
+        | ResolveError::PluginUnreadable { provider, .. } => Some((PROVIDER, provider.to_string())),
+        ResolveError::UnknownProvider { name, .. } => Some((PROVIDER, name.clone())),
+        ResolveError::Profile { profile, .. } | ResolveError::UnknownProfile { profile, .. } => {
+            Some((CLUSTER, profile.to_string()))
+        }
+        _ => None,
+    };
+    status(resolve_reason(error), &chain(error), Some(HUB), metadata)
 }
 
 /// ClusterProfiles are not read.
 pub(super) fn no_hub() -> Status {
     let message =
         "this broker does not read ClusterProfiles: its configuration has no `clusterProfiles`; add it";
-    status(Reason::HubNotConfigured, message.to_owned(), None, None)
+    status(Reason::HubNotConfigured, message, None, [])
 }
 
-/// No credential came of it. `provider` is named, so that the message stands by itself.
-pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
+/// There is no credential for `subject`.
+pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
+    let provider = subject.provider();
     let retry = match &failed.error {
         CacheError::Draining | CacheError::Pending(_) | CacheError::TooManyWaiting => SUCCESSOR,
         _ => failed.retry_after,
@@ -75,12 +109,15 @@ pub(super) fn failed(provider: &str, failed: &Failed) -> Status {
         CacheError::TooManyWaiting => Some("waiting requests"),
         _ => None,
     };
-    status(reason, message, Some(retry), limit)
+    let named = [(PROVIDER, provider.to_owned()), (KEY, subject.key.to_string())];
+    let cluster = subject.profile.as_ref().map(|profile| (CLUSTER, profile.to_string()));
+    let limit = limit.map(|limit| (LIMIT, limit.to_owned()));
+    status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))
 }
 
 /// A stream ends because the broker does.
 pub(super) fn draining() -> Status {
-    status(Reason::Draining, CacheError::Draining.to_string(), Some(SUCCESSOR), None)
+    status(Reason::Draining, &CacheError::Draining.to_string(), Some(SUCCESSOR), [])
 }
 
 /// One connection too many.
@@ -88,7 +125,7 @@ pub(super) fn too_many_connections(limit: usize) -> Status {
     let message = format!(
         "the broker serves {limit} connections, which is the limit (`limits.connections`); ask again when one is closed"
     );
-    status(Reason::Overloaded, message, Some(SUCCESSOR), Some("limits.connections"))
+    overloaded("limits.connections", &message, Some(SUCCESSOR))
 }
 
 /// One watch too many on one connection.
@@ -96,7 +133,7 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     let message = format!(
         "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
     );
-    status(Reason::Overloaded, message, None, Some("limits.watchesPerConnection"))
+    overloaded("limits.watchesPerConnection", &message, None)
 }
 
 /// Too much of the requests of one connection has not ended.
@@ -105,24 +142,35 @@ pub(super) fn too_much_unfinished(limit: usize) -> Status {
     let message = format!(
         "the unfinished requests of this connection exceed {limit} MiB, which is the limit; finish some, or open another connection"
     );
-    status(Reason::Overloaded, message, None, Some("unfinished requests"))
+    overloaded("unfinished requests", &message, None)
 }
 
 /// A request did not end in time.
 pub(super) fn unfinished(limit: Duration) -> Status {
     let message = format!("the request was not received completely within {limit:?}; send it again");
-    status(Reason::RequestIncomplete, message, None, None)
+    status(Reason::RequestIncomplete, &message, None, [])
 }
 
-fn status(reason: Reason, message: String, retry: Option<Duration>, limit: Option<&str>) -> Status {
+fn overloaded(limit: &str, message: &str, retry: Option<Duration>) -> Status {
+    status(Reason::Overloaded, message, retry, [(LIMIT, limit.to_owned())])
+}
+
+/// The one place where a status is made. Its message ends with the reason, for clients that do not decode details.
+fn status(
+    reason: Reason,
+    message: &str,
+    retry: Option<Duration>,
+    metadata: impl IntoIterator<Item = (&'static str, String)>,
+) -> Status {
     let mut details = ErrorDetails::new();
-    let limit = limit.map(|limit| (LIMIT.to_owned(), limit.to_owned()));
-    details.set_error_info(reason.name(), DOMAIN, HashMap::from_iter(limit));
+    let metadata = metadata.into_iter().filter(|(_, value)| value.len() <= LONGEST_VALUE);
+    let metadata: HashMap<_, _> = metadata.map(|(name, value)| (name.to_owned(), value)).collect();
+    details.set_error_info(reason.name(), DOMAIN, metadata);
     let code = reason.code();
     if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
         details.set_retry_info(retry);
     }
-    Status::with_error_details(code, fitted::fitted(message), details)
+    Status::with_error_details(code, fitted::fitted(format!("{message} ({})", reason.name())), details)
 }
 
 /// The stable reason why a request leads to no run.

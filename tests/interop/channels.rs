@@ -67,20 +67,68 @@ fn grpc_ruby() {
     });
 }
 
+/// What `docs/clients.md` says of messages that are printed. Once a language redacts them, the document can say so.
+#[test]
+fn a_printed_credential_shows_its_secrets_in_python_go_and_java() {
+    type Program = fn(&Path) -> Command;
+    let programs: [(&str, Program); 3] = [
+        ("python", |prepared| {
+            let mut python = Command::new(prepared.join("python/venv/bin/python"));
+            python.arg(root().join("tests/interop/channels/python/printed.py"));
+            python.env("PYTHONPATH", prepared.join("python/generated"));
+            python
+        }),
+        ("go", |prepared| {
+            let mut go = Command::new(prepared.join("go/channels"));
+            go.arg("--print");
+            go
+        }),
+        ("java", |prepared| {
+            let java_home = prepared.join("java").display().to_string();
+            let mut java = Command::new("java");
+            java.args(["-cp", &format!("{java_home}/classes:{java_home}/dependency/*"), "Printed"]);
+            java
+        }),
+    ];
+    let prepared = root().join("target/channels");
+    for (name, program) in programs {
+        if is_skipped(&prepared, name) {
+            continue;
+        }
+        let output = program(&prepared).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!((text.lines().count(), text.matches("c4n4ry").count()), (2, 4), "{name}: {text}");
+    }
+}
+
+/// It has no code for the details of errors, and finds their types by reflection.
+#[test]
+fn grpcurl_prints_the_reason_of_an_error() {
+    let prepared = root().join("target/channels");
+    if is_skipped(&prepared, "grpcurl") {
+        return;
+    }
+    let plugin = FakePlugin::builder().token("t").build();
+    let broker = Broker::builder(broker()).providers(&json!([clusterless("corp", &plugin)])).start();
+    let mut grpcurl = Command::new(prepared.join("grpcurl/grpcurl"));
+    grpcurl.args(["-plaintext", "-unix", "-d", r#"{"ref": {"provider": {"name": "not-configured"}}}"#]);
+    grpcurl.arg(broker.socket()).arg("credbroker.v1.CredentialBroker/GetCredential");
+    let output = grpcurl.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    for expected in ["google.rpc.ErrorInfo", "\"reason\"", "UNKNOWN_PROVIDER", "not-configured"] {
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
+    }
+}
+
 /// A program, and what it is given after the socket and the provider.
 type Client = (Command, Vec<PathBuf>);
 
 /// Each client gets a credential, watches it through two rotations, reads an error's reason, and reports a rejection.
 fn follows_two_rotations(name: &str, client: impl FnOnce(&Path) -> Client) {
     let prepared = root().join("target/channels");
-    if let Ok(why) = fs::read_to_string(prepared.join(format!("{name}.skipped"))) {
-        // Past the harness, which shows nothing of tests that pass.
-        return stderr().write_all(format!("\n{why}").as_bytes()).unwrap();
+    if is_skipped(&prepared, name) {
+        return;
     }
-    assert!(
-        prepared.join(format!("{name}.ready")).is_file(),
-        "{name} is not prepared; run tests/interop/channels/setup.sh and read what it says"
-    );
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
     let broker = Broker::builder(broker()).providers(&json!([clusterless("corp", &plugin)])).start();
     let running = Running::start(client(&prepared), &broker.socket());
@@ -94,7 +142,10 @@ fn follows_two_rotations(name: &str, client: impl FnOnce(&Path) -> Client) {
     }
     let error = running.line().to_uppercase().replace('_', "");
     assert_eq!(error, "ERROR CODE=NOTFOUND REASON=UNKNOWNPROVIDER DOMAIN=CREDBROKER.IO");
+    let message = running.line();
+    assert!(message.starts_with("message ") && message.ends_with(" (UNKNOWN_PROVIDER)"), "{message}");
     let reported = running.generation("report");
+    assert_eq!(running.line(), "outcome=OUTCOME_ALREADY_REPLACED");
     assert_eq!(
         generations.last(),
         Some(&reported),
@@ -106,6 +157,20 @@ fn follows_two_rotations(name: &str, client: impl FnOnce(&Path) -> Client) {
     generations.sort();
     generations.dedup();
     assert_eq!(generations.len(), 3, "each is another one: {generations:?}");
+}
+
+/// Whether the machine lacks what the client needs.
+fn is_skipped(prepared: &Path, name: &str) -> bool {
+    if let Ok(why) = fs::read_to_string(prepared.join(format!("{name}.skipped"))) {
+        // The harness captures what is printed, and shows nothing of tests that pass.
+        stderr().write_all(format!("\n{why}").as_bytes()).unwrap();
+        return true;
+    }
+    assert!(
+        prepared.join(format!("{name}.ready")).is_file(),
+        "{name} is not prepared; run tests/interop/channels/setup.sh and read what it says"
+    );
+    false
 }
 
 fn python(prepared: &Path, name: &str) -> Client {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{FakePlugin, private_directory};
+use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory, private_file};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -165,4 +165,59 @@ fn the_broker_is_not_dumpable() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", broker.0.id())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+}
+
+/// A container can share the broker's user and socket; its files are not the broker's.
+#[test]
+fn a_caller_in_another_namespace_selects_an_identity_and_names_no_files() {
+    require_root();
+    let plugin =
+        FakePlugin::builder().token_from_shell("\"${AWS_PROFILE-none}:${AWS_CONFIG_FILE-none}\"").build();
+    let directory = private_directory();
+    let kubeconfig = directory.path().join("config");
+    let cluster = json!({"server": "https://cluster.example"});
+    let users = Kubeconfig::new().cluster("c", &cluster).exec_user("rel", &plugin.exec_stanza());
+    users.context("x", "c", "rel").write(&kubeconfig);
+    let config = directory.path().join("config.yaml");
+    let text = json!({
+        "apiVersion": "credbroker.io/v1alpha1",
+        "kind": "BrokerConfig",
+        "kubeconfigs": [kubeconfig],
+    });
+    private_file(&config, &text.to_string());
+    let run = |unshare: &[&str], program: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(unshare).arg(program).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        command
+    };
+    let ask = |socket: &Path, unshare: &[&str], name: &str, value: &str| {
+        let mut command = run(unshare, &shim());
+        command.args(["--provider", "rel", "--socket"]).arg(socket).env(name, value).output().unwrap()
+    };
+    let token = |output: &std::process::Output| {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let assert_refused = |socket: &Path, unshare: &[&str]| {
+        assert_eq!(token(&ask(socket, unshare, "AWS_PROFILE", "dev")), "dev:none");
+        let refused = ask(socket, unshare, "AWS_CONFIG_FILE", "/mine");
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{stderr}");
+        assert!(stderr.contains("VARIABLE_NOT_ALLOWED") && stderr.contains("AWS_CONFIG_FILE"), "{stderr}");
+    };
+
+    let socket = directory.path().join("socket");
+    let mut command = run(&["--uts"], broker());
+    let beside =
+        serve(command.args(["serve", "--socket"]).arg(&socket).arg("--config").arg(&config), &socket);
+    assert_eq!(token(&ask(&socket, &["--uts"], "AWS_CONFIG_FILE", "/mine")), "none:/mine");
+    assert_refused(&socket, &["--mount"]);
+    drop(beside);
+
+    let socket = directory.path().join("socket-of-a-container");
+    let mut command = run(&["--pid", "--fork", "--kill-child"], broker());
+    let _broker =
+        serve(command.args(["serve", "--socket"]).arg(&socket).arg("--config").arg(&config), &socket);
+    assert_refused(&socket, &["--uts"]);
 }

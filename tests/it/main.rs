@@ -10,6 +10,7 @@
 )]
 
 mod accounts;
+mod admin;
 mod answers;
 mod authority;
 mod binary;
@@ -29,5 +30,4 @@ mod protocol;
 mod rotation;
 mod secrets;
 mod shutdown;
-mod spiffe;
 mod words;

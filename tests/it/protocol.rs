@@ -14,7 +14,7 @@ use crate::harness::InProcess;
 async fn health_is_served_as_a_whole_and_for_the_service() {
     let broker = InProcess::idle();
     let mut health = HealthClient::new(broker.channel().await);
-    for service in ["", "credbroker.v1.CredentialBroker"] {
+    for service in ["", "credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"] {
         let answer =
             health.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
@@ -33,8 +33,26 @@ async fn reflection_names_every_service() {
     let answer = answers.message().await.unwrap().unwrap().message_response.unwrap();
     let MessageResponse::ListServicesResponse(list) = answer else { panic!("{answer:?}") };
     let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-    for name in ["credbroker.v1.CredentialBroker", "grpc.health.v1.Health"] {
+    for name in
+        ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin", "grpc.health.v1.Health"]
+    {
         assert!(names.iter().any(|found| found == name), "{names:?}");
+    }
+}
+
+/// A client such as grpcurl decodes the details of an error with it.
+#[tokio::test]
+async fn reflection_describes_the_details_of_errors() {
+    let broker = InProcess::idle();
+    let mut reflection = ServerReflectionClient::new(broker.channel().await);
+    for symbol in ["google.rpc.ErrorInfo", "google.rpc.RetryInfo", "credbroker.v1.ErrorReason"] {
+        let ask = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::FileContainingSymbol(symbol.to_owned())),
+        };
+        let mut answers = reflection.server_reflection_info(tokio_stream(ask)).await.unwrap().into_inner();
+        let answer = answers.message().await.unwrap().unwrap().message_response.unwrap();
+        assert!(matches!(answer, MessageResponse::FileDescriptorResponse(_)), "{symbol}: {answer:?}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! Who the credential is for: an opaque name of the process that runs the shim, which it keeps for its whole life.
 //!
 //! The exec API has no word for "the API server refused it": a client that got a 401 runs its plugin again, and that looks
-//! like a first run. So the broker is told who asks; who asks again for what it has was refused.
+//! like a first run. So the shim sends an identity of its parent process: a process that
+//! requests a credential that it already has was probably refused by the API server.
 
 /// The process that started the shim. The broker remembers callers in memory, so a name need not outlive the boot.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

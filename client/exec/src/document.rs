@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use credbroker_proto::v1::Credential;
 use serde::Serialize;
 
-use crate::expiry::told;
+use crate::expiry::expiration_for_client;
 
 /// The version that the answer is in. v1 and v1beta1 have the same fields.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -34,7 +34,7 @@ impl ApiVersion {
     }
 }
 
-/// An answer of the broker that no client could use. To print it would mean to go on as nobody.
+/// An answer of the broker that no client could use. With it, a client would continue as an anonymous user.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
@@ -82,7 +82,7 @@ pub fn document(
 ) -> Result<String, AnswerError> {
     let text = |bytes: Option<_>| str::from_utf8(bytes.unwrap_or_default()).ok().ok_or(AnswerError::NotText);
     let status = Status {
-        expiration_timestamp: told(credential.expiration_time, credential.lifetime, now)
+        expiration_timestamp: expiration_for_client(credential.expiration_time, credential.lifetime, now)
             .map(|timestamp| timestamp.to_string()),
         token: credential.token.as_deref().unwrap_or_default(),
         client_certificate_data: text(credential.client_certificate_data.as_deref())?,

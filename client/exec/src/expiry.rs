@@ -1,4 +1,4 @@
-//! Until when a credential may be used, as clients are told.
+//! The expiration time that clients get.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ const LAST: Nanos = 253_402_300_799;
 /// A margin before the end, so that no request starts with a credential that ends on the way; but ten seconds of use
 /// as long as the credential has them. Whole seconds, never in the past: client-go would run the plugin for every
 /// request. A credential past its end that the broker still serves, clocks differ, says ten seconds.
-pub(crate) fn told(
+pub(crate) fn expiration_for_client(
     expiration: Option<Timestamp>,
     lifetime: Option<Duration>,
     now: SystemTime,
@@ -31,9 +31,10 @@ pub(crate) fn told(
 
     let margin = (lifetime / 10).clamp(0, LONGEST_MARGIN);
     let soonest = now + SHORTEST_USE;
-    let told = if expiration <= now { soonest } else { (expiration - margin).max(expiration.min(soonest)) };
+    let expiration_for_client =
+        if expiration <= now { soonest } else { (expiration - margin).max(expiration.min(soonest)) };
     let after_now = now.div_euclid(SECOND) + 1;
-    let seconds = told.div_euclid(SECOND).max(after_now).min(LAST);
+    let seconds = expiration_for_client.div_euclid(SECOND).max(after_now).min(LAST);
     Some(Timestamp { seconds: i64::try_from(seconds).ok()?, nanos: 0 })
 }
 
@@ -58,10 +59,11 @@ mod tests {
         Timestamp { seconds: millis.div_euclid(1000), nanos }
     }
 
-    /// Seconds from NOW that are told, for an expiry in `left` and a lifetime, both in milliseconds.
+    /// Seconds from NOW that are expiration_for_client, for an expiry in `left` and a lifetime, both in milliseconds.
     fn told_seconds(left: i64, lifetime: Option<i64>) -> i64 {
         let lifetime = lifetime.map(|millis| Duration { seconds: millis / 1000, nanos: 0 });
-        told(Some(timestamp(NOW * 1000 + left)), lifetime, at(NOW * 1000)).unwrap().seconds - NOW
+        expiration_for_client(Some(timestamp(NOW * 1000 + left)), lifetime, at(NOW * 1000)).unwrap().seconds
+            - NOW
     }
 
     #[test]
@@ -89,10 +91,10 @@ mod tests {
 
     #[test]
     fn an_unknown_expiry_stays_unknown_and_a_far_one_is_the_last_that_can_be_written() {
-        assert_eq!(told(None, None, at(0)), None);
+        assert_eq!(expiration_for_client(None, None, at(0)), None);
         let far = Timestamp { seconds: i64::MAX, nanos: 999_999_999 };
-        let told = told(Some(far), None, at(NOW * 1000)).unwrap();
-        assert_eq!(told.to_string(), "9999-12-31T23:59:59Z");
+        let expiration_for_client = expiration_for_client(Some(far), None, at(NOW * 1000)).unwrap();
+        assert_eq!(expiration_for_client.to_string(), "9999-12-31T23:59:59Z");
     }
 
     proptest! {
@@ -103,9 +105,9 @@ mod tests {
             lifetime in proptest::option::of(0_i64..100_000),
         ) {
             let lifetime = lifetime.map(|seconds| Duration { seconds, nanos: 0 });
-            let told = told(Some(timestamp(now + left)), lifetime, at(now)).unwrap();
-            prop_assert_eq!(told.nanos, 0);
-            let from_now = told.seconds * 1000 - now;
+            let expiration_for_client = expiration_for_client(Some(timestamp(now + left)), lifetime, at(now)).unwrap();
+            prop_assert_eq!(expiration_for_client.nanos, 0);
+            let from_now = expiration_for_client.seconds * 1000 - now;
             prop_assert!(from_now > 0, "{} ms from now", from_now);
             let bound = if left <= 0 { 10_000 } else { left.max(1000) };
             prop_assert!(from_now <= bound, "{} ms from now, {} left", from_now, left);

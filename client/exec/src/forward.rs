@@ -1,4 +1,4 @@
-//! Which of the caller's variables the broker is told.
+//! Which of the caller's variables are sent to the broker.
 
 use std::{collections::BTreeMap, ffi::OsStr};
 
@@ -11,7 +11,9 @@ const MORE: &str = "CREDBROKER_CALLER_ENV";
 /// A variable that is to be sent but cannot be. To leave it out could mean another identity than the caller chose, so
 /// it is an error.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the value of {name} is not UTF-8, so the broker cannot be told; unset it or give it in UTF-8")]
+#[error(
+    "the value of {name} is not valid UTF-8, so it cannot be sent to the broker; unset the variable, or change its value"
+)]
 pub struct ForwardError {
     /// Its name; its value stays here.
     pub name: String,

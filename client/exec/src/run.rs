@@ -75,8 +75,8 @@ pub fn ask_patiently(
 fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, Failure> {
     let info = exec_info(edges)?;
     let version = info.as_ref().map(|info| info.version).or(arguments.api_version).unwrap_or_default();
-    let told = || arguments.server.clone().map(|server| Cluster { server, ..Cluster::default() });
-    let cluster = info.and_then(|info| info.cluster).or_else(told);
+    let from_argument = || arguments.server.clone().map(|server| Cluster { server, ..Cluster::default() });
+    let cluster = info.and_then(|info| info.cluster).or_else(from_argument);
     let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
     let terminal = edges.terminal;
     let caller = caller_of(edges);
@@ -103,7 +103,7 @@ fn caller_of(edges: &Edges) -> String {
     (edges.parent)().map(|parent| caller(&parent, info)).unwrap_or_default()
 }
 
-/// A person who waits for more than a second is told for what; the line is gone when the answer is there.
+/// At a terminal, shows what the shim waits for after a second, and clears the line when the answer arrives.
 fn with_progress<T>(
     edges: &mut Edges,
     source: &Source,
@@ -112,13 +112,13 @@ fn with_progress<T>(
     if !edges.terminal {
         return answer(None);
     }
-    let mut told = false;
+    let mut shown = false;
     let mut tell = || {
         edges.complain(&format!("credbroker-exec: waiting for {} ...", Named(source)));
-        told = true;
+        shown = true;
     };
     let answer = answer(Some(&mut tell));
-    if told {
+    if shown {
         edges.complain("\r\x1b[K");
     }
     answer

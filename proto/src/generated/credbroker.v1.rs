@@ -637,7 +637,7 @@ pub mod credential_state {
         Rejected = 1,
         /// It accepted the credential.
         Accepted = 2,
-        /// It gave no conclusive answer, or the broker knows no API server that it may ask.
+        /// It gave no conclusive answer, or there is no API server that the broker may ask.
         Unverifiable = 3,
     }
     impl Verdict {

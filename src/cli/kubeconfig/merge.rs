@@ -1,4 +1,4 @@
-//! Several kubeconfigs as one, as client-go merges them, that means the same wherever it stands.
+//! Merges kubeconfigs as client-go does, into one that means the same in any directory.
 
 use std::{collections::HashSet, path::Path};
 

@@ -30,8 +30,8 @@ enum Command {
     Fleet(fleet::Args),
 }
 
-/// Runs a subcommand. `shim` is the executable that stands for the shim when there is no `credbroker-exec` on `PATH`:
-/// a `credbroker-exec`, or a `credbroker`, which is then told to be the shim.
+/// Runs a subcommand. `shim` is the executable to use if `credbroker-exec` is not on `PATH`: a `credbroker-exec`, or a
+/// `credbroker`, which runs as the shim with its `shim` subcommand.
 pub(super) fn run(
     args: &Args,
     environment: &Environment,

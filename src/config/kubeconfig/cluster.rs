@@ -27,7 +27,7 @@ const EXTENSION: &str = "client.authentication.k8s.io/exec";
 type Place<'a> = (&'a Path, &'a str);
 
 /// The clusters that contexts lead to. Each is read once, and so is each file of authorities, however many contexts and
-/// users share it; what is wrong with one is reported once, as a warning.
+/// users share it; a problem with one is reported once, as a warning.
 #[derive(Debug)]
 pub(super) struct Clusters<'a> {
     /// Of a user, the clusters of the contexts that lead to it.
@@ -44,7 +44,7 @@ pub(super) struct Unreadable;
 
 impl<'a> Clusters<'a> {
     /// A context leads to the user and the cluster of its own file, or to the first ones of these names. In a list that
-    /// somebody uses as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
+    /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
         let (users, all) = (
             Definitions::of(kubeconfig, "users", "user"),

@@ -48,7 +48,7 @@ impl Kubeconfig {
         let user = self.users().into_iter().find(|user| user.name == text("user"));
         for (kind, is_there) in [("cluster", cluster.is_some()), ("user", user.is_some())] {
             let problem = match text(kind) {
-                "" if kind == "user" => continue, // nobody in particular
+                "" if kind == "user" => continue, // anonymous
                 "" => format!("context `{wanted}` names no {kind}"),
                 name => format!("context `{wanted}` names {kind} `{name}`, which is not there"),
             };

@@ -134,7 +134,7 @@ pub fn is_shim(exec: &Node) -> bool {
     }
 }
 
-/// Where `item` stands.
+/// The place of `item` in its file.
 pub(super) fn place<'a>(item: &Named<'a>) -> Place<'a> {
     Place { file: item.file, at: item.at }
 }

@@ -29,7 +29,7 @@ pub(super) use import::variables;
 /// Who named the files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// A config or a flag: what is wrong or missing is an error.
+    /// A configuration or a flag: a problem or a missing file is an error.
     Named,
     /// `KUBECONFIG` or its default: missing files are skipped, and a broken user does not stop the others.
     Ambient,
@@ -65,7 +65,7 @@ pub struct Named<'a> {
     pub file: &'a Path,
     /// What identifies that file.
     pub identity: &'a Path,
-    /// Where it stands there.
+    /// Its position in the file.
     pub at: Position,
 }
 
@@ -171,7 +171,7 @@ fn check(root: &Cursor<'_>, report: &mut Report) {
     }
 }
 
-/// Each item has a name of its own.
+/// Checks that the names of the items are distinct.
 fn names(items: &Cursor<'_>, report: &mut Report) {
     let mut seen = HashSet::new();
     for item in items.node().as_sequence().unwrap_or_default() {

@@ -112,7 +112,7 @@ fn a_plugin_gets_the_kubeconfigs_that_its_definition_is_from() {
 }
 
 #[test]
-fn a_definition_is_its_file_and_its_name_whatever_its_stanza_says() {
+fn a_definition_is_its_file_and_its_name_and_not_its_stanza() {
     let text = format!("users:\n{}{}", user("u", "x"), user("v", "x"));
     let files = Files::new(&[&text, &text]);
     let digests = |files: &Files| {
@@ -170,7 +170,7 @@ fn an_empty_file_is_an_empty_kubeconfig() {
 }
 
 #[test]
-fn a_broken_user_stops_nobody_else_unless_a_config_names_the_file() {
+fn a_broken_user_does_not_affect_others_unless_a_config_names_the_file() {
     let files = Files::new(&[&format!(
         "users:\n- name: broken\n  user: {{exec: {{command: x, env: [{{name: A, value: y}}]}}}}\n- name: two\n  user: {{auth-provider: {{name: oidc}}, exec: {{command: x, apiVersion: client.authentication.k8s.io/v1beta1}}}}\n{}",
         user("good", "x")

@@ -104,7 +104,7 @@ fn what_the_broker_does_not_know_passes_beside_it_or_by_its_full_name() {
 }
 
 #[test]
-fn what_reaches_no_plugin_is_refused_by_nobody() {
+fn a_variable_that_does_not_reach_the_plugin_is_not_refused() {
     let mut provider = taking(&["AWS_*"], &[]);
     provider.env = vec![("AWS_CONFIG_FILE".to_owned(), "/own".to_owned())];
     for name in ["CLOUDSDK_PYTHON", "LD_PRELOAD", "PATH", "AWS_CONFIG_FILE"] {

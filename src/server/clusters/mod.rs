@@ -4,6 +4,7 @@
 //! second while there are watches, since credentials come and go without a sign. A watch remembers which snapshot its peer
 //! has; messages are encoded once for all that have the same.
 
+mod hub;
 mod snapshot;
 mod watching;
 
@@ -23,7 +24,10 @@ use tokio::{
 };
 use tonic::{Response, Status};
 
-use self::snapshot::Snapshot;
+use self::{
+    hub::{HubHistory, TimedHubState},
+    snapshot::Snapshot,
+};
 use super::{convert, paging::Paging, preencoded::Preencoded, readiness::Readiness, status};
 use crate::{
     cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, plugin::ProfileName,
@@ -58,6 +62,7 @@ struct Shared<R> {
     cache: CredentialCache<R>,
     clock: Arc<dyn Clock>,
     snapshots: watch::Sender<Arc<Snapshot>>,
+    history: HubHistory,
     /// One is made at a time. When the newest was begun, since boot.
     making: Mutex<Option<Duration>>,
     /// Snapshots that were begun.
@@ -76,11 +81,45 @@ impl<R: PluginRunner> Clusters<R> {
     ) -> Self {
         let snapshots = watch::Sender::new(Arc::new(Snapshot::default()));
         let (making, begun, wanted) = (Mutex::new(None), AtomicU64::new(0), Notify::new());
-        Self { shared: Arc::new(Shared { fleet, resolver, cache, clock, snapshots, making, begun, wanted }) }
+        let history = HubHistory::default();
+        Self {
+            shared: Arc::new(Shared {
+                fleet,
+                resolver,
+                cache,
+                clock,
+                snapshots,
+                history,
+                making,
+                begun,
+                wanted,
+            }),
+        }
     }
 
-    /// Keeps the snapshot that is watched current. Returns only when none can be made.
+    /// Keeps the snapshot that is watched current, and notes when the hub changes. Returns only when no snapshot can be
+    /// made.
     pub async fn run(&self) {
+        let mut hubs = self.shared.fleet.hub_states();
+        let noting = async {
+            loop {
+                self.shared.hub();
+                // The sender is the fleet's, which we hold.
+                drop(hubs.changed().await);
+            }
+        };
+        tokio::select! {
+            () = noting => {}
+            () = self.keep_current() => {}
+        }
+    }
+
+    /// The state of the hub now.
+    pub(super) fn hub(&self) -> pb::HubState {
+        self.shared.hub().message()
+    }
+
+    async fn keep_current(&self) {
         let Shared { fleet, snapshots, wanted, .. } = &*self.shared;
         let (mut revisions, mut hubs) = (fleet.revisions(), fleet.hub_states());
         let mut look = interval(LOOK_EVERY);
@@ -164,8 +203,9 @@ impl<R: PluginRunner> Clusters<R> {
         let before = Arc::clone(&snapshots.borrow());
         let (cache, resolver, fleet) =
             (self.shared.cache.clone(), Arc::clone(&self.shared.resolver), Arc::clone(fleet));
+        let shared = Arc::clone(&self.shared);
         let next = spawn_blocking(move || {
-            let hub = fleet.hub();
+            let hub = shared.hub();
             let readiness = Readiness::of(&cache, &resolver);
             Snapshot::next(&before, fleet.list(None), hub, &readiness)
         });
@@ -189,6 +229,12 @@ impl<R: PluginRunner> Clusters<R> {
             let number = snapshots.borrow().number();
             snapshots.send_replace(Arc::new(Snapshot::empty(number)));
         }
+    }
+}
+
+impl<R> Shared<R> {
+    fn hub(&self) -> TimedHubState {
+        self.history.observe(self.fleet.hub(), self.clock.now().wall)
     }
 }
 

@@ -13,9 +13,9 @@ use credbroker_proto::{
 };
 use prost::Message as _;
 
-use super::{MESSAGE, convert};
+use super::{MESSAGE, convert, hub::TimedHubState};
 use crate::{
-    fleet::{HubState, KnownProfile},
+    fleet::KnownProfile,
     plugin::ProfileName,
     server::{preencoded, readiness::Readiness},
 };
@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
     before: u64,
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
-    hub: HubState,
+    hub: TimedHubState,
     encoded: Mutex<HashMap<Key, Page>>,
 }
 
@@ -73,7 +73,7 @@ impl Snapshot {
     pub(super) fn next(
         &self,
         clusters: Vec<Arc<KnownProfile>>,
-        hub: HubState,
+        hub: TimedHubState,
         readiness: &Readiness,
     ) -> Self {
         let number = self.number + 1;
@@ -102,12 +102,7 @@ impl Snapshot {
     }
 
     pub(super) fn hub(&self) -> pb::HubState {
-        let failure = self.hub.problem.as_deref().map(|problem| pb::Failure {
-            reason: Reason::HubUnavailable.into(),
-            message: problem.to_owned(),
-            retry_after: None,
-        });
-        pb::HubState { synced: self.hub.synced, failure, since_time: None }
+        self.hub.message()
     }
 
     /// Those of `namespace`, or all, that follow `name`.

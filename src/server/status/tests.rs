@@ -171,11 +171,17 @@ fn profile_errors() -> [ProfileError; 5] {
     ]
 }
 
+fn cloud() -> Subject {
+    let profile = Some(ProfileName::new("fleet", "paris"));
+    Subject { provider: "cloud".into(), key: PluginKey([0xab; 32]), profile }
+}
+
 fn line(status: &Status) -> String {
     let info = status.get_details_error_info().expect("every status carries ErrorInfo");
     assert_eq!(info.domain, "credbroker.io");
     let reason = Reason::from_name(&info.reason).expect("a reason of ours");
     assert_eq!(status.code(), reason.code(), "{reason:?}");
+    assert!(status.message().ends_with(&format!(" ({})", info.reason)), "{}", status.message());
     let retry = status.get_details_retry_info().and_then(|info| info.retry_delay);
     if status.code() == Code::Unavailable {
         assert!(retry.is_some(), "UNAVAILABLE says when to try again: {status:?}");
@@ -187,7 +193,7 @@ fn line(status: &Status) -> String {
 #[test]
 fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
-    let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
+    let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
     let peer = Peer { uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
     let others =
@@ -200,7 +206,7 @@ fn every_error_has_its_reason_code_and_text() {
 #[test]
 fn every_reason_is_reachable() {
     let retry_after = Duration::ZERO;
-    let failed = cache_errors().into_iter().map(|error| failed("cloud", &Failed { error, retry_after }));
+    let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
     let reached: std::collections::HashSet<_> = failed
         .chain(unresolved)
@@ -211,12 +217,44 @@ fn every_reason_is_reachable() {
     assert_eq!(missing, [Reason::RunPending]);
 }
 
+fn metadata(status: &Status) -> Vec<(String, String)> {
+    let mut metadata: Vec<_> = status.get_details_error_info().unwrap().metadata.into_iter().collect();
+    metadata.sort();
+    metadata
+}
+
+#[test]
+fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let full = failed(&cloud(), &CacheError::Full { limit: 1 }.into());
+    let named = [
+        ("cluster", "fleet/paris"),
+        ("key", "abababababab"),
+        ("limit", "limits.entries"),
+        ("provider", "cloud"),
+    ];
+    assert_eq!(metadata(&full), pairs(&named));
+    let command = Command::Name("p".into());
+    let missing = ResolveError::PluginNotFound { provider: "cloud".into(), command, install_hint: None };
+    assert_eq!(metadata(&unresolved(&missing)), pairs(&[("provider", "cloud")]));
+    let profile = ProfileName::new("fleet", "paris");
+    let unknown = ResolveError::UnknownProfile { profile, is_configured: true };
+    assert_eq!(metadata(&unresolved(&unknown)), pairs(&[("cluster", "fleet/paris")]));
+    let unknown = ResolveError::UnknownProvider { name: "x".repeat(10_000), known: vec![] };
+    assert_eq!(metadata(&unresolved(&unknown)), [], "a value that would not fit into the headers");
+}
+
 /// gRPC for Java and the C core take 8 KiB of headers: 32 bytes are counted for each besides its name and value.
 #[test]
 fn every_status_fits_the_headers_that_clients_take() {
     for stderr in ["x", " ", "é", "日", "\u{1f511}"].map(|character| character.repeat(2048)) {
         let error = RunError::Exit { command: "/plugins/p".into(), code: 1, stderr: stderr.into() };
-        let failed = failed("cloud", &Failed { error: error.into(), retry_after: Duration::from_secs(1) });
+        let long = || "x".repeat(LONGEST_VALUE / 2);
+        let profile = Some(ProfileName::new(long(), long()));
+        let subject = Subject { provider: "p".repeat(LONGEST_VALUE).into(), profile, ..cloud() };
+        let failed = failed(&subject, &Failed { error: error.into(), retry_after: Duration::from_secs(1) });
         let mut headers = http::HeaderMap::new();
         failed.add_header(&mut headers).unwrap();
         let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
@@ -239,5 +277,5 @@ fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() 
     let full = CacheError::Full { limit: 1 };
     assert_eq!(limit(too_many_watches(7)).as_deref(), Some("limits.watchesPerConnection"));
     assert_eq!(limit(too_many_connections(7)).as_deref(), Some("limits.connections"));
-    assert_ne!(limit(failed("p", &full.into())).as_deref(), Some("limits.watchesPerConnection"));
+    assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("limits.watchesPerConnection"));
 }

@@ -36,15 +36,21 @@ prepare() {
     esac
 }
 
+# Where the commands of docs/clients.md are run as they are written there.
+in_directory() {
+    mkdir -p "$1" && ln -sfn "$proto" "$1/proto" && cd "$1"
+}
+
 # In a function whose status is looked at, `set -e` has no effect: each step returns by itself.
 python() { # VERSION DIRECTORY
     local bin=$out/$2/venv/bin
     [[ -x $bin/python ]] || python3 -m venv "$out/$2/venv" || return
     "$bin/python" -m pip install --quiet --only-binary :all: \
         "grpcio==$1" "grpcio-tools==$1" "grpcio-status==$1" 'setuptools<81' || return
-    mkdir -p "$out/$2/generated" || return
-    "$bin/python" -m grpc_tools.protoc -I "$proto" --python_out="$out/$2/generated" \
-        --grpc_python_out="$out/$2/generated" credbroker/v1/credbroker.proto
+    (
+        in_directory "$out/$2/generated" && PATH=$bin:$PATH || exit
+        command python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto
+    )
 }
 python_newest() { python "$(sed -n 's/^grpcio==//p' "$root/examples/python/requirements.txt")" python; }
 python_1_60() {
@@ -59,16 +65,13 @@ java_client() {
 }
 
 go_client() {
-    local source=$out/go package=credbroker.io/tests/interop/channels/credbroker/v1
-    mkdir -p "$source" && cp "$here"/go/* "$source" || return
+    local source=$out/go
+    rm -rf "$source/gen" && mkdir -p "$source/gen" && cp "$here"/go/* "$source" || return
     (cd "$source" && go build -buildvcs=false -o bin/ tool) || return
-    "$out/python/venv/bin/python" -m grpc_tools.protoc -I "$proto" \
-        --plugin="$source/bin/protoc-gen-go" --plugin="$source/bin/protoc-gen-go-grpc" \
-        --go_out="$source" --go_opt=module=credbroker.io/tests/interop/channels \
-        --go_opt="Mcredbroker/v1/credbroker.proto=$package" \
-        --go-grpc_out="$source" --go-grpc_opt=module=credbroker.io/tests/interop/channels \
-        --go-grpc_opt="Mcredbroker/v1/credbroker.proto=$package" \
-        credbroker/v1/credbroker.proto || return
+    (
+        in_directory "$source/gen" && PATH=$source/bin:$PATH || exit
+        protoc -I proto --go_out=. --go-grpc_out=. credbroker/v1/credbroker.proto
+    ) || return
     (cd "$source" && go build -buildvcs=false -o channels .)
 }
 
@@ -79,17 +82,37 @@ node_client() {
 
 ruby_client() {
     ruby -e 'require "grpc"' || { echo "Ruby has no grpc (Debian: ruby-grpc)"; return 77; }
-    mkdir -p "$out/ruby" || return
-    # Debian's protoc, which fits Debian's Ruby, with the imports that grpcio-tools brings along.
-    protoc -I "$proto" -I "$(echo "$out"/python/venv/lib/python3*/site-packages/grpc_tools/_proto)" --ruby_out="$out/ruby" --grpc_out="$out/ruby" \
-        --plugin=protoc-gen-grpc="$(command -v grpc_ruby_plugin)" credbroker/v1/credbroker.proto
+    (
+        in_directory "$out/ruby" || exit
+        protoc -I proto --ruby_out=. --grpc_out=. --plugin=protoc-gen-grpc=/usr/bin/grpc_ruby_plugin credbroker/v1/credbroker.proto
+    )
 }
 
-PATH=$PATH:/usr/local/go/bin
+grpcurl_client() {
+    GOBIN=$out/grpcurl go install -buildvcs=false github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3
+}
+
+# protoc of protobuf 22 or newer: older ones do not know `debug_redact`, and Debian 12 has 21. Maven has it for Java.
+protoc_binary() (
+    local version
+    version=$(sed -n 's:.*<protobuf.version>\(.*\)</protobuf.version>.*:\1:p' "$here/java/pom.xml")
+    mkdir -p "$out/protoc" && cd "$out/protoc" || return
+    mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dmdep.stripVersion=true \
+        -Dartifact="com.google.protobuf:protoc:$version:exe:linux-$(uname -m | sed s/aarch64/aarch_64/)" \
+        -DoutputDirectory="$out/protoc" || return
+    mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
+        -Dartifact="com.google.protobuf:protobuf-java:$version" -Dmdep.unpack.includes='**/*.proto' \
+        -DoutputDirectory="$out/protoc" || return
+    mv "$out"/protoc/protoc-linux-*.exe "$out/protoc/protoc" && chmod +x "$out/protoc/protoc"
+)
+
+PATH=$out/protoc:$PATH:/usr/local/go/bin
+prepare protoc mvn -- protoc_binary
 prepare python python3 -- python_newest
 prepare python-1.60 python3 -- python_1_60
 prepare java java mvn -- java_client
-prepare go go python3 -- go_client
+prepare go go protoc -- go_client
+prepare grpcurl go -- grpcurl_client
 prepare node node npm -- node_client
-prepare ruby ruby python3 protoc grpc_ruby_plugin -- ruby_client
+prepare ruby ruby protoc grpc_ruby_plugin -- ruby_client
 exit "$failed"

@@ -118,6 +118,6 @@ fn only_what_chooses_an_identity_is_sent_of_the_environment() {
 fn an_identity_that_is_not_utf8_is_refused_rather_than_left_out() {
     let broker = Broker::with_token("t");
     let line = complaint(asking(&broker).env("AWS_PROFILE", OsStr::from_bytes(b"c4n4ry\xff")), 78);
-    assert!(line.contains("provider gke: the value of AWS_PROFILE is not UTF-8"), "{line}");
+    assert!(line.contains("provider gke: the value of AWS_PROFILE is not valid UTF-8"), "{line}");
     assert!(!line.contains("c4n4ry") && broker.requests().is_empty());
 }

@@ -15,10 +15,10 @@ use crate::{
 /// The version of the exec protocol that the kubeconfig's clients speak.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub(super) enum ExecVersion {
-    /// Of kubectl since 1.22, and everything else of these days
+    /// kubectl 1.22 or newer, and all other current clients
     #[default]
     V1,
-    /// Of older kubectl
+    /// kubectl older than 1.22
     V1beta1,
 }
 

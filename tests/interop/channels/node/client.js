@@ -23,21 +23,22 @@ function explain(error) {
   const status = root.lookupType('Status').decode(details);
   const info = root.lookupType('ErrorInfo').decode(status.details[0].value);
   console.log(`error code=${grpc.status[error.code]} reason=${info.reason} domain=${info.domain}`);
+  console.log(`message ${error.details}`);
 }
 
 async function main() {
-  const { CredentialBroker } = grpc.loadPackageDefinition(loader.loadSync(proto)).credbroker.v1;
+  const { CredentialBroker } = grpc.loadPackageDefinition(loader.loadSync(proto, { enums: String })).credbroker.v1;
   const broker = new CredentialBroker(`unix:${socket}`, grpc.credentials.createInsecure());
   const deadline = () => ({ deadline: Date.now() + 60_000 });
   const call = (method, request) => new Promise((resolve, reject) => {
     broker[method](request, deadline(), (error, answer) => (error ? reject(error) : resolve(answer)));
   });
-  const ref = { provider };
-  const first = await call('getCredential', { credential: ref });
+  const ref = { provider: { name: provider } };
+  const first = await call('getCredential', { ref });
   say('get', first);
 
   let seen = 0;
-  const watch = broker.watchCredential({ credential: ref }, deadline());
+  const watch = broker.watchCredential({ ref }, deadline());
   for await (const answer of watch) {
     say('watch', answer);
     seen += 1;
@@ -45,8 +46,10 @@ async function main() {
   }
   watch.cancel();
 
-  await call('getCredential', { credential: { provider: 'not-configured' } }).catch(explain);
-  say('report', await call('reportRejected', { credential: ref, generation: first.credential.generation }));
+  await call('getCredential', { ref: { provider: { name: 'not-configured' } } }).catch(explain);
+  const report = await call('reportRejected', { ref, generation: first.credential.generation });
+  say('report', report);
+  console.log(`outcome=${report.outcome}`);
   broker.close();
 }
 

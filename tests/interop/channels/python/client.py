@@ -16,32 +16,35 @@ TIMEOUT = 60
 
 
 def say(what, credential):
-    token = "yes" if credential.token else "no"
+    token = "yes" if credential.HasField("token") else "no"
     print(f"{what} generation={credential.generation} token={token}", flush=True)
 
 
 def main(socket, provider):
-    ref = pb.CredentialRef(provider=provider)
+    ref = pb.CredentialRef(provider=pb.ProviderRef(name=provider))
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         broker = credbroker_pb2_grpc.CredentialBrokerStub(channel)
-        first = broker.GetCredential(pb.GetCredentialRequest(credential=ref), timeout=TIMEOUT).credential
+        first = broker.GetCredential(pb.GetCredentialRequest(ref=ref), timeout=TIMEOUT).credential
         say("get", first)
 
-        watch = broker.WatchCredential(pb.WatchCredentialRequest(credential=ref), timeout=TIMEOUT)
+        watch = broker.WatchCredential(pb.WatchCredentialRequest(ref=ref), timeout=TIMEOUT)
         for _ in range(WATCHED):
             say("watch", next(watch).credential)
         watch.cancel()
 
-        unknown = pb.CredentialRef(provider="not-configured")
+        unknown = pb.CredentialRef(provider=pb.ProviderRef(name="not-configured"))
         try:
-            broker.GetCredential(pb.GetCredentialRequest(credential=unknown), timeout=TIMEOUT)
+            broker.GetCredential(pb.GetCredentialRequest(ref=unknown), timeout=TIMEOUT)
         except grpc.RpcError as error:
             info = error_details_pb2.ErrorInfo()
             rpc_status.from_call(error).details[0].Unpack(info)
             print(f"error code={error.code().name} reason={info.reason} domain={info.domain}", flush=True)
+            print(f"message {error.details()}", flush=True)
 
-        report = pb.ReportRejectedRequest(credential=ref, generation=first.generation)
-        say("report", broker.ReportRejected(report, timeout=TIMEOUT).credential)
+        report = pb.ReportRejectedRequest(ref=ref, generation=first.generation)
+        answer = broker.ReportRejected(report, timeout=TIMEOUT)
+        say("report", answer.credential)
+        print(f"outcome={pb.ReportRejectedResponse.Outcome.Name(answer.outcome)}", flush=True)
 
 
 if __name__ == "__main__":

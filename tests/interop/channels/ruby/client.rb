@@ -11,19 +11,19 @@ WATCHED = 3
 include Credbroker::V1
 
 def say(what, credential)
-  puts "#{what} generation=#{credential.generation} token=#{credential.token.empty? ? 'no' : 'yes'}"
+  puts "#{what} generation=#{credential.generation} token=#{credential.has_token? ? 'yes' : 'no'}"
 end
 
 $stdout.sync = true
 socket, provider = ARGV
 deadline = -> { Time.now + 60 }
 broker = CredentialBroker::Stub.new("unix:#{socket}", :this_channel_is_insecure)
-ref = CredentialRef.new(provider: provider)
-first = broker.get_credential(GetCredentialRequest.new(credential: ref), deadline: deadline.call).credential
+ref = CredentialRef.new(provider: ProviderRef.new(name: provider))
+first = broker.get_credential(GetCredentialRequest.new(ref: ref), deadline: deadline.call).credential
 say('get', first)
 
 watch = broker.watch_credential(
-  WatchCredentialRequest.new(credential: ref), deadline: deadline.call, return_op: true
+  WatchCredentialRequest.new(ref: ref), deadline: deadline.call, return_op: true
 )
 watch.execute.each.with_index(1) do |answer, seen|
   say('watch', answer.credential)
@@ -32,13 +32,16 @@ end
 watch.cancel
 
 begin
-  unknown = CredentialRef.new(provider: 'not-configured')
-  broker.get_credential(GetCredentialRequest.new(credential: unknown), deadline: deadline.call)
+  unknown = CredentialRef.new(provider: ProviderRef.new(name: 'not-configured'))
+  broker.get_credential(GetCredentialRequest.new(ref: unknown), deadline: deadline.call)
 rescue GRPC::BadStatus => error
   info = error.to_rpc_status.details.first.unpack(Google::Rpc::ErrorInfo)
   code = GRPC::Core::StatusCodes.constants.find { |name| GRPC::Core::StatusCodes.const_get(name) == error.code }
   puts "error code=#{code} reason=#{info.reason} domain=#{info.domain}"
+  puts "message #{error.details}"
 end
 
-report = ReportRejectedRequest.new(credential: ref, generation: first.generation)
-say('report', broker.report_rejected(report, deadline: deadline.call).credential)
+report = ReportRejectedRequest.new(ref: ref, generation: first.generation)
+answer = broker.report_rejected(report, deadline: deadline.call)
+say('report', answer.credential)
+puts "outcome=#{answer.outcome}"

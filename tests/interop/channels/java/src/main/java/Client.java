@@ -1,11 +1,13 @@
 import com.google.protobuf.Any;
 import com.google.rpc.ErrorInfo;
-import credbroker.v1.CredentialBrokerGrpc;
-import credbroker.v1.Credbroker.Credential;
-import credbroker.v1.Credbroker.CredentialRef;
-import credbroker.v1.Credbroker.GetCredentialRequest;
-import credbroker.v1.Credbroker.ReportRejectedRequest;
-import credbroker.v1.Credbroker.WatchCredentialRequest;
+import io.credbroker.v1.Credential;
+import io.credbroker.v1.CredentialBrokerGrpc;
+import io.credbroker.v1.CredentialRef;
+import io.credbroker.v1.GetCredentialRequest;
+import io.credbroker.v1.ProviderRef;
+import io.credbroker.v1.ReportRejectedRequest;
+import io.credbroker.v1.ReportRejectedResponse;
+import io.credbroker.v1.WatchCredentialRequest;
 import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
@@ -49,30 +51,37 @@ public final class Client {
   }
 
   private static void ask(ManagedChannel channel, String provider) throws Exception {
-    CredentialRef ref = CredentialRef.newBuilder().setProvider(provider).build();
-    GetCredentialRequest get = GetCredentialRequest.newBuilder().setCredential(ref).build();
+    CredentialRef ref = named(provider);
+    GetCredentialRequest get = GetCredentialRequest.newBuilder().setRef(ref).build();
     Credential first = broker(channel).getCredential(get).getCredential();
     say("get", first);
 
-    var watch = broker(channel).watchCredential(WatchCredentialRequest.newBuilder().setCredential(ref).build());
+    var watch = broker(channel).watchCredential(WatchCredentialRequest.newBuilder().setRef(ref).build());
     for (int seen = 0; seen < WATCHED; seen++) {
       say("watch", watch.next().getCredential());
     }
 
-    CredentialRef unknown = CredentialRef.newBuilder().setProvider("not-configured").build();
+    CredentialRef unknown = named("not-configured");
     try {
-      broker(channel).getCredential(get.toBuilder().setCredential(unknown).build());
+      broker(channel).getCredential(get.toBuilder().setRef(unknown).build());
     } catch (StatusRuntimeException error) {
       Any detail = StatusProto.fromThrowable(error).getDetails(0);
       ErrorInfo info = detail.unpack(ErrorInfo.class);
       System.out.printf(
           "error code=%s reason=%s domain=%s%n",
           error.getStatus().getCode(), info.getReason(), info.getDomain());
+      System.out.printf("message %s%n", error.getStatus().getDescription());
     }
 
     ReportRejectedRequest report =
-        ReportRejectedRequest.newBuilder().setCredential(ref).setGeneration(first.getGeneration()).build();
-    say("report", broker(channel).reportRejected(report).getCredential());
+        ReportRejectedRequest.newBuilder().setRef(ref).setGeneration(first.getGeneration()).build();
+    ReportRejectedResponse replaced = broker(channel).reportRejected(report);
+    say("report", replaced.getCredential());
+    System.out.printf("outcome=%s%n", replaced.getOutcome());
+  }
+
+  private static CredentialRef named(String provider) {
+    return CredentialRef.newBuilder().setProvider(ProviderRef.newBuilder().setName(provider)).build();
   }
 
   private static CredentialBrokerGrpc.CredentialBrokerBlockingStub broker(ManagedChannel channel) {
@@ -80,7 +89,7 @@ public final class Client {
   }
 
   private static void say(String what, Credential credential) {
-    String token = credential.getToken().isEmpty() ? "no" : "yes";
+    String token = credential.hasToken() ? "yes" : "no";
     System.out.printf("%s generation=%s token=%s%n", what, credential.getGeneration(), token);
   }
 }
