@@ -12,7 +12,7 @@ use crate::{error::Error, socket::Socket};
 pub(crate) struct CallDeadline(pub(crate) Duration);
 
 impl CallDeadline {
-    /// A request that tells the broker its deadline. Not for a watch, whose stream the deadline would end.
+    /// A request that carries its deadline. Not for a watch, whose stream the deadline would end.
     pub(crate) fn request<T>(self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.set_timeout(self.0);

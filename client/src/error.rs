@@ -124,7 +124,7 @@ impl Error {
         Self::lost(socket, ConnectionLost::new("the watch ended"))
     }
 
-    /// Whether the connection of the call cannot be used any more.
+    /// Whether the connection of the call can no longer be used.
     pub(crate) fn ends_connection(&self) -> bool {
         matches!(self, Self::Unreachable { .. }) || self.reason() == Some(Reason::Draining)
     }

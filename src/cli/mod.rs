@@ -39,7 +39,7 @@ const EX_CONFIG: u8 = 78;
 #[command(name = "credbroker", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 const AFTER_HELP: &str = "\
@@ -57,7 +57,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 69 no broker, 75 timeout, 77 pe
 78 invalid configuration.";
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     Serve(serve::ServeArgs),
     Validate(validate::ValidateArgs),
     Get(get::GetArgs),
@@ -81,25 +81,25 @@ enum Command {
 /// Runs the command `cli`, which prints its output to `out`; returns the exit code.
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
     let result = match cli.command {
-        Command::Serve(args) => serve::run(&args, environment),
-        Command::Validate(args) => validate::run(&args, environment, out),
-        Command::Kubeconfig(args) => {
+        CliCommand::Serve(args) => serve::run(&args, environment),
+        CliCommand::Validate(args) => validate::run(&args, environment, out),
+        CliCommand::Kubeconfig(args) => {
             let this = std::env::current_exe().unwrap_or_else(|_| "credbroker".into());
             let beside = this.with_file_name("credbroker-exec");
             let shim = if beside.is_file() { beside } else { this };
             kubeconfig::run(&args, environment, &shim, out)
         }
-        Command::Get(args) => get::run(&args, environment, out),
-        Command::Status(args) => status::run(&args, environment, out),
-        Command::Refresh(args) => refresh::run(&args, environment, out),
-        Command::Evict(args) => evict::run(&args, environment, out),
-        Command::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
-        Command::Demo(args) => demo::run(&args, environment, out),
-        Command::Shim { arguments } => {
+        CliCommand::Get(args) => get::run(&args, environment, out),
+        CliCommand::Status(args) => status::run(&args, environment, out),
+        CliCommand::Refresh(args) => refresh::run(&args, environment, out),
+        CliCommand::Evict(args) => evict::run(&args, environment, out),
+        CliCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
+        CliCommand::Demo(args) => demo::run(&args, environment, out),
+        CliCommand::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();
             Ok(credbroker_exec::run(arguments.into_iter(), edges))
         }
-        Command::SamplePlugin(args) => demo::run_sample(&args, out),
+        CliCommand::SamplePlugin(args) => demo::run_sample(&args, out),
     };
     match result {
         Ok(code) => code.into(),

@@ -23,5 +23,6 @@ mod python;
 mod readme;
 mod repeats;
 mod secretreader;
+mod spiffe;
 mod systemd;
 mod users;

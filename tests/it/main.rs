@@ -30,5 +30,4 @@ mod protocol;
 mod rotation;
 mod secrets;
 mod shutdown;
-mod spiffe;
 mod words;

@@ -47,6 +47,25 @@ fn the_files_that_documents_name_exist() {
     }
 }
 
+#[test]
+fn the_links_of_documents_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "benches/README.md".into()];
+    files.extend(["examples/python/README.md".into(), "examples/plugins/README.md".into()]);
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    files.extend(
+        docs.map(|name| format!("docs/{}", name.to_str().unwrap())).filter(|name| name.ends_with(".md")),
+    );
+    for file in files {
+        let path = root.join(&file);
+        for link in fs::read_to_string(&path).unwrap().split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            let exists = target.starts_with("https://") || path.parent().unwrap().join(target).exists();
+            assert!(exists, "{file} links to {target}, which does not exist");
+        }
+    }
+}
+
 /// The rows of the table of modules, and their order.
 fn documented() -> (Uses, Vec<String>) {
     let text =

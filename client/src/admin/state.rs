@@ -82,7 +82,7 @@ pub enum Verdict {
     Rejected,
     /// It accepted the credential.
     Accepted,
-    /// It gave no conclusive answer, or the broker knows no API server that it may ask.
+    /// The answer was not conclusive, or the broker has no API server to ask.
     Unverifiable,
 }
 

@@ -117,7 +117,7 @@ async fn a_request_without_a_body_is_sent_once_more_with_the_newer_credential() 
         let (generation, reported) = fake.reports.recv().await.unwrap();
         broker.send(Ok(credential("2", HOUR))).unwrap();
         reported.send(Ok("2".into())).unwrap();
-        // There is no third request, whatever the second response is.
+        // There is no third request after any second response.
         (first, generation, answer(&mut server, StatusCode::UNAUTHORIZED).await)
     };
     let (status, (first, generation, second)) = tokio::join!(send(&mut service, request(URI, "")), serve);

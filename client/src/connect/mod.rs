@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_on_a_read_only_mount_passes_whatever_its_owner_and_mode() {
+    fn a_directory_on_a_read_only_mount_passes_with_any_owner_and_mode() {
         // /sys is mounted read-only in containers. Elsewhere it belongs to root, so this finds no socket either way.
         let outcome = connect(&Socket::at("/sys/broker.sock"));
         assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");

@@ -24,7 +24,7 @@ use crate::{credential::Credential, source::handle::CredentialSource};
 pub(super) struct IdentityGeneration {
     pub(super) identity: Option<Identity>,
     pub(super) config: Arc<ClientConfig>,
-    /// Cancelled when its connections must end, whatever they are doing.
+    /// Cancelled when its connections must end, even during a request.
     pub(super) closing: CancellationToken,
     /// Counts how often the identity was replaced and came back, so that an old deadline does not close it after it came
     /// back.

@@ -35,7 +35,7 @@ pub struct Settings {
     pub(super) server_name: Option<ServerName<'static>>,
     pub(super) drain: Duration,
     pub(super) connect: Duration,
-    /// All connections end when this is cancelled, whatever their identity.
+    /// All connections of all identities end when this is cancelled.
     pub(crate) ends: CancellationToken,
 }
 

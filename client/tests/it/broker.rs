@@ -47,7 +47,7 @@ struct State {
 /// A credential, and what is said beside it.
 type Issued = (v1::Credential, Option<v1::Cluster>);
 
-/// What the broker knows of its hub.
+/// The state of the hub.
 #[derive(Clone, Debug, Default)]
 struct Fleet {
     clusters: BTreeMap<String, v1::ClusterState>,
@@ -63,7 +63,7 @@ impl FakeBroker {
             connections: watch::Sender::default(),
             on_report: Mutex::default(),
         };
-        let private = Permissions::from_mode(0o700); // whatever the umask
+        let private = Permissions::from_mode(0o700); // independent of the umask
         let directory = tempfile::Builder::new().permissions(private).tempdir().unwrap();
         let mut broker = Self { directory, state: Arc::new(state), runtime: None };
         broker.restart();
@@ -99,7 +99,7 @@ impl FakeBroker {
         self.state.cell(provider).send_replace(Some((credential, None)));
     }
 
-    /// Sets the credential of the `ClusterProfile` `fleet/NAME`, and where it is for.
+    /// Sets the credential of the `ClusterProfile` `fleet/NAME`, and its cluster.
     #[cfg(feature = "kube")]
     pub(crate) fn issue_for(&self, name: &str, credential: v1::Credential, cluster: v1::Cluster) {
         self.state.cell(&format!("fleet/{name}")).send_replace(Some((credential, Some(cluster))));
@@ -140,7 +140,7 @@ impl FakeBroker {
         self.state.on_report.lock().unwrap().insert(generation.to_owned(), (credential, None));
     }
 
-    /// The same, with where it is for.
+    /// The same, with its cluster.
     #[cfg(feature = "kube")]
     pub(crate) fn issue_for_on_report(
         &self,
@@ -271,9 +271,9 @@ impl CredentialBroker for Service {
         &self,
         _: Request<v1::WatchClustersRequest>,
     ) -> Result<Response<Changes>, Status> {
-        let mut told: Option<Fleet> = None;
+        let mut sent: Option<Fleet> = None;
         let messages = WatchStream::new(self.0.fleet.subscribe()).map(move |fleet| {
-            let before = told.replace(fleet.clone());
+            let before = sent.replace(fleet.clone());
             let known = before.as_ref().map(|before| before.clusters.clone()).unwrap_or_default();
             let changed = fleet.clusters.iter().filter(|(name, state)| known.get(*name) != Some(state));
             let removed = known.iter().filter(|(name, _)| !fleet.clusters.contains_key(*name));

@@ -142,7 +142,7 @@ async fn an_upgraded_connection_works_and_ends_at_the_deadline_of_its_certificat
 type Set = fn(&mut AuthInfo);
 
 #[tokio::test]
-async fn a_config_with_credentials_of_its_own_is_refused() {
+async fn a_config_with_other_credentials_is_refused() {
     let setting = Setting::new("a").await;
     let own: [(&str, Set); 4] = [
         ("token", |auth| auth.token = Some("own".to_owned().into())),
@@ -158,7 +158,7 @@ async fn a_config_with_credentials_of_its_own_is_refused() {
         assert!(error.to_string().contains(what), "{error}");
     }
     let mut impersonating = setting.config();
-    impersonating.auth_info.impersonate = Some("somebody".to_owned());
+    impersonating.auth_info.impersonate = Some("someone".to_owned());
     assert!(Builder::new(impersonating, setting.source.clone()).build().is_ok());
 }
 

@@ -290,7 +290,7 @@ async fn ten_revocations_under_load_fail_no_request() {
         tokio::time::timeout(Duration::from_secs(30), replaced)
             .await
             .expect("the load reports the revocation");
-        // A request is repeated once: whoever met this revocation must be through before the next one.
+        // A request is repeated once: a request that met this revocation must end before the next one.
         let begun = started.load(Ordering::SeqCst);
         let served = async {
             while finished.load(Ordering::SeqCst) < begun + 20 {

@@ -39,7 +39,7 @@ const AT_ONCE: usize = 50;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A line of the table.
-struct Step {
+struct DemoStep {
     what: &'static str,
     calls: usize,
     took: Duration,
@@ -86,7 +86,7 @@ impl Demo {
         Ok(config::load(Some(&file), environment)?.config)
     }
 
-    async fn with_broker(&self, config: Config, environment: &Environment) -> anyhow::Result<Vec<Step>> {
+    async fn with_broker(&self, config: Config, environment: &Environment) -> anyhow::Result<Vec<DemoStep>> {
         let path = self.shims.socket().to_owned();
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let mut bound = app::build(config, Listening::At(options), Edges::system(environment))?;
@@ -98,7 +98,7 @@ impl Demo {
         Ok(steps)
     }
 
-    async fn steps(&self) -> anyhow::Result<Vec<Step>> {
+    async fn steps(&self) -> anyhow::Result<Vec<DemoStep>> {
         let progress = Progress::new();
         progress.show("cold call: the plugin runs ...");
         let cold = self.calls("cold call", 1, "the plugin ran").await?;
@@ -113,14 +113,14 @@ impl Demo {
     }
 
     /// Starts `calls` shims at once, which must print the same token.
-    async fn calls(&self, what: &'static str, calls: usize, remark: &str) -> anyhow::Result<Step> {
+    async fn calls(&self, what: &'static str, calls: usize, remark: &str) -> anyhow::Result<DemoStep> {
         let before = self.runs();
         let took = self.shims.call(PROVIDER, calls).await?;
-        Ok(Step { what, calls, took, runs: self.runs() - before, remark: remark.to_owned() })
+        Ok(DemoStep { what, calls, took, runs: self.runs() - before, remark: remark.to_owned() })
     }
 
     /// Waits until the broker has renewed the credential ahead of expiry.
-    async fn refresh(&self, progress: &Progress) -> anyhow::Result<Step> {
+    async fn refresh(&self, progress: &Progress) -> anyhow::Result<DemoStep> {
         let (before, started) = (self.runs(), SystemClock.now());
         let client = Client::connect(&Socket::at(self.shims.socket())).await?;
         let reference = CredentialRef::provider(PROVIDER);
@@ -134,7 +134,13 @@ impl Demo {
                 let remark =
                     format!("{:.0} s before the old token expired; no caller waited", left.as_secs_f64());
                 let runs = self.runs() - before;
-                return Ok(Step { what: "refresh ahead of expiry", calls: 0, took: waited, runs, remark });
+                return Ok(DemoStep {
+                    what: "refresh ahead of expiry",
+                    calls: 0,
+                    took: waited,
+                    runs,
+                    remark,
+                });
             }
             ensure!(waited < sample::LIFETIME, "the token was not renewed within its lifetime");
             progress.show(&format!("waiting for the refresh ahead of expiry ... {} s", waited.as_secs()));
@@ -151,7 +157,7 @@ impl Demo {
     }
 }
 
-fn print(steps: &[Step], out: &mut dyn Write) -> anyhow::Result<()> {
+fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
     let rows: Vec<_> = steps
         .iter()
         .map(|step| {
