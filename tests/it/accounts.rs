@@ -120,8 +120,10 @@ fn plugin_of(kubeconfig: &Path, variables: &[(&str, &str)]) -> Output {
 fn a_wrapped_kubeconfig_never_gets_the_account_of_another_file_with_the_same_names() {
     let files = TwoFiles::new();
     let broker = Broker::builder(PROGRAM).kubeconfig(files.file("first")).start();
-    let (first, _) = files.wrap("first", &broker.socket());
-    let (second, _) = files.wrap("second", &broker.socket());
+    let (first, said) = files.wrap("first", &broker.socket());
+    assert!(said.contains("The running broker has all of these providers."), "{said}");
+    let (second, said) = files.wrap("second", &broker.socket());
+    assert!(said.contains("does not have these definitions: rel.") && said.contains("restart it"), "{said}");
     assert_eq!(token(&plugin_of(&first, &[])), "first");
     let error = failure(&plugin_of(&second, &[]));
     assert!(error.contains("UNKNOWN_DEFINITION") && error.contains("`kubeconfigs`"), "{error}");
