@@ -89,7 +89,9 @@ fn a_cluster_that_the_broker_does_not_know_is_refused_with_what_differs() {
     the caller sent another cluster than those that the broker knows for provider `p`: its TLS server name is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     the caller sent another cluster than those that the broker knows for provider `p`: its exec extension is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     ");
-    assert!(refused(&super::resolver([matching(dir.path())]), with(sent(|_| {}))).contains("none of theirs"));
+    assert!(
+        refused(&super::resolver([matching(dir.path())]), with(sent(|_| {}))).contains("not one of theirs")
+    );
 }
 
 #[test]

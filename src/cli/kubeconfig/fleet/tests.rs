@@ -290,7 +290,7 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_a_foreign_one() {
             "a user that is not credbroker's, \"me\", which would be lost",
         ),
         ("users: [{name: aws, user: {exec: {command: aws}}}]", "\"aws\""),
-        ("just a text", "no kubeconfig of credbroker"),
+        ("just a text", "not a kubeconfig of credbroker"),
     ] {
         fs::write(&path, mine).unwrap();
         let error = ran(&broker(), &[], Some(&path)).err().unwrap();
