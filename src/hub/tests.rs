@@ -128,15 +128,12 @@ impl Setup {
         });
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::new(TokioClock(Instant::now(), SystemTime::now(), AtomicU64::default()));
-        let parts = CacheParts::for_tests(
+        let cache = CredentialCache::new(CacheParts::for_tests(
             Arc::clone(&runner),
             Arc::clone(&clock) as Arc<dyn Clock>,
             &tasks,
             &draining,
-        );
-        let (scheduler, ends) = (parts.scheduler.clone(), draining.clone());
-        tasks.spawn(async move { ends.run_until_cancelled(scheduler.keep_time()).await });
-        let cache = CredentialCache::new(parts);
+        ));
         let providers = ["p", "q"].map(|name| test_provider(name, Command::Path("/bin/sh".into())));
         let providers = Arc::new(Providers::new(providers));
         let fleet = Arc::new(Fleet::new(Arc::clone(&providers), EndpointRules::default()));
