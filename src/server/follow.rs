@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
-/// delays nobody.
-pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+/// delays no other.
+pub(super) type CredentialMessages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// Open watches from which a connection gathers their messages before it writes.
 const MANY: usize = 8;
@@ -52,25 +52,25 @@ impl WatchSlots {
 }
 
 /// An open watch: what was asked for, and the invocation that it leads to for now.
-pub(super) struct Following<R> {
+pub(super) struct CredentialStream<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
     ask: CredentialRequest,
     caller: Caller,
     subject: Subject,
     watch: CredentialWatch<R>,
-    /// Told when the ClusterProfile changes that it is for, if it is for one.
+    /// Notified when its ClusterProfile changes, if it has one.
     profile: Option<watch::Receiver<u64>>,
     _slot: OwnedSemaphorePermit,
 }
 
-impl<R> fmt::Debug for Following<R> {
+impl<R> fmt::Debug for CredentialStream<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Following").field("subject", &self.subject).finish_non_exhaustive()
+        f.debug_struct("CredentialStream").field("subject", &self.subject).finish_non_exhaustive()
     }
 }
 
-impl<R: PluginRunner> Following<R> {
+impl<R: PluginRunner> CredentialStream<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
@@ -85,7 +85,7 @@ impl<R: PluginRunner> Following<R> {
         Ok(Self { cache, resolver, ask, caller, subject, watch, profile, _slot: slot })
     }
 
-    pub(super) fn messages(self) -> Messages {
+    pub(super) fn messages(self) -> CredentialMessages {
         Box::pin(unfold(Some(self), async |following| {
             let mut following = following?;
             match following.next().await {
@@ -113,14 +113,14 @@ impl<R: PluginRunner> Following<R> {
     }
 
     /// Follows the profile to another endpoint or provider, which is another key. What was held is for another place,
-    /// so where the profile leads nowhere any more the watch ends.
+    /// so where the profile no longer leads anywhere the watch ends.
     fn move_with_profile(&mut self) -> Result<(), Status> {
         let spec = self.resolver.resolve(self.ask.clone()).map_err(|error| status::unresolved(&error))?;
         self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }
 
     /// Follows what is held for `spec` now. Of the same key, too: a profile that goes and comes back in one moment leaves
-    /// the key as it was, but what was held under it is forgotten, and would be renewed for nobody else.
+    /// the key as it was, but what was held under it is forgotten, and would be renewed for no other caller.
     fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
         let profile = self.resolver.follow(&spec);
         let subject = Subject::of(&spec);
@@ -131,7 +131,7 @@ impl<R: PluginRunner> Following<R> {
     }
 }
 
-/// Waits until the profile changes or goes; for ever if there is none.
+/// Waits until the profile changes or is deleted; without end if there is none.
 async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
     match profile {
         // An error says that it is gone: a change, too.

@@ -40,7 +40,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code that stands for it.
+    /// The exit code of this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Answer(_) | Self::Output(_) | Self::Recursion => 1,

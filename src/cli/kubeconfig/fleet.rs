@@ -41,7 +41,7 @@ use crate::{
 /// that is no longer where the kubeconfig says. A --socket that is given is written into it too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct Args {
+pub(super) struct FleetArgs {
     /// Write to this file, with mode 0600; never over a kubeconfig with users that are not credbroker's
     /// [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -54,7 +54,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(
-    args: &Args,
+    args: &FleetArgs,
     environment: &Environment,
     shim: &Path,
     out: &mut dyn Write,
@@ -101,8 +101,9 @@ pub(super) fn run(
 
 /// Refuses to write over a file that has something in it which this command could not write again.
 fn spare(path: &Path) -> anyhow::Result<()> {
-    let there = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient)
-        .with_context(|| format!("{} is no kubeconfig of credbroker, name another file", path.display()))?;
+    let there = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient).with_context(|| {
+        format!("{} is not a kubeconfig of credbroker; name another file", path.display())
+    })?;
     let foreign = there
         .users()
         .into_iter()
