@@ -6,6 +6,7 @@ use credbroker_proto::{Code, Reason};
 
 use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::TrustError};
 
+#[cfg(feature = "async")]
 /// The limit of the broker that concerns one connection. All others concern the broker.
 const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
 
