@@ -6,8 +6,8 @@ use credbroker_proto::{Code, Reason};
 
 use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::TrustError};
 
-#[cfg(feature = "async")]
 /// The limit of the broker that concerns one connection. All others concern the broker.
+#[cfg(feature = "async")]
 const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
 
 /// Why there is no credential. `Display` is one layer; the causes are in `source()`.

@@ -5,15 +5,12 @@ use std::{error::Error, fmt, io, sync::Arc};
 use credbroker_client::{Code, SocketError};
 use credbroker_proto::v1::credential_ref::Source;
 
-use crate::{AnswerError, ExecInfoError, ForwardError, UsageError, exit_code};
+use crate::{ExecInfoError, ForwardError, UsageError, exit_code};
 
 /// Everything that can go wrong between the command line and the printed credential.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The broker's answer is of no use.
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
     /// No answer, or one that says no.
     #[error(transparent)]
     Broker(#[from] credbroker_client::Error),
@@ -43,7 +40,7 @@ impl Failure {
     /// The exit code that stands for it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Answer(_) | Self::Output(_) | Self::Recursion => 1,
+            Self::Output(_) | Self::Recursion => 1,
             Self::Broker(error) => exit_code::of_call(error),
             Self::Usage(_) => 2,
             Self::Socket(error) if error.origin.starts_with('-') => 2,

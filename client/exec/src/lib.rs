@@ -22,7 +22,7 @@ mod run;
 
 pub use arguments::UsageError;
 pub use caller::Parent;
-pub use document::{AnswerError, ApiVersion, document};
+pub use document::{ApiVersion, document};
 pub use duration::duration;
 pub use edges::{Edges, Environment};
 pub use exec_info::ExecInfoError;
