@@ -138,7 +138,7 @@ impl Resolver {
         }
     }
 
-    /// Told when the profile that `spec` is for changes, closed when it is gone. `None`: it is for none.
+    /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: it is for none.
     pub fn follow(&self, spec: &PluginSpec) -> Option<watch::Receiver<u64>> {
         Some(self.fleet.as_ref()?.follow(spec.target.as_ref()?))
     }
@@ -189,7 +189,7 @@ impl Resolver {
             return Err(match self.fleet.as_ref().map(|fleet| fleet.hub()) {
                 // It may be one of those that come.
                 Some(unread) if !unread.synced => unread.unavailable("the cluster".to_owned()),
-                _ => mismatch(differs.unwrap_or("its server is none of theirs")),
+                _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
             });
         };
         if same.any(|other| !target.is_same_run(&other)) {

@@ -10,7 +10,7 @@ pub enum Code {
     Cancelled = 1,
     /// Anything without a specific code.
     Unknown = 2,
-    /// The request is wrong, whatever the state of the server.
+    /// The request is wrong in every state of the server.
     InvalidArgument = 3,
     /// The caller's deadline passed.
     DeadlineExceeded = 4,

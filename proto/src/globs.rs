@@ -1,6 +1,6 @@
 //! Which of a caller's variables travel: what the shim sends and the broker keeps must be read alike.
 
-/// The variables by which common plugins choose an identity: they belong to whoever asks, never to the broker. The
+/// The variables by which common plugins choose an identity: they belong to the caller, never to the broker. The
 /// shim sends what these patterns cover, and a kubeconfig's users take it from the caller.
 pub const IDENTITY_VARIABLES: [&str; 18] = [
     "AWS_*",
@@ -23,7 +23,7 @@ pub const IDENTITY_VARIABLES: [&str; 18] = [
     "KRB5CCNAME",
 ];
 
-/// Patterns over variable names, in which `*` stands for any text, also none. No other character is special.
+/// Patterns over variable names, in which `*` matches any text, also an empty one. No other character is special.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Globs(Vec<Glob>);
 
@@ -74,7 +74,7 @@ impl Glob {
     }
 
     /// Whether it covers the whole of `name`. The leftmost place for each middle part is as good as any other, so
-    /// nothing is tried twice: the time is linear whatever the pattern.
+    /// nothing is tried twice: the time is linear for every pattern.
     fn covers(&self, name: &str) -> bool {
         let Some(others) = &self.rest else { return self.first == name };
         let Some(mut rest) = name.strip_prefix(self.first.as_str()) else { return false };
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn a_star_matches_any_text() {
         let table = [
             ("AWS_*", "AWS_PROFILE", true),
             ("AWS_*", "AWS_", true),

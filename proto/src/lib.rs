@@ -1,7 +1,7 @@
 //! The gRPC contract of credbroker, `credbroker.v1`: messages, the stable error [`Reason`]s, and with the features
 //! `client` and `server` tonic's client and server.
 //!
-//! The code under [`v1`] is generated from `credbroker/v1/credbroker.proto` and committed, so that nobody needs
+//! The code under [`v1`] is generated from `credbroker/v1/credbroker.proto` and committed, so that no build needs
 //! `protoc`; a test generates it again and fails on a difference.
 
 mod code;
@@ -16,7 +16,7 @@ pub use globs::{Globs, IDENTITY_VARIABLES};
 pub use reason::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 
 /// The environment variable that marks a plugin's process tree, so that a plugin whose own kubeconfig leads back to
-/// the broker fails at once instead of starting itself for ever.
+/// the broker fails at once instead of starting itself in a loop.
 ///
 /// The broker sets it for every plugin, to the absolute path of a file that does not exist. A shim that finds it set
 /// creates that file (exclusively, following no link, mode 0600), says so in one line on stderr, and exits 1 without

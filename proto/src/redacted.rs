@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::v1::{Cluster, Credential, CredentialRef, credential_ref::Source};
 
-/// Stands for a value of so many bytes.
+/// Replaces a value of this many bytes.
 struct Redacted(usize);
 
 impl fmt::Debug for Redacted {
@@ -51,7 +51,7 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A proxy URL may hold a password, and `config` is whatever the plugin wants.
+/// A proxy URL may hold a password, and `config` may hold anything.
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster")

@@ -1,4 +1,4 @@
-//! The committed code is what the `.proto` says. To write it anew: `BLESS=1 cargo test -p credbroker-proto`.
+//! The committed code is what the `.proto` says. To write it again: `BLESS=1 cargo test -p credbroker-proto`.
 
 #![allow(clippy::disallowed_methods, reason = "a test reads BLESS")]
 

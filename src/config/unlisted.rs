@@ -12,7 +12,7 @@ const PATTERNS: [&str; 4] = ["*PROFILE*", "*ACCOUNT*", "*TOKEN*", "*CONTEXT*"];
 /// Of terminals and desktops, which set them for every program.
 const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
 
-/// The variables of the broker's own environment (`broker`) that a plugin receives whoever the caller is, and that look
+/// The variables of the broker's own environment (`broker`) that a plugin receives for every caller, and that look
 /// as if they selected an identity. Left out is what `pass_env` names without a `*`: that was chosen.
 pub(super) fn unlisted(broker: &Environment, pass_env: &Globs, caller_env: &Globs) -> Vec<String> {
     static LIKELY: LazyLock<Globs> = LazyLock::new(|| Globs::new(PATTERNS));

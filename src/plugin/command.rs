@@ -115,14 +115,14 @@ mod tests {
     fn a_name_is_the_first_executable_file_in_path() {
         let dir = tempfile::tempdir().unwrap();
         let [one, two, three] = ["one", "two", "three"].map(|name| dir.path().join(name));
-        fs::create_dir_all(one.join("plugin")).unwrap(); // a directory is no plugin
+        fs::create_dir_all(one.join("plugin")).unwrap(); // a directory is not a plugin
         file(&two.join("plugin"), 0o600);
         file(&three.join("plugin"), 0o700);
         assert_eq!(find("plugin", &[&one, &two, &three], None), Some(three.join("plugin")));
     }
 
     #[test]
-    fn a_relative_directory_is_no_place_to_look() {
+    fn a_relative_directory_is_not_searched() {
         let dir = tempfile::tempdir().unwrap();
         file(&dir.path().join("plugin"), 0o700);
         let up = "../".repeat(std::env::current_dir().unwrap().components().count());

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_has_a_digest_of_its_own() {
+    fn each_pair_has_its_own_digest() {
         let pairs = [("/a", "b"), ("/ab", ""), ("/", "ab"), ("/a", "c"), ("/b", "b")];
         let digests: std::collections::HashSet<_> =
             pairs.iter().map(|(file, name)| definition(file, name).digest().to_owned()).collect();

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::text::{listed, listed_all, nearest, shown};
 
-/// Why a request leads to no run. The same request leads nowhere again until somebody changes something.
+/// Why a request leads to no run. The same request fails again until something changes.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
@@ -24,7 +24,7 @@ pub enum ResolveError {
         /// Its definitions, sorted by file.
         candidates: Vec<Definition>,
     },
-    /// The exec extension is not JSON, so the plugin could not read what it is told.
+    /// The exec extension is not JSON, so the plugin could not read it.
     #[error(
         "the exec extension of the cluster that the caller sent is not valid JSON (line {line}, column {column})"
     )]

@@ -48,7 +48,7 @@ impl fmt::Debug for ProfileName {
     }
 }
 
-/// Why a profile leads to no plugin. Whoever writes the profile, or the broker's configuration, has to change it.
+/// Why a profile leads to no plugin. The profile or the broker's configuration must change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {

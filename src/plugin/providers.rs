@@ -150,7 +150,7 @@ impl Providers {
         self.configured(name)?.runnable()
     }
 
-    /// The same for one of [`Self::iter`], whatever defines it.
+    /// The same for one of [`Self::iter`], with any definition.
     pub fn is_runnable(&self, provider: &Provider) -> Result<(), ResolveError> {
         let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
         let same = entries.find(|entry| entry.provider.definition == provider.definition);

@@ -33,7 +33,7 @@ const STRANGERS: usize = 64;
 /// How long such a peer may take to read it.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Accepts connections and serves each on a task of its own.
+/// Accepts connections and serves each on a separate task.
 #[derive(Debug)]
 pub struct Acceptor {
     connections: Connections,
@@ -164,7 +164,7 @@ impl Acceptor {
     }
 }
 
-/// Told once per shortage, not once per attempt.
+/// Logged once per shortage, not once per attempt.
 fn note_shortage(error: &io::Error, pause: Duration) {
     if pause == PAUSE.0 {
         warn!(%error, "no connection can be accepted; trying again until something is given back");

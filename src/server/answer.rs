@@ -22,8 +22,8 @@ use super::{
 const PIECE: usize = 1023;
 const IN_PIECES: usize = 8 * 1024;
 
-/// The body of an answer. A stream that has nothing to say when the broker drains ends with `DRAINING`, whatever the
-/// service does: left open it would hold the drain up.
+/// The body of an answer. A stream that has nothing to say when the broker drains ends with `DRAINING`, also if the
+/// service keeps it: left open it would hold the drain up.
 pub(super) struct Answer {
     body: Body,
     /// Encoded ahead, so that it is counted although the peer takes nothing.

@@ -78,9 +78,9 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Serves `stream` until the peer is done, takes nothing any more, or the broker drains.
+    /// Serves `stream` until the peer is done, stops reading, or the broker drains.
     pub(super) async fn serve(self, stream: UnixStream, peer: Peer, refusal: Option<Refusal>) {
-        // A token of its own: every poll of a connection locks its token.
+        // A separate token: every poll of a connection locks its token.
         let end = self.draining.child_token();
         let traffic = Traffic::new(end.clone());
         self.watchdog.watch(&traffic);
@@ -137,7 +137,7 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
         .auto_date_header(false)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
-        // No pings: on a Unix socket the kernel tells when a peer is gone, and hyper pays for them with a lock and a
+        // No pings: on a Unix socket the kernel reports when a peer is gone, and hyper pays for them with a lock and a
         // look at the clock for every frame, a tenth of the requests per second.
         .keep_alive_interval(None)
         .max_concurrent_streams(STREAMS)

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
-/// delays nobody.
+/// delays no other.
 pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// Open watches from which a connection gathers their messages before it writes.
@@ -59,7 +59,7 @@ pub(super) struct Following<R> {
     caller: Caller,
     subject: Subject,
     watch: CredentialWatch<R>,
-    /// Told when the ClusterProfile changes that it is for, if it is for one.
+    /// Notified when its ClusterProfile changes, if it has one.
     profile: Option<watch::Receiver<u64>>,
     _slot: OwnedSemaphorePermit,
 }
@@ -113,14 +113,14 @@ impl<R: PluginRunner> Following<R> {
     }
 
     /// Follows the profile to another endpoint or provider, which is another key. What was held is for another place,
-    /// so where the profile leads nowhere any more the watch ends.
+    /// so where the profile no longer leads anywhere the watch ends.
     fn move_with_profile(&mut self) -> Result<(), Status> {
         let spec = self.resolver.resolve(self.ask.clone()).map_err(|error| status::unresolved(&error))?;
         self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }
 
     /// Follows what is held for `spec` now. Of the same key, too: a profile that goes and comes back in one moment leaves
-    /// the key as it was, but what was held under it is forgotten, and would be renewed for nobody else.
+    /// the key as it was, but what was held under it is forgotten, and would be renewed for no other caller.
     fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
         let profile = self.resolver.follow(&spec);
         let subject = Subject::of(&spec);
@@ -131,7 +131,7 @@ impl<R: PluginRunner> Following<R> {
     }
 }
 
-/// Waits until the profile changes or goes; for ever if there is none.
+/// Waits until the profile changes or is deleted; without end if there is none.
 async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
     match profile {
         // An error says that it is gone: a change, too.

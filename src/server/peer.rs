@@ -29,14 +29,14 @@ impl Peer {
         Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid, origin })
     }
 
-    /// A uid that stands for any unmapped user is nobody's identity.
-    pub(super) fn is_nobody(&self) -> bool {
-        NOBODY.contains(&self.uid)
+    /// The kernel uses these uids for all users that it cannot map, so they do not identify a user.
+    pub(super) fn is_unmapped(&self) -> bool {
+        UNMAPPED.contains(&self.uid)
     }
 }
 
 /// What the kernel reports for a uid that has no number here (`/proc/sys/kernel/overflowuid`), and for none at all.
-const NOBODY: [u32; 2] = [65_534, u32::MAX];
+const UNMAPPED: [u32; 2] = [65_534, u32::MAX];
 
 /// Who may ask.
 #[derive(Clone, Copy, Debug)]
@@ -50,14 +50,14 @@ impl PeerPolicy {
         Self { own_uid: rustix::process::geteuid().as_raw() }
     }
 
-    /// Whether the broker's own user may: not if it runs as nobody.
+    /// Whether the broker's own user may: not if it runs as an unmapped one.
     pub fn serves_its_own(self) -> bool {
-        !NOBODY.contains(&self.own_uid)
+        !UNMAPPED.contains(&self.own_uid)
     }
 
     /// Whether `peer` may ask.
     pub fn allows(self, peer: &Peer) -> bool {
-        (peer.uid == self.own_uid || peer.uid == 0) && !peer.is_nobody()
+        (peer.uid == self.own_uid || peer.uid == 0) && !peer.is_unmapped()
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn own_uid_and_root_are_allowed_and_nobody_else() {
+    fn only_the_own_uid_and_root_are_allowed() {
         let policy = PeerPolicy { own_uid: 1000 };
         for (uid, allowed) in [(1000, true), (0, true), (1001, false), (65_534, false), (u32::MAX, false)] {
             assert_eq!(policy.allows(&peer(uid)), allowed, "uid {uid}");

@@ -18,13 +18,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
     held: HashMap<ProfileName, (State, Option<Failed>)>,
-    /// Providers that no request gets anything of, until somebody changes something on this machine.
+    /// Providers that no request gets anything of, until something changes on this machine.
     broken: HashMap<Arc<str>, ResolveError>,
 }
 
 impl Readiness {
-    /// One look at the whole cache, and at each provider's plugin. Callers that bring variables of their own have keys of
-    /// their own: the best of a profile's keys counts.
+    /// One look at the whole cache, and at each provider's plugin. Callers that bring their own variables have separate
+    /// keys: the best of a profile's keys counts.
     pub(super) fn of<R: PluginRunner>(cache: &CredentialCache<R>, resolver: &Resolver) -> Self {
         let mut all = Self::default();
         for (profile, holding, failed) in cache.profile_states() {
@@ -48,13 +48,13 @@ impl Readiness {
         all
     }
 
-    /// How it stands for a profile, and the stable reason if it stands badly.
+    /// The readiness of a profile, and the stable reason if it is not ready.
     pub(super) fn of_profile(&self, known: &KnownProfile) -> (State, Option<Reason>) {
         let (state, problem) = self.look(known);
         (state, problem.map(|(reason, _)| reason))
     }
 
-    /// Why it stands badly, for people.
+    /// Why it is not ready, for people.
     pub(super) fn message(&self, known: &KnownProfile) -> String {
         self.look(known).1.map(|(_, error)| chain(error)).unwrap_or_default()
     }

@@ -101,7 +101,7 @@ impl<R: PluginRunner> BrokerService<R> {
     }
 }
 
-/// At debug: a span that nobody sees costs nothing, and a hit has nothing to tell.
+/// At debug: a span that is not recorded costs nothing, and a hit needs none.
 pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
     let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))

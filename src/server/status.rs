@@ -53,8 +53,8 @@ pub(super) fn invalid(message: &str) -> Status {
 
 /// The peer may not ask.
 pub(super) fn peer_denied(peer: &Peer) -> Status {
-    let cause = if peer.is_nobody() {
-        "that number stands for every user who has none here, so it is nobody's identity; run broker and client as another user"
+    let cause = if peer.is_unmapped() {
+        "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
     } else {
         "it serves its own uid and root; run a broker of your own (`credbroker serve`)"
     };

@@ -26,7 +26,7 @@ impl Parent {
     }
 }
 
-/// The name of `parent` as a client of the cluster that `exec_info` tells of; that is empty where the client says
+/// The name of `parent` as a client of the cluster in `exec_info`; that is empty where the client says
 /// nothing of itself.
 pub(crate) fn caller(parent: &Parent, exec_info: &str) -> String {
     let Parent { pid, start, stack } = parent;

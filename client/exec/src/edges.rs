@@ -68,13 +68,13 @@ impl Edges {
         self.stdout.flush()
     }
 
-    /// Whoever closed stderr does not want to know.
+    /// If stderr is closed, there is no other place for the line.
     pub(crate) fn complain(&mut self, text: &str) {
         drop(self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush()));
     }
 
-    /// Tells the broker, through the file it named, that its plugin came back to us. A file that is there is left as it
-    /// is, whatever it is.
+    /// Reports to the broker, through the file that it named, that its plugin started the shim. An existing file is left
+    /// unchanged.
     pub(crate) fn mark(path: &OsStr) {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         drop(open(path, flags, Mode::RUSR | Mode::WUSR));

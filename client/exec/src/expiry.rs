@@ -57,7 +57,7 @@ mod tests {
     }
 
     /// Seconds from NOW that are expiration_for_client, for an expiry in `left` and a lifetime, both in milliseconds.
-    fn told_seconds(left: i64, lifetime: Option<u64>) -> i64 {
+    fn shown_seconds(left: i64, lifetime: Option<u64>) -> i64 {
         let lifetime = lifetime.map(Duration::from_millis);
         expiration_for_client(Some(at(NOW * 1000 + left)), lifetime, at(NOW * 1000)).unwrap().seconds - NOW
     }
@@ -80,7 +80,7 @@ mod tests {
             (-60_000, Some(3_600_000), 10),
             (3_600_000, Some(0), 3600),
         ] {
-            assert_eq!(told_seconds(left, lifetime), expected, "{left} {lifetime:?}");
+            assert_eq!(shown_seconds(left, lifetime), expected, "{left} {lifetime:?}");
         }
     }
 
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_is_after_now_and_never_more_than_a_second_past_the_end(
+        fn the_expiry_shown_is_after_now_and_at_most_a_second_past_the_end(
             now in 0..NOW * 2000,
             left in prop_oneof![-400_000_i64..100_000_000, -20_000_i64..20_000, -1500_i64..1500],
             lifetime in proptest::option::of(0_u64..100_000),

@@ -37,7 +37,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code that stands for it.
+    /// The exit code of this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Output(_) | Self::Recursion => 1,

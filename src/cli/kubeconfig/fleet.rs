@@ -101,8 +101,9 @@ pub(super) fn run(
 
 /// Refuses to write over a file that has something in it which this command could not write again.
 fn spare(path: &Path) -> anyhow::Result<()> {
-    let there = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient)
-        .with_context(|| format!("{} is no kubeconfig of credbroker, name another file", path.display()))?;
+    let there = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient).with_context(|| {
+        format!("{} is not a kubeconfig of credbroker; name another file", path.display())
+    })?;
     let foreign = there
         .users()
         .into_iter()

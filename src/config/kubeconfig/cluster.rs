@@ -43,7 +43,7 @@ pub(super) struct Clusters<'a> {
 pub(super) struct Unreadable;
 
 impl<'a> Clusters<'a> {
-    /// A context leads to the user and the cluster of its own file, or to the first ones of these names. In a list that
+    /// A context leads to the user and the cluster of the same file, or to the first ones of these names. In a list that
     /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
         let (users, all) = (

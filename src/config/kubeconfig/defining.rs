@@ -12,7 +12,7 @@ const LINKS: usize = 40;
 /// names it is reached by. So symbolic links are followed, and no `..` is left.
 ///
 /// The link `..data` is not: kubelet points it to another directory whenever a `ConfigMap` or Secret changes, and the file
-/// stays the same to everybody who mounts it. A file that does not exist is identified by the path as it is.
+/// stays the same for all that mount it. A file that does not exist is identified by the path as it is.
 pub(super) fn defining_file(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS {

@@ -8,7 +8,7 @@ use crate::{
     plugin::{Command, Globs, Provider},
 };
 
-/// Files of a `KUBECONFIG` list in a directory of their own.
+/// Files of a `KUBECONFIG` list in a separate directory.
 struct Files {
     dir: TempDir,
     paths: Vec<PathBuf>,
@@ -131,7 +131,7 @@ fn a_definition_is_its_file_and_its_name_and_not_its_stanza() {
 }
 
 #[test]
-fn contexts_of_two_files_lead_to_the_users_of_their_own() {
+fn contexts_of_two_files_lead_to_the_users_of_their_files() {
     let file = |server: &str| {
         format!(
             "users:\n{}contexts:\n- {{name: c, context: {{user: u, cluster: k}}}}\nclusters:\n- {{name: k, cluster: {{server: {server}}}}}\n",
@@ -230,7 +230,7 @@ users:
 contexts:
 - {name: a, context: {user: u, cluster: one}}
 - {name: b, context: {user: u, cluster: one, namespace: other}}
-- {name: c, context: {user: somebody, cluster: two}}
+- {name: c, context: {user: stranger, cluster: two}}
 - {name: d, context: {user: u, cluster: absent}}
 - {name: e, context: {user: v, cluster: one}}
 - {name: f, context: {user: v, cluster: two}}

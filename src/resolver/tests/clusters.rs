@@ -20,7 +20,7 @@ fn with(cluster: Option<Cluster>) -> CredentialRequest {
 }
 
 #[test]
-fn a_cluster_of_the_kubeconfig_is_found_and_the_plugin_is_told_the_brokers_own() {
+fn a_cluster_of_the_kubeconfig_is_found_and_the_plugin_gets_that_of_the_broker() {
     let dir = tempfile::tempdir().unwrap();
     let known = Cluster { proxy_url: "http://broker".into(), ..sent_paris() };
     let clusters = vec![cluster("https://tokyo", ""), known.clone()];
@@ -46,7 +46,7 @@ fn of_several_known_clusters_that_fit_none_is_guessed() {
     insta::assert_snapshot!(refused(&of(true), with(Some(cluster("https://one", "")))), @"the caller sent another cluster than those that the broker knows for provider `p`: it fits several of them that the plugin would tell apart; send its exec extension too; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`");
     assert!(
         of(false).resolve(with(Some(cluster("https://one", "")))).is_ok(),
-        "the plugin is told none of them"
+        "the plugin gets none of them"
     );
 }
 
@@ -82,14 +82,16 @@ fn a_cluster_that_the_broker_does_not_know_is_refused_with_what_differs() {
         sent(|sent| sent.config = r#"{"audience":"tokyo"}"#.into()),
     ];
     insta::assert_snapshot!(others.map(|other| refused(&resolver, with(other))).join("\n"), @r"
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is none of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    the caller sent another cluster than those that the broker knows for provider `p`: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     the caller sent another cluster than those that the broker knows for provider `p`: its certificate authorities are others; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     the caller sent another cluster than those that the broker knows for provider `p`: its TLS server name is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     the caller sent another cluster than those that the broker knows for provider `p`: its exec extension is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     ");
-    assert!(refused(&super::resolver([matching(dir.path())]), with(sent(|_| {}))).contains("none of theirs"));
+    assert!(
+        refused(&super::resolver([matching(dir.path())]), with(sent(|_| {}))).contains("not one of theirs")
+    );
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn several_profiles_of_one_cluster_are_one_run_if_they_lead_to_the_same() {
     let found = resolver.resolve(with(sent(|_| {}))).unwrap();
     assert_eq!(found.key, resolver.resolve(by_profile("paris-1")).unwrap().key, "the first by name");
 
-    // One that the caller's cluster does not fit is none of them.
+    // One that differs from the caller's cluster does not count.
     let other = json!({"server": "https://paris:6443", "tls-server-name": "other"});
     apply(&resolver, "paris-0", "p", &other);
     assert_eq!(resolver.resolve(with(sent(|_| {}))).unwrap().key, found.key);
@@ -128,7 +130,7 @@ fn several_profiles_of_one_cluster_are_one_run_if_they_lead_to_the_same() {
 }
 
 #[test]
-fn what_the_hub_may_still_tell_is_no_mismatch_yet() {
+fn a_cluster_that_the_hub_may_still_add_is_not_a_mismatch() {
     let dir = tempfile::tempdir().unwrap();
     let resolver = with_unread_fleet([matching(dir.path())]);
     insta::assert_snapshot!(refused(&resolver, with(sent(|_| {}))), @"the cluster is not known yet: the hub has not answered yet");

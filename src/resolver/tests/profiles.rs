@@ -188,7 +188,7 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
 }
 
 #[test]
-fn why_a_profile_is_not_there_is_told() {
+fn the_error_says_why_a_profile_is_missing() {
     let of = |name: &str| provider(name, Command::Name("x".into()));
     let paris = || by_profile("paris");
     insta::assert_snapshot!(refused(&resolver([of("p")]), paris()), @"there is no ClusterProfile `fleet/paris`: this broker reads none; add `clusterProfiles` to its configuration");
@@ -243,7 +243,7 @@ fn what_a_provider_cannot_do_it_cannot_do_for_a_profile() {
     assert!(matches!(error("t"), ResolveError::NeedsTerminal { .. }));
     assert!(
         matches!(error("u"), ResolveError::Profile { .. }),
-        "a user of a kubeconfig is no access provider"
+        "a user of a kubeconfig is not an access provider"
     );
 }
 

@@ -70,7 +70,7 @@ async fn what_needs_no_hub_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_first_look_nobody_waits() {
+async fn after_the_first_list_no_request_waits() {
     let down = |synced| HubState { synced, problem: Some("refused".into()) };
     for state in [SYNCED, down(false), down(true)] {
         let resolver = unread();

@@ -1,4 +1,4 @@
-//! The state of every cluster at one moment, and what tells two moments apart.
+//! The state of every cluster at one moment, and the difference of two moments.
 
 use std::{
     cmp::Ordering,

@@ -23,7 +23,7 @@ use crate::{
     plugin::{Command, PluginSpec, Providers, test_provider},
 };
 
-/// Nobody asks for anything.
+/// Makes no request.
 #[derive(Debug)]
 struct NoRuns;
 
@@ -119,7 +119,7 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_and_what_goes_in_one_moment_is_told_together_and_at_once() {
+async fn additions_and_removals_of_one_moment_are_sent_together_and_at_once() {
     let setup = Setup::new();
     setup.apply("fleet", "a", 0);
     setup.apply("fleet", "b", 0);
@@ -139,7 +139,7 @@ async fn what_comes_and_what_goes_in_one_moment_is_told_together_and_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_the_hub_alone_is_told_at_once() {
+async fn a_change_of_the_hub_alone_is_sent_at_once() {
     let setup = Setup::new();
     let mut watch = setup.watch(None).await;
     let first = message(&mut watch).await;

@@ -20,7 +20,7 @@ use crate::{
     resolver::Source,
 };
 
-/// Prints where it is for.
+/// Prints the cluster.
 #[derive(Debug)]
 struct ServerAsToken;
 
@@ -77,11 +77,11 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
         apply(&fleet, "a");
         let again = message(&mut messages).await.credential.unwrap();
         assert_ne!(again.generation, first.generation);
-        let everybody = held.get(resolver.resolve(ask.clone()).unwrap(), &Request::default()).await.unwrap();
-        assert_eq!(everybody.generation.to_string(), again.generation);
+        let shared = held.get(resolver.resolve(ask.clone()).unwrap(), &Request::default()).await.unwrap();
+        assert_eq!(shared.generation.to_string(), again.generation);
     }
     let quiet = timeout(Duration::from_secs(30), messages.next()).await;
-    assert!(quiet.is_err(), "nothing more is told, and the profile is waited for");
+    assert!(quiet.is_err(), "nothing more is sent, and the profile is waited for");
     apply(&fleet, "b");
     let moved = message(&mut messages).await;
     assert_eq!(

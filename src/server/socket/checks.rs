@@ -36,7 +36,7 @@ pub(super) fn prepare_directory(directory: &Path, options: &SocketOptions) -> Re
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(directory, None, group).map_err(io_error).map_err(io("give its group to"))?;
         }
-        // Whatever the umask is: a group that may connect has to get in.
+        // Independent of the umask, a group that may connect must get in.
         fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
     }
     check_directory(directory, options)

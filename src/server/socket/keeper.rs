@@ -72,7 +72,7 @@ enum Loss {
         #[source]
         source: io::Error,
     },
-    #[error("the socket's directory is not safe any more, and clients refuse it")]
+    #[error("the socket's directory is no longer safe, and clients refuse it")]
     Unsafe(#[source] SocketError),
 }
 
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_socket_of_somebody_else_is_asked_now_and_then() {
+    fn a_live_socket_of_another_process_is_checked_now_and_then() {
         let root = directory();
         let path = root.path().join("socket");
         let (_ours, keeper) = published(&path);

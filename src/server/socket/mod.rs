@@ -51,7 +51,7 @@ pub enum SocketError {
         /// The socket.
         path: PathBuf,
     },
-    /// Others could put a socket of their own in our place.
+    /// Others could put their own socket in our place.
     #[error("the directory {} belongs to uid {owner} and has mode {mode:04o}; it must belong to uid {own} or root and be writable by no other user (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", path.display())]
     Directory {
         /// The directory.
@@ -95,7 +95,7 @@ pub enum SocketError {
     },
 }
 
-/// One file, whatever its name.
+/// One file under any name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct FileId {
     device: u64,
@@ -205,7 +205,7 @@ fn bind(options: &SocketOptions) -> Result<(UnixListener, FileId), SocketError> 
 fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<FileId, SocketError> {
     let io = |action| move |source| SocketError::Io { action, path: options.path.clone(), source };
     let at = |action| move |errno: Errno| io(action)(errno.into());
-    // Held, not named: in a shared directory somebody could put a link of that name there, and it would be followed.
+    // Held, not named: in a shared directory another user could put a link of that name there, and it would be followed.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::open(temporary, flags, Mode::empty()).map_err(at("look at"))?;
     let found = rustix::fs::fstat(&held).map_err(at("look at"))?;
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_put_in_the_place_of_our_new_socket_is_not_touched() {
+    fn a_foreign_file_in_the_place_of_our_new_socket_is_not_touched() {
         let root = tempfile::tempdir().unwrap();
         let [victim, temporary, path] = ["victim", ".temporary", "socket"].map(|name| root.path().join(name));
         fs::write(&victim, "precious").unwrap();

@@ -264,7 +264,7 @@ fn every_status_fits_the_headers_that_clients_take() {
 }
 
 #[test]
-fn a_denied_peer_is_told_what_helps_it() {
+fn a_denied_peer_gets_the_remedy() {
     let said =
         |uid| peer_denied(&Peer { uid, gid: 1, pid: None, origin: Origin::Elsewhere }).message().to_owned();
     assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));

@@ -29,7 +29,7 @@ struct Watched {
     looks: u8,
 }
 
-/// What tells progress; `None` where nothing waits.
+/// The measure of progress; `None` where nothing waits.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Marks {
     taken: Option<u64>,

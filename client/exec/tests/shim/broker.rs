@@ -1,4 +1,4 @@
-//! A broker on a socket in a private directory, on a thread of its own.
+//! A broker on a socket in a private directory, on a separate thread.
 
 use std::{
     fs,

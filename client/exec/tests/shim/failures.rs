@@ -36,7 +36,7 @@ fn a_failure_is_one_line_with_provider_cause_and_reason() {
 }
 
 #[test]
-fn unavailable_from_something_that_is_no_broker_of_ours_is_unreachable() {
+fn unavailable_from_another_server_is_unreachable() {
     let broker = Broker::failing(Status::unavailable("proxy says no"));
     let line = complaint(&mut asking(&broker), 69);
     assert!(line.contains("no broker answers") && line.contains("proxy says no"), "{line}");

@@ -1,4 +1,4 @@
-//! The real binary against a broker that answers what a test tells it to.
+//! The real binary against a broker whose answers a test chooses.
 
 #![expect(clippy::disallowed_methods, reason = "tests start the shim and read the clock")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]

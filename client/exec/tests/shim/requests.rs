@@ -51,7 +51,7 @@ fn the_cluster_is_passed_on_as_the_client_wrote_it() {
 }
 
 #[test]
-fn without_exec_info_there_is_no_cluster_and_the_broker_is_told_so_beside_the_caller() {
+fn without_exec_info_there_is_no_cluster_and_the_request_says_so_beside_the_caller() {
     let broker = Broker::with_token("t");
     document(&mut asking(&broker));
     document(asking(&broker).env("KUBERNETES_EXEC_INFO", ""));

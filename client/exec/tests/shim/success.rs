@@ -51,10 +51,10 @@ fn token_pair_and_expiry_are_all_printed() {
         lifetime: Some(prost_types::Duration { seconds: 3600, nanos: 0 }),
         ..Credential::default()
     })));
-    let told = Timestamp { seconds: expiry - 30, nanos: 0 }.to_string();
+    let shown = Timestamp { seconds: expiry - 30, nanos: 0 }.to_string();
     assert_eq!(
         document(&mut asking(&broker))["status"],
-        json!({"token": "t", "clientCertificateData": "CERT\r\n", "clientKeyData": "KEY\n", "expirationTimestamp": told})
+        json!({"token": "t", "clientCertificateData": "CERT\r\n", "clientKeyData": "KEY\n", "expirationTimestamp": shown})
     );
 }
 
@@ -67,8 +67,8 @@ fn a_time_in_the_past_is_never_printed() {
     })));
     let before = now();
     let status = &document(&mut asking(&broker))["status"];
-    let told: Timestamp = status["expirationTimestamp"].as_str().unwrap().parse().unwrap();
-    assert!(told.seconds > before && told.seconds <= now() + 10, "{told}");
+    let shown: Timestamp = status["expirationTimestamp"].as_str().unwrap().parse().unwrap();
+    assert!(shown.seconds > before && shown.seconds <= now() + 10, "{shown}");
 }
 
 #[test]

@@ -48,14 +48,14 @@ fn no_broker_at_all_says_where_it_was_looked_for_and_how_to_start_one() {
 }
 
 #[test]
-fn no_broker_within_the_time_allowed_is_no_broker_rather_than_a_slow_one() {
+fn without_a_broker_within_the_timeout_the_error_is_a_missing_broker() {
     let broker = Broker::absent();
     let line = complaint(asking(&broker).args(["--timeout", "0.3"]), 69);
     assert!(line.contains("no broker answers on") && line.contains("No such file or directory"), "{line}");
 }
 
 #[test]
-fn a_listener_that_hangs_up_is_no_broker() {
+fn a_listener_that_hangs_up_counts_as_a_missing_broker() {
     let broker = Broker::absent();
     let listener = UnixListener::bind(broker.socket()).unwrap();
     thread::spawn(move || listener.incoming().for_each(drop));
@@ -135,7 +135,7 @@ fn the_users_own_broker_is_found_below_the_runtime_directory() {
 }
 
 #[test]
-fn a_person_is_told_what_takes_long_and_the_line_is_erased() {
+fn a_terminal_shows_what_takes_long_and_the_line_is_erased() {
     let broker = Broker::answering(Answer::Never);
     let args = ["--provider", "gke", "--timeout", "1.2"];
     let (code, stdout, stderr) = run_at_a_terminal(&args, &[("CREDBROKER_SOCKET", &broker.socket())]);

@@ -129,7 +129,7 @@ fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
     ");
 }
 
-/// What client-go finds under the names of the contexts, whatever they look like.
+/// The entries that client-go finds for the names of the contexts, in any syntax.
 #[test]
 fn odd_names_and_values_are_read_back_as_they_are() {
     let names = [
@@ -172,7 +172,7 @@ fn odd_names_and_values_are_read_back_as_they_are() {
 }
 
 #[test]
-fn two_thousand_clusters_are_the_same_bytes_in_whatever_order_they_come() {
+fn two_thousand_clusters_are_the_same_bytes_in_any_order() {
     let names: Vec<_> = (0..2000).map(|number| format!("ns-{}/c-{number}", number % 7)).collect();
     let cluster = |name: &str| {
         with(Cluster {
@@ -269,7 +269,7 @@ fn without_a_socket_flag_the_shim_looks_for_itself() {
 }
 
 #[test]
-fn a_file_is_written_for_its_owner_and_again_but_not_over_somebody_elses() {
+fn a_file_is_written_for_its_owner_and_again_but_not_over_a_foreign_one() {
     let broker = || FakeBroker::of(fleet(["c/x", "a/y"].map(|name| (name, ready("https://host")))));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fleet");
@@ -290,7 +290,7 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_somebody_elses() {
             "a user that is not credbroker's, \"me\", which would be lost",
         ),
         ("users: [{name: aws, user: {exec: {command: aws}}}]", "\"aws\""),
-        ("just a text", "no kubeconfig of credbroker"),
+        ("just a text", "not a kubeconfig of credbroker"),
     ] {
         fs::write(&path, mine).unwrap();
         let error = ran(&broker(), &[], Some(&path)).err().unwrap();
@@ -327,7 +327,7 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fleet");
     fs::write(&path, "users: []").unwrap();
-    let mut told = String::new();
+    let mut lines = String::new();
     for (clusters, hub) in [
         (vec![], None),
         (vec![], Some(hub(false, "connection refused"))),
@@ -336,9 +336,9 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
         let known = Fleet { hub, ..fleet(clusters) };
         let Ran { code, out, err } = ran(&FakeBroker::of(known), &[], Some(&path)).unwrap();
         assert_eq!((code, out.as_str()), (1, ""));
-        told += &err;
+        lines += &err;
     }
-    insta::assert_snapshot!(told, @r"
+    insta::assert_snapshot!(lines, @r"
     credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`
     credbroker: the broker has no ClusterProfiles, because the hub cannot be read: connection refused
     credbroker: a/one is left out: no (NO_MATCHING_PROVIDER)

@@ -33,7 +33,7 @@ impl Place {
         Args { kubeconfig: Some(self.path(file)), output: None, socket: None }
     }
 
-    /// Exit code and standard output, in which `~` stands for the directory.
+    /// Exit code and standard output, in which `~` is the directory.
     fn run(&self, args: &Args, variables: &[(&str, &str)], shim: &str) -> (u8, String) {
         let mut out = Vec::new();
         let socket = self.path("no-broker.sock");

@@ -53,7 +53,7 @@ async fn a_stream_gives_the_same_however_it_is_written_and_read() {
     }
 }
 
-/// What is complete comes at once, whatever follows: h2 may answer it before the peer says more.
+/// A complete frame comes at once, before any that follow: h2 may answer it before the peer says more.
 #[tokio::test]
 async fn nothing_complete_waits_for_what_is_not() {
     let (mut peer, ours) = duplex(64 * 1024);
