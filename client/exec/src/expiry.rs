@@ -56,7 +56,7 @@ mod tests {
         if millis < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
     }
 
-    /// Seconds from NOW that are expiration_for_client, for an expiry in `left` and a lifetime, both in milliseconds.
+    /// The expiry for clients in seconds from `NOW`, for one in `left` and a lifetime, both in milliseconds.
     fn shown_seconds(left: i64, lifetime: Option<u64>) -> i64 {
         let lifetime = lifetime.map(Duration::from_millis);
         expiration_for_client(Some(at(NOW * 1000 + left)), lifetime, at(NOW * 1000)).unwrap().seconds - NOW
