@@ -30,7 +30,7 @@ use crate::{
     plugin::Providers,
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, Place, SocketError, SocketOptions, encode,
+        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, SocketError, SocketOptions, SocketOrigin, encode,
         publish, services,
     },
     verify::{ApiVerifier, Verifier as _},
@@ -106,11 +106,11 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         Listening::Inherited(listener) => {
             let address = listener.local_addr().map_err(BuildError::Listen)?;
             let path = address.as_pathname().map(Path::to_owned);
-            (listener, path.clone(), path.map(Place::Inherited))
+            (listener, path.clone(), path.map(SocketOrigin::Inherited))
         }
         Listening::At(options) => {
             let (listener, publication) = publish(&options)?;
-            (listener, Some(options.path), Some(Place::Published(publication)))
+            (listener, Some(options.path), Some(SocketOrigin::Published(publication)))
         }
     };
     listener.set_nonblocking(true).map_err(BuildError::Listen)?;

@@ -65,7 +65,7 @@ enum CliCommand {
     Refresh(refresh::RefreshArgs),
     Evict(evict::EvictArgs),
     Clusters(clusters::ClustersArgs),
-    Kubeconfig(kubeconfig::Args),
+    Kubeconfig(kubeconfig::KubeconfigArgs),
     Demo(demo::DemoArgs),
     /// Run as credbroker-exec
     #[command(hide = true, disable_help_flag = true)]

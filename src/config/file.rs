@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    problem::{Place, Report},
+    problem::{Location, Report},
     reader::whole,
 };
 use crate::{
@@ -93,7 +93,7 @@ pub(super) fn tree(path: &Path, bytes: &[u8], report: &mut Report) -> Option<Nod
             Some(Node { at, value: crate::document::Value::Mapping(Vec::new()) })
         }
         Err(error) => {
-            report.problem(Place { file: path, at: error.at }, error.kind.to_string());
+            report.problem(Location { file: path, at: error.at }, error.kind.to_string());
             None
         }
     }

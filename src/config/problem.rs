@@ -18,7 +18,7 @@ pub struct Problem {
 impl Problem {
     /// `file:line:column`, as far as it is known.
     pub fn place(&self) -> impl fmt::Display {
-        Place { file: &self.file, at: self.at }
+        Location { file: &self.file, at: self.at }
     }
 }
 
@@ -30,12 +30,12 @@ impl fmt::Display for Problem {
 
 /// A place as editors read it: `file:line:column`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Place<'a> {
+pub(super) struct Location<'a> {
     pub(super) file: &'a std::path::Path,
     pub(super) at: Position,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for Location<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if self.at.is_known() { write!(f, ":{}:{}", self.at.line, self.at.column) } else { Ok(()) }
@@ -69,29 +69,29 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn problem(&mut self, place: Place<'_>, message: impl Into<String>) {
+    pub(super) fn problem(&mut self, place: Location<'_>, message: impl Into<String>) {
         self.problems.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
     }
 
-    pub(super) fn warning(&mut self, place: Place<'_>, message: impl Into<String>) {
+    pub(super) fn warning(&mut self, place: Location<'_>, message: impl Into<String>) {
         self.warnings.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
     }
 
     /// At `place` is a provider of this name.
-    pub(super) fn provider(&mut self, place: Place<'_>, name: &str) {
+    pub(super) fn provider(&mut self, place: Location<'_>, name: &str) {
         self.names.push((name.to_owned(), place.file.to_owned(), place.at, false));
     }
 
     /// At `place` is a user of a kubeconfig that becomes a provider of this name.
-    pub(super) fn definition(&mut self, place: Place<'_>, name: &str) {
+    pub(super) fn definition(&mut self, place: Location<'_>, name: &str) {
         self.names.push((name.to_owned(), place.file.to_owned(), place.at, true));
     }
 
     /// A configured provider is identified by its name alone; users of kubeconfigs by their file too.
     pub(super) fn refuse_duplicates(&mut self) {
-        let mut first: HashMap<&str, (Place<'_>, bool)> = HashMap::new();
+        let mut first: HashMap<&str, (Location<'_>, bool)> = HashMap::new();
         for (name, file, at, is_user) in &self.names {
-            let place = Place { file, at: *at };
+            let place = Location { file, at: *at };
             let (other, other_is_user) = *first.entry(name).or_insert((place, *is_user));
             if other != place && !(*is_user && other_is_user) {
                 let message = format!("provider `{name}` is defined already at {other}; rename one of them");

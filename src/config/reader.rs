@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     keys::{ConfigKey, Declared, Required, Section},
-    problem::{Place, Report},
+    problem::{Location, Report},
 };
 use crate::{
     document::{Node, Position, Value},
@@ -53,8 +53,8 @@ impl<'a> Cursor<'a> {
         Self { file: self.file, dialect: self.dialect, path, node }
     }
 
-    pub(super) fn place(&self) -> Place<'a> {
-        Place { file: self.file, at: self.node.at }
+    pub(super) fn place(&self) -> Location<'a> {
+        Location { file: self.file, at: self.node.at }
     }
 
     pub(super) fn node(&self) -> &'a Node {
@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
         };
         for (key, _) in entries.iter().filter(|(key, _)| !known.iter().any(|known| self.is(&key.name, known)))
         {
-            let place = Place { file: self.file, at: key.at };
+            let place = Location { file: self.file, at: key.at };
             let message = self.sentence(&format!("unknown key `{}`", key.name));
             match self.dialect {
                 Dialect::Strict => {
@@ -246,8 +246,8 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// A place in `file` without a position.
-pub(super) fn whole(file: &Path) -> Place<'_> {
-    Place { file, at: Position::UNKNOWN }
+pub(super) fn whole(file: &Path) -> Location<'_> {
+    Location { file, at: Position::UNKNOWN }
 }
 
 #[cfg(test)]

@@ -124,8 +124,8 @@ pub enum RunError {
     },
     /// It was not started: its issuer asked for fewer runs.
     #[error(
-        "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs {}; `credbroker refresh {provider}` runs it now",
-        pause(*.retry_after)
+        "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs{}",
+        pause(*.retry_after, .provider)
     )]
     Throttled {
         /// The plugin's executable.
@@ -169,11 +169,12 @@ fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
 }
 
-/// How long a pause still lasts.
-pub(super) fn pause(left: Duration) -> String {
+/// How long a pause still lasts, and what runs the plugin.
+fn pause(left: Duration, provider: &str) -> String {
+    let refresh = format!("`credbroker refresh {provider}`");
     match left {
-        Duration::ZERO => "and the pause is over".to_owned(),
-        left => format!("and is paused for another {}", seconds(left)),
+        Duration::ZERO => format!("; the pause has ended, and the next request or {refresh} runs it"),
+        left => format!(" and is paused for another {}; {refresh} runs it now", seconds(left)),
     }
 }
 

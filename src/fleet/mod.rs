@@ -1,7 +1,6 @@
 //! The ClusterProfiles that are known, each with the run that it leads to.
 
 mod cluster_profile;
-mod hub_state;
 mod known;
 
 use std::{
@@ -13,11 +12,10 @@ use tokio::sync::watch;
 
 use crate::{
     credential::Cluster,
-    plugin::{ProfileName, Providers, Target},
+    plugin::{ProfileName, Providers, ResolveError, Target},
 };
 
 pub use cluster_profile::{AccessProvider, ClusterProfile, EndpointRules, Skipped};
-pub use hub_state::HubState;
 pub use known::KnownProfile;
 
 /// Every known profile. The hub writes it, and requests read it.
@@ -56,6 +54,15 @@ pub enum ProfileChange {
     Shown,
     /// It leads to another cluster or another plugin run, so its credential is outdated.
     Moved,
+}
+
+/// Whether the hub was read, and why it cannot be read now.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HubState {
+    /// All profiles were read at least once.
+    pub synced: bool,
+    /// Why the hub cannot be read now.
+    pub problem: Option<Arc<str>>,
 }
 
 impl Fleet {
@@ -183,6 +190,19 @@ impl Fleet {
 
     fn write(&self) -> RwLockWriteGuard<'_, Profiles> {
         self.profiles.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HubState {
+    /// Whether the first read succeeded or failed, so that there is nothing to wait for.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.synced || self.problem.is_some()
+    }
+
+    /// The error for a request that needs a profile that was not read yet.
+    pub(crate) fn unavailable(self, wanted: String) -> ResolveError {
+        let problem = self.problem.unwrap_or_else(|| "the hub has not answered yet".into());
+        ResolveError::HubUnavailable { wanted, problem }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::key::Fields;
+use super::key::HashInput;
 
 /// What identifies a provider that comes from a kubeconfig, beside its name: the file that defines it.
 ///
@@ -39,7 +39,7 @@ impl Definition {
 
 fn digest(file: &Path, name: &str) -> Arc<str> {
     use std::{fmt::Write as _, os::unix::ffi::OsStrExt as _};
-    let mut fields = Fields::new(b"credbroker definition 1", 0);
+    let mut fields = HashInput::new(b"credbroker definition 1", 0);
     fields.text(file.as_os_str().as_bytes());
     fields.text(name.as_bytes());
     let mut digest = String::with_capacity(40);

@@ -66,11 +66,11 @@ pub struct PluginFile {
 struct Seen {
     /// What was found last, whether it is still there or not.
     last: Option<Arc<Executable>>,
-    now: Now,
+    now: Presence,
 }
 
 #[derive(Debug, Default)]
-enum Now {
+enum Presence {
     #[default]
     Unknown,
     There,
@@ -112,12 +112,12 @@ impl PluginFile {
     pub fn found(&self) -> Result<FoundFile, FileError> {
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         match (&seen.now, &seen.last) {
-            (Now::There, Some(executable)) => {
+            (Presence::There, Some(executable)) => {
                 Ok(FoundFile { executable: Arc::clone(executable), version: self.version() })
             }
-            (Now::Missing, _) => Err(FileError::NotFound),
-            (Now::Unreadable(error), _) => Err(FileError::Unreadable(Arc::clone(error))),
-            (Now::Unknown | Now::There, _) => Err(FileError::Unanswered),
+            (Presence::Missing, _) => Err(FileError::NotFound),
+            (Presence::Unreadable(error), _) => Err(FileError::Unreadable(Arc::clone(error))),
+            (Presence::Unknown | Presence::There, _) => Err(FileError::Unanswered),
         }
     }
 
@@ -165,10 +165,10 @@ impl PluginFile {
                     seen.last = Some(Arc::new(executable));
                     self.version.fetch_add(1, Ordering::Relaxed);
                 }
-                Now::There
+                Presence::There
             }
-            Ok(None) => Now::Missing,
-            Err(error) => Now::Unreadable(Arc::new(error)),
+            Ok(None) => Presence::Missing,
+            Err(error) => Presence::Unreadable(Arc::new(error)),
         };
     }
 
@@ -179,7 +179,7 @@ impl PluginFile {
         let inode = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         let executable =
             Executable { path: "/fake".into(), inode, modified: std::time::SystemTime::UNIX_EPOCH };
-        *seen = Seen { last: Some(Arc::new(executable)), now: Now::There };
+        *seen = Seen { last: Some(Arc::new(executable)), now: Presence::There };
     }
 
     fn last(&self) -> Option<Arc<Executable>> {

@@ -69,7 +69,7 @@ impl RunDigest {
     /// Of runs for a profile. Its name and its whole endpoint are in it, even where the plugin does not receive
     /// them: a credential for one cluster is never served for another.
     pub(crate) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
-        let mut fields = Fields::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
+        let mut fields = HashInput::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
         fields.text(&Self::of(provider).0);
         fields.text(profile.namespace.as_bytes());
         fields.text(profile.name.as_bytes());
@@ -80,7 +80,7 @@ impl RunDigest {
     pub(crate) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let mut fields = Fields::new(b"credbroker provider 3", 0);
+        let mut fields = HashInput::new(b"credbroker provider 3", 0);
         fields.text(provider.name.as_bytes());
         fields.text(provider.definition.as_ref().map_or("", |definition| definition.digest()).as_bytes());
         match &provider.command {
@@ -115,7 +115,7 @@ impl PluginKey {
             return Self(run.0); // no other key: what is hashed below begins with another text
         }
         let authorities = cluster.map_or(0, |cluster| cluster.certificate_authority_data.len());
-        let mut fields = Fields::new(b"credbroker run 2", authorities);
+        let mut fields = HashInput::new(b"credbroker run 2", authorities);
         fields.text(&run.0);
         fields.flag(cluster.is_some());
         if let Some(cluster) = cluster {
@@ -128,9 +128,9 @@ impl PluginKey {
 
 /// The hash's input. Every field has a fixed size or says its length first, and every list its count, so two inputs
 /// are equal only if all their fields are.
-pub(super) struct Fields(Vec<u8>);
+pub(super) struct HashInput(Vec<u8>);
 
-impl Fields {
+impl HashInput {
     /// `version` names the layout: a change of it is a change of every key. `large` is the size of what may be large;
     /// room for it is made at once, and no more than that, since every freed block is wiped.
     pub(super) fn new(version: &[u8], large: usize) -> Self {

@@ -18,11 +18,11 @@ use crate::credential::Cluster;
 /// The run that a request leads to, without what only the request has.
 pub(crate) struct Lead<'a> {
     entry: &'a Entry,
-    place: Place<'a>,
+    place: ClusterChoice<'a>,
 }
 
 /// What of a cluster is in a run.
-enum Place<'a> {
+enum ClusterChoice<'a> {
     /// Nothing.
     Nowhere,
     /// The cluster that the caller sent; the plugin receives it.
@@ -40,10 +40,10 @@ impl Entry {
     pub(crate) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         let known = self.provider.clusters.as_slice();
         match (sent, known) {
-            _ if !self.provider.provide_cluster_info => self.lead(Place::Nowhere),
+            _ if !self.provider.provide_cluster_info => self.lead(ClusterChoice::Nowhere),
             (Some(sent), _) if sent.server.is_empty() => Err(ResolveError::ClusterServer),
-            (Some(_), _) => self.lead(Place::Sent),
-            (None, [only]) => self.lead(Place::Known(only)),
+            (Some(_), _) => self.lead(ClusterChoice::Sent),
+            (None, [only]) => self.lead(ClusterChoice::Known(only)),
             (None, several) => {
                 let provider = Arc::clone(&self.provider.name);
                 Err(ResolveError::NoCluster { provider, known: several.len() })
@@ -54,20 +54,20 @@ impl Entry {
     /// The provider for one of the clusters that it is configured with.
     pub(crate) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
         if !self.provider.provide_cluster_info {
-            return self.lead(Place::Nowhere);
+            return self.lead(ClusterChoice::Nowhere);
         }
         if known.server.is_empty() {
             return Err(ResolveError::ClusterServer);
         }
-        self.lead(Place::Known(known))
+        self.lead(ClusterChoice::Known(known))
     }
 
     /// What a ClusterProfile leads to, which is this provider.
     pub(crate) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
-        self.lead(Place::Profile(target))
+        self.lead(ClusterChoice::Profile(target))
     }
 
-    fn lead<'a>(&'a self, place: Place<'a>) -> Result<Lead<'a>, ResolveError> {
+    fn lead<'a>(&'a self, place: ClusterChoice<'a>) -> Result<Lead<'a>, ResolveError> {
         self.can_run_unattended()?;
         Ok(Lead { entry: self, place })
     }
@@ -95,11 +95,11 @@ impl Lead<'_> {
         let caller_env = caller_env.map(|(name, value)| (name.as_str(), value.as_str()));
         let digest = self.entry.digest;
         match &self.place {
-            Place::Nowhere => PluginKey::of(digest, None, caller_env),
-            Place::Sent => PluginKey::of(digest, sent, caller_env),
-            Place::Known(cluster) => PluginKey::of(digest, Some(cluster), caller_env),
+            ClusterChoice::Nowhere => PluginKey::of(digest, None, caller_env),
+            ClusterChoice::Sent => PluginKey::of(digest, sent, caller_env),
+            ClusterChoice::Known(cluster) => PluginKey::of(digest, Some(cluster), caller_env),
             // The endpoint is part of the digest, whether the plugin receives it or not.
-            Place::Profile(target) => PluginKey::of(target.digest, None, caller_env),
+            ClusterChoice::Profile(target) => PluginKey::of(target.digest, None, caller_env),
         }
     }
 
@@ -109,17 +109,17 @@ impl Lead<'_> {
         sent: Option<Cluster>,
         mut env: BTreeMap<String, String>,
     ) -> Result<PluginSpec, ResolveError> {
-        if let (Place::Sent, Some(sent)) = (&self.place, &sent) {
+        if let (ClusterChoice::Sent, Some(sent)) = (&self.place, &sent) {
             check_config(sent)?;
         }
         let key = self.key(sent.as_ref(), &env);
         let provider = Arc::clone(self.provider());
         env.retain(|name, _| reaches(name, &provider));
         let (cluster, target) = match self.place {
-            Place::Nowhere => (None, None),
-            Place::Sent => (sent.map(Arc::new), None),
-            Place::Known(cluster) => (Some(Arc::new(cluster.clone())), None),
-            Place::Profile(target) => {
+            ClusterChoice::Nowhere => (None, None),
+            ClusterChoice::Sent => (sent.map(Arc::new), None),
+            ClusterChoice::Known(cluster) => (Some(Arc::new(cluster.clone())), None),
+            ClusterChoice::Profile(target) => {
                 let cluster = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
                 (cluster, Some(target))
             }
@@ -130,7 +130,7 @@ impl Lead<'_> {
     /// A profile may add to what is configured.
     fn provider(&self) -> &Arc<Provider> {
         match &self.place {
-            Place::Profile(target) => &target.provider,
+            ClusterChoice::Profile(target) => &target.provider,
             _ => &self.entry.provider,
         }
     }

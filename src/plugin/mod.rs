@@ -6,7 +6,6 @@ mod definition;
 mod environment;
 mod error;
 mod file;
-mod issuer;
 mod key;
 mod lead;
 mod matching;
@@ -25,7 +24,6 @@ pub use definition::{Definition, ProviderRef};
 pub use environment::{Environment, identity_variables, is_denied};
 pub use error::ResolveError;
 pub use file::{FileError, FoundFile, PluginFile};
-pub use issuer::Issuer;
 #[cfg(test)]
 pub(crate) use key::RunDigest;
 pub use key::{KeyHasher, PluginKey};
@@ -34,7 +32,7 @@ pub(crate) use matching::difference;
 pub use profile::{ProfileError, ProfileName};
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, ProfileSourced, Provider, Verify};
+pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, Issuer, ProfileSourced, Provider, Verify};
 pub(crate) use providers::Entry;
 pub use providers::Providers;
 pub use spec::PluginSpec;

@@ -1,10 +1,10 @@
 //! A configured plugin: everything about it that no request changes.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use credbroker_proto::Globs;
 
-use super::{command::Command, definition::Definition, environment::Environment, issuer::Issuer};
+use super::{command::Command, definition::Definition, environment::Environment};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, checked. Immutable: a request is resolved into a new value.
@@ -117,12 +117,32 @@ impl fmt::Debug for Provider {
     }
 }
 
+/// The service that issues the credentials of one or more providers: an identity provider, a cloud account. All runs of
+/// its providers share its budget.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Issuer {
+    /// Its name: the provider's `issuer`, else the provider's own name.
+    pub name: Arc<str>,
+    /// Runs that are started in any second.
+    pub runs_per_second: NonZeroUsize,
+    /// Runs at a time.
+    pub concurrency: NonZeroUsize,
+}
+
+impl Issuer {
+    /// An issuer with the default rate, 10 runs in a second.
+    pub fn new(name: impl Into<Arc<str>>, concurrency: NonZeroUsize) -> Self {
+        let runs_per_second = NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN);
+        Self { name: name.into(), runs_per_second, concurrency }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
     /// More runs than any test has.
-    const MANY: std::num::NonZeroUsize = std::num::NonZeroUsize::new(10_000).unwrap();
+    const MANY: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
     /// The least there is to a provider.
     pub(crate) fn provider(name: &str, command: Command) -> Provider {

@@ -48,7 +48,7 @@ mod tests {
     use crate::plugin::{Command, ProfileName, provider::tests::provider as bare};
 
     /// What it is about, the known clusters, the one that is sent, and the one to ask.
-    type Row<'a> = (&'a str, &'a [Cluster], Option<&'a Cluster>, Option<&'a Cluster>);
+    type Example<'a> = (&'a str, &'a [Cluster], Option<&'a Cluster>, Option<&'a Cluster>);
 
     fn cluster(server: &str) -> Cluster {
         Cluster {
@@ -88,7 +88,7 @@ mod tests {
         let nothing = Cluster::default();
         let (one, two) = (std::slice::from_ref(&paris), &[tokyo.clone(), paris.clone()][..]);
 
-        let table: [Row<'_>; 18] = [
+        let table: [Example<'_>; 18] = [
             ("none is known", &[], None, None),
             ("none is known, and one is named", &[], Some(&paris), None),
             ("the only one", one, None, Some(&paris)),

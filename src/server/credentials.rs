@@ -31,7 +31,7 @@ use super::{
     Peer,
     codec::Encoded,
     convert,
-    follow::{Following, Messages, WatchSlots},
+    follow::{CredentialMessages, CredentialStream, WatchSlots},
     preencoded::{self, Preencoded},
     service::{BrokerService, REQUEST},
     status::{self, Subject},
@@ -88,7 +88,7 @@ impl<R> NamedService for Credentials<R> {
     const NAME: &'static str = "credbroker.v1.CredentialBroker";
 }
 
-type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
+type ResponseFuture<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
 
 impl<R: PluginRunner> Service<HttpRequest<Body>> for Credentials<R> {
     type Response = http::Response<Body>;
@@ -102,12 +102,12 @@ impl<R: PluginRunner> Service<HttpRequest<Body>> for Credentials<R> {
     fn call(&mut self, request: HttpRequest<Body>) -> Self::Future {
         let broker = Arc::clone(&self.broker);
         match request.uri().path() {
-            GET => Box::pin(async move { Ok(grpc().unary(Get(broker), request).await) }),
+            GET => Box::pin(async move { Ok(grpc().unary(GetCredential(broker), request).await) }),
             "/credbroker.v1.CredentialBroker/WatchCredential" => {
-                Box::pin(async move { Ok(grpc().server_streaming(Watch(broker), request).await) })
+                Box::pin(async move { Ok(grpc().server_streaming(WatchCredential(broker), request).await) })
             }
             "/credbroker.v1.CredentialBroker/ReportRejected" => {
-                Box::pin(async move { Ok(grpc().unary(Report(broker), request).await) })
+                Box::pin(async move { Ok(grpc().unary(ReportRejected(broker), request).await) })
             }
             _ => self.others.call(request),
         }
@@ -118,11 +118,11 @@ fn grpc<T: prost::Message + Default + Send + 'static>() -> Grpc<Encoded<T>> {
     Grpc::new(Encoded::default()).apply_max_message_size_config(Some(REQUEST), None)
 }
 
-struct Get<R>(Arc<BrokerService<R>>);
+struct GetCredential<R>(Arc<BrokerService<R>>);
 
-impl<R: PluginRunner> UnaryService<pb::GetCredentialRequest> for Get<R> {
+impl<R: PluginRunner> UnaryService<pb::GetCredentialRequest> for GetCredential<R> {
     type Response = Bytes;
-    type Future = Answer<Response<Bytes>>;
+    type Future = ResponseFuture<Response<Bytes>>;
 
     fn call(&mut self, request: Request<pb::GetCredentialRequest>) -> Self::Future {
         let broker = Arc::clone(&self.0);
@@ -130,12 +130,12 @@ impl<R: PluginRunner> UnaryService<pb::GetCredentialRequest> for Get<R> {
     }
 }
 
-struct Watch<R>(Arc<BrokerService<R>>);
+struct WatchCredential<R>(Arc<BrokerService<R>>);
 
-impl<R: PluginRunner> ServerStreamingService<pb::WatchCredentialRequest> for Watch<R> {
+impl<R: PluginRunner> ServerStreamingService<pb::WatchCredentialRequest> for WatchCredential<R> {
     type Response = Bytes;
-    type ResponseStream = Messages;
-    type Future = Answer<Response<Messages>>;
+    type ResponseStream = CredentialMessages;
+    type Future = ResponseFuture<Response<CredentialMessages>>;
 
     fn call(&mut self, request: Request<pb::WatchCredentialRequest>) -> Self::Future {
         let broker = Arc::clone(&self.0);
@@ -143,11 +143,11 @@ impl<R: PluginRunner> ServerStreamingService<pb::WatchCredentialRequest> for Wat
     }
 }
 
-struct Report<R>(Arc<BrokerService<R>>);
+struct ReportRejected<R>(Arc<BrokerService<R>>);
 
-impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for Report<R> {
+impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for ReportRejected<R> {
     type Response = Bytes;
-    type Future = Answer<Response<Bytes>>;
+    type Future = ResponseFuture<Response<Bytes>>;
 
     fn call(&mut self, request: Request<pb::ReportRejectedRequest>) -> Self::Future {
         let broker = Arc::clone(&self.0);
@@ -172,12 +172,12 @@ impl<R: PluginRunner> BrokerService<R> {
     async fn watch(
         &self,
         request: Request<pb::WatchCredentialRequest>,
-    ) -> Result<Response<Messages>, Status> {
+    ) -> Result<Response<CredentialMessages>, Status> {
         let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
         let ask = convert::ask(request.into_inner().r#ref, peer.origin)?;
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
-        let following = Following::start(cache, resolver, ask, named(&peer, ""), slot)?;
+        let following = CredentialStream::start(cache, resolver, ask, named(&peer, ""), slot)?;
         Ok(Preencoded::response(following.messages()))
     }
 

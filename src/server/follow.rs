@@ -17,7 +17,7 @@ use crate::{
 
 /// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
 /// delays no other.
-pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+pub(super) type CredentialMessages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// Open watches from which a connection gathers their messages before it writes.
 const MANY: usize = 8;
@@ -52,7 +52,7 @@ impl WatchSlots {
 }
 
 /// An open watch: what was asked for, and the invocation that it leads to for now.
-pub(super) struct Following<R> {
+pub(super) struct CredentialStream<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
     ask: CredentialRequest,
@@ -64,13 +64,13 @@ pub(super) struct Following<R> {
     _slot: OwnedSemaphorePermit,
 }
 
-impl<R> fmt::Debug for Following<R> {
+impl<R> fmt::Debug for CredentialStream<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Following").field("subject", &self.subject).finish_non_exhaustive()
+        f.debug_struct("CredentialStream").field("subject", &self.subject).finish_non_exhaustive()
     }
 }
 
-impl<R: PluginRunner> Following<R> {
+impl<R: PluginRunner> CredentialStream<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
@@ -85,7 +85,7 @@ impl<R: PluginRunner> Following<R> {
         Ok(Self { cache, resolver, ask, caller, subject, watch, profile, _slot: slot })
     }
 
-    pub(super) fn messages(self) -> Messages {
+    pub(super) fn messages(self) -> CredentialMessages {
         Box::pin(unfold(Some(self), async |following| {
             let mut following = following?;
             match following.next().await {

@@ -35,4 +35,4 @@ pub use encode::encode;
 pub use info::BrokerInfo;
 pub use peer::{Peer, PeerPolicy};
 pub use service::{BrokerService, Services, services};
-pub use socket::{Keeper, Place, Publication, SocketError, SocketOptions, publish};
+pub use socket::{Keeper, Publication, SocketError, SocketOptions, SocketOrigin, publish};

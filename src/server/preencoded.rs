@@ -15,9 +15,9 @@ use prost::Message;
 use tonic::{Response, Status, body::Body};
 
 /// An error is the last.
-type Frames = Messages<Bytes>;
+type Frames = MessageStream<Bytes>;
 /// What the generated service expects of a method that answers with a stream.
-type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type MessageStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Travels in the extensions of a response, and takes the place of its body.
 #[derive(Clone)]
@@ -61,8 +61,8 @@ impl Preencoded {
     /// A response of these frames, typed as the generated service wants it.
     pub(super) fn response<T: Send + 'static>(
         frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static,
-    ) -> Response<Messages<T>> {
-        let mut response = Response::new(stream::pending().boxed() as Messages<T>);
+    ) -> Response<MessageStream<T>> {
+        let mut response = Response::new(stream::pending().boxed() as MessageStream<T>);
         response.extensions_mut().insert(Self(Arc::new(Mutex::new(Some(frames.boxed())))));
         response
     }

@@ -88,7 +88,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     async fn watch_clusters(
         &self,
         request: Request<pb::WatchClustersRequest>,
-    ) -> Result<Response<clusters::Messages>, Status> {
+    ) -> Result<Response<clusters::ClusterMessages>, Status> {
         span(&request, "watch_clusters")?;
         let slot = WatchSlots::take(&request)?;
         Ok(self.clusters()?.follow(request.into_inner().namespace, slot).await)

@@ -113,7 +113,7 @@ mod tests {
     use crate::verify::tests::token;
 
     /// A change of a good cluster, and what comes of it.
-    type Row = (fn(&mut Cluster), Option<RequestError>);
+    type Change = (fn(&mut Cluster), Option<RequestError>);
 
     #[test]
     fn a_cluster_that_cannot_be_checked_is_refused_for_what_is_wrong_with_it() {
@@ -122,7 +122,7 @@ mod tests {
             change(&mut cluster);
             config(&token("t"), &cluster).err()
         };
-        let table: [Row; 9] = [
+        let table: [Change; 9] = [
             (|_| {}, None),
             (|cluster| cluster.server = "HTTPS://paris:443/a/".into(), None),
             (|cluster| cluster.server = "http://paris".into(), Some(RequestError::Server)),

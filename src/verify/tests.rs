@@ -1,4 +1,4 @@
-//! Real TLS on loopback; time is paused where something is to take too long.
+//! Real TLS on loopback. Tests of timeouts pause the time.
 
 mod server;
 
@@ -12,12 +12,12 @@ use super::*;
 use crate::credential::{ApiVersion, Draft, Generation, Now, decode, encoded::plain};
 use server::{Answer, Authority, Event, Proxy, Server, Speaks};
 
-/// Longer than anything here takes, on any machine.
+/// Longer than any step takes, also on a slow machine.
 const AMPLE: Duration = Duration::from_secs(120);
 
 const TOKEN: &str = "canary-token";
 
-/// What a plugin issued with this `status`.
+/// The credential of a plugin that printed this `status`.
 fn issued(status: &serde_json::Value) -> Arc<Issued> {
     let api_version = ApiVersion::V1;
     let document = json!({"apiVersion": api_version.as_str(), "kind": "ExecCredential", "status": status});
@@ -44,13 +44,13 @@ pub(super) fn token(token: &str) -> Arc<Issued> {
     issued(&json!({"token": token}))
 }
 
-/// With time enough on any machine.
+/// Verifies with a timeout that no machine exceeds.
 async fn verify(issued: &Arc<Issued>, cluster: &Cluster) -> Verdict {
     let verifier = ApiVerifier { timeout: AMPLE, ..ApiVerifier::default() };
     verifier.verify(Arc::clone(issued), Arc::new(cluster.clone())).await
 }
 
-/// The verdict over a server that answers this.
+/// The verdict on the token if the server sends this response.
 async fn answered(text: &str) -> Verdict {
     let mut server = Server::start(Answer::Says(text.to_owned())).await;
     let verdict = verify(&token(TOKEN), &server.cluster).await;
@@ -61,7 +61,7 @@ async fn answered(text: &str) -> Verdict {
 }
 
 #[tokio::test]
-async fn the_status_decides() {
+async fn the_http_status_decides_the_verdict() {
     use Verdict::{Accepted, Rejected, Unverifiable};
     let table = [
         (200, Accepted),
@@ -90,7 +90,7 @@ async fn the_status_decides() {
 }
 
 #[tokio::test]
-async fn other_answers_decide_nothing() {
+async fn other_responses_give_no_verdict() {
     for text in ["garbage\r\n\r\n", "HTTP/1.1 999999 X\r\n\r\n", "HTTP/1.1 101 X\r\nupgrade: x\r\n\r\n"] {
         assert_eq!(answered(text).await, Verdict::Unverifiable, "{text}");
     }
@@ -110,7 +110,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_body_is_not_waited_for() {
+async fn the_body_of_a_response_is_not_read() {
     for head in [
         "HTTP/1.1 401 X\r\ncontent-length: 99999999999\r\n\r\n",
         "HTTP/1.1 401 X\r\ncontent-encoding: gzip\r\n\r\n",
@@ -123,7 +123,7 @@ async fn a_body_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn the_request_is_a_review_of_oneself_below_the_servers_path() {
+async fn the_request_is_a_self_subject_review_below_the_path_of_the_server() {
     let mut server = Server::start(Answer::Says("HTTP/1.1 201 Created\r\n\r\n".to_owned())).await;
     server.cluster.server.push_str("/k8s/clusters/c-1/");
     assert_eq!(verify(&token(TOKEN), &server.cluster).await, Verdict::Accepted);
@@ -143,7 +143,7 @@ content-length: 68
 }
 
 #[tokio::test]
-async fn a_token_is_judged_as_the_server_does() {
+async fn the_verdict_on_a_token_is_that_of_the_server() {
     let server = ApiServer::start(Accepts::Tokens);
     let cluster = Cluster {
         server: server.url(),
@@ -159,7 +159,7 @@ async fn a_token_is_judged_as_the_server_does() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_judged_as_the_server_does() {
+async fn the_verdict_on_a_certificate_is_that_of_the_server() {
     let (server, stranger) = (ApiServer::start(Accepts::Certificates), ApiServer::start(Accepts::Either));
     let cluster = Cluster {
         server: server.url(),
@@ -177,14 +177,14 @@ async fn a_certificate_is_judged_as_the_server_does() {
     assert_eq!(verify(&issued(&ours), &cluster).await, Verdict::Accepted);
     assert_eq!(verify(&issued(&certificate(&stranger, "theirs")), &cluster).await, Verdict::Rejected);
     assert_eq!(server.seen_certificates(), ["ours", "theirs"]);
-    // Go skips headers within a block, and so do we; rustls does not.
+    // Go skips headers within a PEM block, and so does the broker. rustls does not.
     let (chain, key) = &ours;
     let odd = (chain.replacen("-----\n", "-----\nlocalKeyID: 01\n\n", 1), key.clone());
     assert_eq!(verify(&issued(&odd), &cluster).await, Verdict::Unverifiable);
 }
 
 #[tokio::test]
-async fn only_a_server_that_the_clusters_authority_vouches_for_is_asked() {
+async fn only_a_server_that_the_clusters_authorities_sign_gets_the_request() {
     let mut server = Server::start(Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned())).await;
     let own = server.cluster.certificate_authority_data.clone();
     let stranger: bytes::Bytes = Authority::new().pem().into();
@@ -205,7 +205,7 @@ async fn only_a_server_that_the_clusters_authority_vouches_for_is_asked() {
 }
 
 #[tokio::test]
-async fn the_servers_name_is_that_of_the_cluster() {
+async fn the_certificate_must_have_the_server_name_of_the_cluster() {
     let says = Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned());
     let server = Server::called(&Authority::new(), "api.internal", says).await;
     let with = |name: &str| Cluster { tls_server_name: name.into(), ..server.cluster.clone() };
@@ -216,7 +216,7 @@ async fn the_servers_name_is_that_of_the_cluster() {
 }
 
 #[tokio::test]
-async fn a_server_that_would_not_be_checked_is_not_connected_to() {
+async fn there_is_no_connection_to_a_server_that_tls_does_not_authenticate() {
     let server = Server::start(Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned())).await;
     let insecure = Cluster { insecure_skip_tls_verify: true, ..server.cluster.clone() };
     assert_eq!(verify(&token(TOKEN), &insecure).await, Verdict::Unverifiable);
@@ -229,7 +229,7 @@ async fn a_server_that_would_not_be_checked_is_not_connected_to() {
 }
 
 #[tokio::test]
-async fn the_clusters_proxy_leads_to_the_server() {
+async fn the_connection_goes_through_the_proxy_of_the_cluster() {
     for speaks in [Speaks::Http, Speaks::Https, Speaks::Socks5] {
         let authority = Authority::new();
         let says = Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned());
@@ -255,7 +255,7 @@ async fn the_clusters_proxy_leads_to_the_server() {
 }
 
 #[tokio::test]
-async fn there_is_no_way_around_a_proxy() {
+async fn a_proxy_that_fails_is_not_bypassed() {
     let server = Server::start(Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned())).await;
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for proxy in [format!("http://{gone}"), format!("ftp://{gone}"), "no url".to_owned()] {
@@ -266,7 +266,7 @@ async fn there_is_no_way_around_a_proxy() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_costs_a_bounded_time() {
+async fn a_server_that_does_not_respond_has_a_time_limit() {
     let gate = Arc::new(Semaphore::new(0));
     let mut server = Server::start(Answer::Waits(Arc::clone(&gate), "")).await;
     let cluster = server.cluster.clone();
@@ -281,7 +281,7 @@ async fn a_server_that_never_answers_costs_a_bounded_time() {
 }
 
 #[tokio::test]
-async fn a_question_beyond_the_limit_waits_for_its_turn_within_its_time() {
+async fn a_verification_beyond_the_limit_waits_for_a_slot_within_its_timeout() {
     let server = Server::start(Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned())).await;
     let mut verifier = ApiVerifier::default();
     let cluster = Arc::new(server.cluster.clone());
@@ -299,7 +299,7 @@ async fn a_question_beyond_the_limit_waits_for_its_turn_within_its_time() {
 }
 
 #[tokio::test]
-async fn what_is_logged_of_a_failure_says_why_and_holds_no_secret() {
+async fn the_logged_cause_of_a_failure_has_the_reason_and_no_secret() {
     let authority = Authority::new();
     let says = Answer::Says("HTTP/1.1 401 X\r\n\r\n".to_owned());
     let server = Server::called(&authority, "api.invalid", says).await;

@@ -1,4 +1,4 @@
-//! Judges every answer.
+//! Checks every answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,15 +12,15 @@ use crate::{
     exec::RunError,
 };
 
-/// Timers round up.
+/// Timers of tokio round up to a millisecond.
 const TICK: Duration = Duration::from_millis(2);
 /// The longest pause between two runs for rejections.
 const LONGEST_PAUSE: Duration = Duration::from_secs(301);
-/// A failure is held so long at most.
+/// The longest time that a failure is held.
 const HELD: Duration = Duration::from_secs(31);
 
 impl Model {
-    /// The answer to `asked` has come. The token, if it is one.
+    /// Checks the answer to `asked`. Returns the token of the answer, if it has one.
     pub(super) fn judge(&mut self, asked: Asked, answer: &Result<Arc<Issued>, Failed>) -> Option<usize> {
         let now = self.now();
         let (id, key) = (asked.id, asked.key);
@@ -40,7 +40,7 @@ impl Model {
         token
     }
 
-    /// The answer to the report of `generation` has come, which led to `asked`.
+    /// Checks the answer to `asked`, a report of `generation`.
     pub(super) fn judge_report(&mut self, asked: Asked, generation: &str, answer: &Result<Reported, Failed>) {
         if let Ok(Reported { issued, outcome }) = answer {
             let is_same = issued.generation.to_string() == generation;
@@ -95,7 +95,7 @@ impl Model {
     fn judge_error(&mut self, asked: Asked, failed: &Failed, waited: Duration, now: Reading) {
         let (id, index) = (asked.id, asked.key);
         let key = &self.keys[index];
-        // In the same moment the answer may have been on its way.
+        // A token that arrived at this moment may be too late for the answer.
         let held = key.held(now).filter(|held| held.landed.awake < now.awake && self.jumped < now.awake);
         if let Some(held) = held.filter(|_| asked.kind != Kind::Report) {
             let left = held.left(now);

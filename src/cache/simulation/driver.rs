@@ -96,7 +96,7 @@ impl World {
         self.model.lock().unwrap().story.broken.is_none()
     }
 
-    /// Some keys are asked for more often than others.
+    /// Some keys get more requests than others.
     pub(super) fn some_key(&self) -> usize {
         let hot = fastrand::u8(..4) > 0;
         fastrand::usize(..if hot { self.catalog.keys.div_ceil(4) } else { self.catalog.keys })
@@ -121,14 +121,14 @@ impl World {
         }
     }
 
-    /// Every issuer works again: after a time everything does.
+    /// Every issuer works again. After some time, every key must have a credential.
     async fn ends_well(&self) {
         let quiet = {
             let mut model = self.model.lock().unwrap();
             for issuer in 0..self.catalog.issuers.len() {
                 model.change(issuer, Mode::Healthy);
             }
-            // The longest run, pause, slow start and back-off.
+            // The longest run, pause, slow start and back-off together.
             secs(31 + 121 + 30 + 61 + 60)
         };
         sleep(quiet).await;

@@ -14,7 +14,7 @@ impl World {
         self.evict(&self.catalog.selector(plugin), |key, _| key.plugin == plugin);
     }
 
-    /// By the key's text, or by its profile.
+    /// Selects the key by its text, or by its profile.
     pub(super) fn evict_key(&self, key: usize) {
         let selector = match self.catalog.profile_of(key) {
             Some(profile) => Selector::ClusterProfile(profile),

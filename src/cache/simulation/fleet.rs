@@ -1,4 +1,4 @@
-//! The providers, issuers and keys of one life.
+//! The providers, issuers and keys of one simulation.
 
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use crate::{
 
 /// The issuer of each provider: two of them share one issuer.
 const ISSUERS: [(&str, usize); 4] = [("alpha", 0), ("beta", 0), ("gamma", 1), ("delta", 2)];
-/// Every so many keys are those of a ClusterProfile.
+/// One of this many keys is for a ClusterProfile.
 const PROFILES: usize = 7;
 
 /// A provider, and the plugin's file.
 pub(super) struct Plugin {
     pub(super) provider: Arc<Provider>,
     pub(super) file: Arc<PluginFile>,
-    /// Into the issuers.
+    /// The index of its issuer.
     pub(super) issuer: usize,
     /// How long its credentials live.
     pub(super) lifetime: Duration,
 }
 
-/// All that can be asked for.
+/// All keys, with their plugins and issuers.
 pub(super) struct Catalog {
     pub(super) plugins: Vec<Plugin>,
     pub(super) issuers: Vec<Arc<Issuer>>,
@@ -67,7 +67,7 @@ impl Catalog {
     pub(super) fn spec(&self, key: usize) -> PluginSpec {
         let plugin = &self.plugins[self.plugin_of(key)];
         let mut name = [0; 32];
-        // Within the bytes that a key shows.
+        // These bytes are part of the text of a key.
         name[..8].copy_from_slice(&(key << 16).to_be_bytes());
         PluginSpec {
             key: PluginKey(name),

@@ -12,25 +12,25 @@ use crate::verify::Verdict;
 pub(super) struct Reading {
     pub(super) wall: SystemTime,
     pub(super) boot: Duration,
-    /// Of tokio's clock, which stops in suspend.
+    /// Time of tokio's clock, which stops during a suspend.
     pub(super) awake: Duration,
 }
 
-/// A plugin run handed out a token with this end.
+/// A plugin run that returned a token with this expiry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issuance {
     pub(super) expires: SystemTime,
-    /// Time since boot at which it ends in any case.
+    /// Time since boot at which it expires, also if the wall clock is set back.
     pub(super) until: Duration,
     /// Evictions of the key before the run started.
     pub(super) evictions: u64,
 }
 
-/// A token of one key, and all runs that brought it.
+/// A token of one key, and all runs that returned it.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub(super) key: usize,
-    /// As the plugin named it last.
+    /// The expiry that the plugin returned last.
     pub(super) named: SystemTime,
     pub(super) issuances: Vec<Issuance>,
     /// Its API server no longer accepts it.
@@ -45,9 +45,9 @@ pub(super) struct Held {
     pub(super) until: Duration,
     pub(super) lifetime: Duration,
     pub(super) landed: Reading,
-    /// After its arrival, the earliest and the latest time at which it is due.
+    /// The earliest and the latest time from its arrival to its refresh.
     pub(super) due_in: (Duration, Duration),
-    /// Of the plugin's file.
+    /// The version of the plugin's file.
     pub(super) version: u64,
 }
 
@@ -61,18 +61,18 @@ impl Held {
         wall.min(self.until.saturating_sub(now.boot))
     }
 
-    /// Whether so much time has passed since its arrival, by either clock.
+    /// Whether `time` has passed since its arrival, by either clock.
     pub(super) fn has_passed(&self, time: Duration, now: Reading) -> bool {
         now.wall >= self.landed.wall + time || now.boot >= self.landed.boot + time
     }
 }
 
-/// What is in the cache, as far as it can be known from outside.
+/// The expected content of the cache for one key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Content {
     #[default]
     Nothing,
-    /// Runs from before and after an eviction were on their way together.
+    /// Runs from before and after an eviction overlapped: either may have ended last.
     Unsure,
     Held(Held),
 }
@@ -82,7 +82,7 @@ pub(super) enum Content {
 pub(super) struct Waiting {
     pub(super) since: Duration,
     pub(super) kind: Kind,
-    /// Nothing was held when it came.
+    /// The cache held nothing when the request came.
     pub(super) cold: bool,
 }
 
@@ -111,30 +111,30 @@ pub(super) struct Key {
     pub(super) evictions: u64,
     pub(super) evicted: Duration,
     pub(super) waiting: BTreeMap<u64, Waiting>,
-    /// Those of them that may wait for a run of before the last eviction.
+    /// Those of them that may wait for a run that started before the last eviction.
     pub(super) detached: BTreeSet<u64>,
     pub(super) watches: BTreeMap<u64, Watched>,
-    /// Prewarms that go on.
+    /// Prewarms in progress.
     pub(super) prewarms: usize,
-    /// Since boot, and awake.
+    /// Time since boot, and time awake.
     pub(super) last_used: (Duration, Duration),
-    /// When a watch or a waiter left, since boot and awake.
+    /// When a watch or a waiting caller left: time since boot, and time awake.
     pub(super) last_left: (Duration, Duration),
-    /// Runs that go on: the evictions before each.
+    /// Runs in progress: the number of evictions before each.
     pub(super) running: Vec<u64>,
-    /// When the last of them ended whose outcome is kept, awake.
+    /// When the last run ended whose outcome is kept: time awake.
     pub(super) ended: Duration,
     pub(super) refresh_asked: bool,
     pub(super) last_token: Option<usize>,
-    /// When any run failed, and the last kept one: since boot and awake.
+    /// When the last run failed whose outcome is kept: time since boot, and time awake.
     pub(super) failed: Option<(Duration, Duration)>,
     pub(super) back_off_since: Option<Duration>,
-    /// A person at a terminal, or a run without back-off, may come earlier.
+    /// Failed runs since the last success. A run for a person at a terminal ignores the back-off.
     pub(super) attempts: u32,
     pub(super) suspected: Suspected,
-    /// The generation that a caller was given last.
+    /// The generation that a caller got last.
     pub(super) given: Option<String>,
-    /// For what happens in tasks: these may take turns in any order within a moment.
+    /// Random numbers for tasks. Each key has its own, because tasks that wake at one moment run in any order.
     pub(super) random: Random,
 }
 
@@ -150,13 +150,13 @@ impl Default for Random {
 /// The evidence for a run while a valid credential is held.
 #[derive(Debug, Default)]
 pub(super) struct Suspected {
-    /// Awake: the last three times that a caller came back.
+    /// The last three repeated requests: time awake.
     repeats: [Option<Duration>; 3],
-    /// The last verdict, and when it was asked for.
+    /// The last verdict, and when it was requested.
     verdict: Option<(Verdict, Duration)>,
-    /// Awake: a run was worth it last.
+    /// The last time that the evidence justified a run: time awake.
     pub(super) reason: Option<Duration>,
-    /// Since the last eviction: the first of all, and runs that only a rejection explains.
+    /// Since the last eviction: the first evidence, and the number of runs that only a rejection explains.
     pub(super) first: Option<Duration>,
     pub(super) runs: u32,
 }
@@ -167,7 +167,7 @@ impl Suspected {
         self.reason = Some(now.awake);
     }
 
-    /// A caller came back for what it has. `verifiable`: an API server can be asked.
+    /// A caller requested a credential that it already has. `verifiable`: an API server can check the credential.
     pub(super) fn repeated(&mut self, verifiable: bool, now: Reading) {
         self.first.get_or_insert(now.boot);
         self.repeats.rotate_left(1);
@@ -175,7 +175,7 @@ impl Suspected {
         match self.verdict.filter(|(_, at)| now.boot.saturating_sub(*at) <= Duration::from_secs(6)) {
             _ if !verifiable => self.reason = Some(now.awake),
             Some((verdict, _)) => self.weighed(verdict, now),
-            None => {} // the answer is yet to come
+            None => {} // the API server has not answered yet
         }
     }
 
@@ -201,7 +201,7 @@ impl Key {
         }
     }
 
-    /// The cache forgets what is not used and holds nothing, its failures too.
+    /// The cache forgets an unused key without a valid credential, with its failures.
     pub(super) fn may_be_forgotten(&mut self, now: Reading) {
         let idle = now.boot.saturating_sub(self.last_used.0) >= Duration::from_secs(299);
         if idle && self.waiting.is_empty() && self.watches.is_empty() && self.held(now).is_none() {
@@ -209,7 +209,7 @@ impl Key {
         }
     }
 
-    /// Notes what has ended.
+    /// Notes what has expired.
     pub(super) fn look(&mut self, now: Reading) {
         self.lapsed |= matches!(self.content, Content::Held(held) if !held.is_valid_at(now));
     }
@@ -218,7 +218,7 @@ impl Key {
         self.running.contains(&self.evictions)
     }
 
-    /// What is held is gone, and so is what runs bring that had started before.
+    /// Evicts the credential. The outcomes of runs that started before are not kept.
     pub(super) fn evict(&mut self, now: Reading) {
         let valid = self.held(now).is_some();
         let waits = |waiting: &Waiting| waiting.kind != Kind::Watch || !valid;

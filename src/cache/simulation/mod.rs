@@ -24,10 +24,10 @@ use model::Story;
 
 /// Seeds of the test command.
 const SEEDS: u64 = 300;
-/// One of so many seeds has a thousand keys.
+/// One of this many seeds has a thousand keys.
 const LARGE: u64 = 50;
 
-/// Simulates `seed`. `recorded`: the story contains all events.
+/// Simulates `seed`. The story contains all events if `recorded`.
 fn live(seed: u64, recorded: bool) -> Story {
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -48,7 +48,7 @@ fn no_seed_breaks_a_promise() {
     for seed in seeds {
         if let Some(broken) = live(seed, false).broken {
             let events = live(seed, true).events;
-            // All of them where one seed is looked at.
+            // A run of one seed prints all of them.
             let last = if number("SEED").is_some() { 0 } else { events.len().saturating_sub(40) };
             panic!(
                 "{broken}\nThe last events:\n{}\nSEED={seed} cargo test -p credbroker --lib cache::simulation",
@@ -59,7 +59,7 @@ fn no_seed_breaks_a_promise() {
 }
 
 #[test]
-fn a_seed_has_one_story() {
+fn a_seed_always_has_the_same_events() {
     for seed in [3, LARGE - 1] {
         // Callers that wait for the same run are answered in any order.
         let sorted = |seed| {

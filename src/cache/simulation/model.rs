@@ -16,7 +16,7 @@ use crate::{clock::Clock as _, verify::Verdict};
 
 /// The result of a simulation.
 pub(super) struct Story {
-    /// The first promise that was broken.
+    /// The first rule that was broken.
     pub(super) broken: Option<String>,
     pub(super) events: Vec<String>,
 }
@@ -28,12 +28,12 @@ pub(super) struct Model {
     pub(super) keys: Vec<Key>,
     pub(super) issuers: Vec<Issuer>,
     pub(super) tokens: Vec<Token>,
-    /// Keys, and who was given a credential of them.
+    /// Keys with the callers that got a credential of them.
     answered: BTreeSet<(usize, u64)>,
-    /// The last step or suspend, awake; the last step back, since boot.
+    /// The last step or suspend (time awake), and the last step back (time since boot).
     pub(super) jumped: Duration,
     pub(super) stepped_back: Duration,
-    /// When each plugin's file was replaced, awake.
+    /// When each plugin's file was replaced: time awake.
     pub(super) replaced: Vec<Duration>,
     recorded: bool,
     pub(super) story: Story,
@@ -42,7 +42,7 @@ pub(super) struct Model {
 
 pub(super) type Shared = Arc<Mutex<Model>>;
 
-/// A request that was not answered yet.
+/// A request without an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) id: u64,
@@ -50,7 +50,7 @@ pub(super) struct Asked {
     pub(super) at: Reading,
     pub(super) evictions: u64,
     pub(super) kind: Kind,
-    /// `None`: it may wait without end.
+    /// The longest time that it may wait; `None`: no limit.
     pub(super) limit: Option<Duration>,
 }
 
@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    /// A promise is broken.
+    /// Records the first rule that was broken.
     pub(super) fn broken(&mut self, what: impl FnOnce() -> String) {
         if self.story.broken.is_none() {
             let what = format!("after {:.3?}: {}", self.now().awake, what());
@@ -104,7 +104,7 @@ impl Model {
         self.next
     }
 
-    /// `caller` asks for `key`.
+    /// Records a request of `caller` for `key`.
     pub(super) fn asks(
         &mut self,
         key: usize,
@@ -149,7 +149,7 @@ impl Model {
         Asked { id, key, at: now, evictions, kind, limit }
     }
 
-    /// The caller of `asked` has gone, or was answered.
+    /// The caller of `asked` has left, or has its answer.
     pub(super) fn leaves(&mut self, asked: Asked) {
         let now = self.now();
         let key = &mut self.keys[asked.key];
@@ -216,7 +216,7 @@ impl Model {
         self.issuers.iter_mut().for_each(Issuer::forget_starts);
     }
 
-    /// Notes what has ended.
+    /// Notes what has expired.
     pub(super) fn look(&mut self) {
         let now = self.now();
         self.keys.iter_mut().for_each(|key| key.look(now));
@@ -228,7 +228,7 @@ impl Model {
         self.event(|| format!("issuer {issuer} is {mode:?}"));
     }
 
-    /// What the API server says of the token `text`, and when that is asked.
+    /// The verdict of the API server on the token `text`. Records when it was requested.
     pub(super) fn verdict(&mut self, text: &str) -> Verdict {
         let Some(token) = token_of(text).and_then(|token| self.tokens.get(token)) else {
             return Verdict::Unverifiable;
@@ -246,7 +246,7 @@ impl Model {
     }
 }
 
-/// `KEY/TOKEN`.
+/// The text of a token: `KEY/TOKEN`.
 pub(super) fn text_of(key: usize, token: usize) -> String {
     format!("{key}/{token}")
 }

@@ -25,18 +25,18 @@ use crate::{
 pub(super) enum Mode {
     #[default]
     Healthy,
-    /// Up to the timeout of the run, and beyond.
+    /// Some of its runs take longer than their timeout.
     Slow,
     Failing,
     /// Every other run fails.
     Flaky,
-    /// Too many requests; for so many seconds, if it says so.
+    /// It asks for fewer runs, for this many seconds if it names a time.
     Throttling(Option<u64>),
     /// The plugin caches its credential.
     Same,
-    /// The same token, which lives longer.
+    /// It returns the same token with a later expiry.
     Extending,
-    /// What it issues has expired already, by so many seconds.
+    /// Its credentials expired this many seconds before the run.
     Expired(u64),
 }
 
@@ -46,16 +46,16 @@ pub(super) struct Issuer {
     pub(super) mode: Mode,
     /// How long a run takes.
     pub(super) takes: Duration,
-    /// Awake: runs that started before may end otherwise.
+    /// When it began to work (time awake): runs that started before may still fail.
     pub(super) healthy_since: Duration,
-    /// Since boot: a pause lasts at least, and at most until then.
+    /// The earliest end of the pause, and below the latest: time since boot.
     pub(super) paused_until: Duration,
     pub(super) paused_at_most: Duration,
     pub(super) paused_since: Duration,
-    /// Runs that a person asked for by name.
+    /// Runs that `credbroker refresh` started.
     pub(super) forced: u32,
     pub(super) running: usize,
-    /// Starts since boot.
+    /// When its runs started: time since boot.
     pub(super) starts: VecDeque<Duration>,
 }
 
@@ -81,12 +81,12 @@ impl Issuer {
     }
 }
 
-/// A run of a plugin that goes on.
+/// A plugin run in progress.
 pub(super) struct Run {
     pub(super) key: usize,
     pub(super) started: Reading,
     pub(super) evictions: u64,
-    /// It is not known which of two runs it is.
+    /// It may be the run from before or from after an eviction.
     pub(super) unsure: bool,
     pub(super) mode: Mode,
     pub(super) version: u64,
@@ -102,7 +102,7 @@ impl fmt::Debug for Plugins {
     }
 }
 
-/// A run that ends, or is ended.
+/// Records the end of a run, also if it is dropped.
 struct Going<'a>(&'a Shared, Run);
 
 impl Drop for Going<'_> {
@@ -175,7 +175,7 @@ impl Model {
         (Run { key, started: now, evictions, unsure, mode, version, number }, takes)
     }
 
-    /// What the plugin prints: a token and its end; or what it writes to stderr.
+    /// The output of the plugin: a token and its expiry, or the text on stderr.
     fn ends(&mut self, run: &Run) -> Result<(String, SystemTime), String> {
         let now = self.now();
         let issuer = self.keys[run.key].issuer;
@@ -215,7 +215,7 @@ impl Model {
 
     fn lands(&mut self, run: &Run, token: usize, named: SystemTime) {
         let now = self.now();
-        // What expired less than five minutes ago is lent for ten seconds.
+        // A credential that expired less than five minutes ago is served for ten seconds.
         let lent = named <= now.wall;
         if since(named, now.wall) > secs(300) {
             return self.failed(run);
@@ -266,13 +266,13 @@ impl Model {
 }
 
 impl Key {
-    /// Whether some caller waits for its run: a prewarm does not.
+    /// Whether a caller waits for its run. A prewarm is not a caller.
     pub(super) fn is_waited_for(&self) -> bool {
         self.waiting.values().any(|waiting| waiting.kind != super::keys::Kind::Watch || waiting.cold)
     }
 }
 
-/// The earliest and the latest refresh point of a credential that lives `left`.
+/// The earliest and the latest time to the refresh of a credential with this lifetime.
 fn due_in(left: Duration) -> (Duration, Duration) {
     if left < secs(720) {
         return (left.mul_f64(0.7), left.mul_f64(0.8));

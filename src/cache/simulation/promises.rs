@@ -1,4 +1,4 @@
-//! What must be true while an issuer works, checked once a second.
+//! Checks once a second what must hold while an issuer works.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
 
 /// The longest back-off.
 const BACK_OFF: Duration = Duration::from_secs(61);
-/// A watch that got an error comes back after a second.
+/// The time in which a watch must return a new credential: after an error it reconnects in a second.
 const DELIVERY: Duration = Duration::from_secs(3);
 
 impl Model {
@@ -32,7 +32,7 @@ impl Model {
         }
     }
 
-    /// A watched key has a credential, of the plugin's file of now, that is not long due.
+    /// A watched key has a credential from the current plugin file, and its refresh is not overdue.
     fn judge_watched(&mut self, index: usize, bound: Duration, now: Reading) {
         let key = &self.keys[index];
         let plugin = &self.catalog.plugins[key.plugin];
@@ -64,7 +64,7 @@ impl Model {
         }
     }
 
-    /// Each watch has returned what is held.
+    /// Each watch has returned the credential that is held.
     fn judge_delivery(&mut self, index: usize, now: Reading) {
         let key = &self.keys[index];
         let Some(held) = key.held(now) else { return };

@@ -61,11 +61,11 @@ impl World {
 
     pub(super) fn open_watch(&self, key: usize) {
         if self.catalog.profile_of(key).is_some() {
-            return; // the server lets such watches move on, not the cache
+            return; // such watches move to another key in the server, not in the cache
         }
         let (world, closing) = (self.clone(), self.draining.child_token());
         self.watches.lock().unwrap().push(closing.clone());
-        // Watches of one key come back in any order.
+        // Watches of one key wake in any order.
         let caller = Caller { peer: 10 + key as u64 % 3, ..caller() };
         self.tasks.spawn(async move {
             let mut watch = world.cache.watch(world.catalog.spec(key), caller).unwrap();

@@ -1,4 +1,4 @@
-//! Judges every start of a run: each has a cause, and issuers are spared.
+//! Checks every start of a run: it has a cause and is within the limits of its issuer.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::{
     plugins::{Mode, secs},
 };
 
-/// A queued run is abandoned when there was no request for its key in this time.
+/// A queued run is abandoned if there is no request for its key in this time.
 const ABANDONED: Duration = Duration::from_secs(60);
-/// The periodic look comes once a second.
+/// The cache checks all keys once a second.
 const LOOK: Duration = Duration::from_secs(2);
 
 impl Model {
@@ -38,7 +38,7 @@ impl Model {
         let held = key.held(now);
         let suspected = key.suspected.reason.is_some_and(|at| at >= key.ended);
         let is_due = held.is_none_or(|held| held.has_passed(held.due_in.0, now) || held.version != version);
-        // A step back makes valid again what had expired, or was due.
+        // After a step back, an expired or due credential is valid again.
         let was_due = held.is_some_and(|held| held.landed.boot <= self.stepped_back);
         if key.refresh_asked || was_due || is_due && !backs_off {
             return;
@@ -59,7 +59,7 @@ impl Model {
         }
     }
 
-    /// Rate, concurrency and pauses of the issuer.
+    /// Checks rate, concurrency and pauses of the issuer.
     fn judge_pace(&mut self, index: usize, now: Reading) {
         let issuer = self.keys[index].issuer;
         let limits = &self.catalog.issuers[issuer];
@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// Runs that a caller waits for go before background work.
+    /// Runs with a waiting caller start before background runs.
     fn judge_turn(&mut self, index: usize, now: Reading) {
         let key = &self.keys[index];
         let timeout = self.catalog.plugins[key.plugin].provider.timeout;
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// How long all that `issuer` can be asked for takes at most, while it is healthy.
+    /// The longest time that runs for all keys of a healthy `issuer` take.
     pub(super) fn bound(&self, issuer: usize) -> Duration {
         let (limits, takes) = (&self.catalog.issuers[issuer], self.issuers[issuer].takes);
         let count = |count: usize| u32::try_from(count).unwrap();
@@ -124,7 +124,7 @@ impl Model {
         secs(3) + takes + each * keys * 3 / 2
     }
 
-    /// Whether `issuer` has worked for so long that everything of it must be good.
+    /// Whether `issuer` has worked long enough that all its keys must have a credential.
     pub(super) fn is_healthy(&self, issuer: usize, time: Duration, now: Reading) -> bool {
         let known = &self.issuers[issuer];
         known.mode == Mode::Healthy

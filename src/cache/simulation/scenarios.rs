@@ -1,4 +1,4 @@
-//! Hours of many credentials of one issuer.
+//! Several hours with many credentials of one issuer.
 
 use std::{
     collections::BTreeMap,
@@ -24,11 +24,11 @@ use crate::{
     plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
 };
 
-/// One issuer, whose runs are counted.
+/// One issuer that records its runs.
 #[derive(Debug)]
 struct Idp {
     clock: Arc<FakeClock>,
-    /// Milliseconds that a run takes.
+    /// How long a run takes, in milliseconds.
     takes: AtomicU64,
     lifetime: Duration,
     throttles: AtomicBool,
@@ -108,7 +108,7 @@ impl Town {
         matches!(self.cache.lookup(&self.spec(key).key, &Caller::default()), Lookup::Served(_))
     }
 
-    /// Keeps `keys` watched; an error is waited out.
+    /// Watches `keys` until the end; an error only delays the next message.
     fn watch(&self, keys: std::ops::Range<usize>) {
         for key in keys {
             let mut watch = self.cache.watch(self.spec(key), Caller::default()).unwrap();
@@ -136,7 +136,7 @@ impl Town {
     }
 }
 
-/// The most starts in any second.
+/// The largest number of starts in any second.
 fn busiest(runs: &[(Duration, bool)]) -> usize {
     let within = |(index, (first, _)): (usize, &(Duration, bool))| {
         runs[index..].iter().take_while(|(at, _)| *at < *first + secs(1)).count()
@@ -145,8 +145,8 @@ fn busiest(runs: &[(Duration, bool)]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_peer_that_asks_for_ten_thousand_keys_ends_nothing_that_is_held() {
-    // 10,000 runs take 250 s, and what is held before them lives 240 s.
+async fn one_peer_with_ten_thousand_requests_lets_no_held_credential_expire() {
+    // 10,000 runs take 250 s, longer than the lifetime of the held credentials: 240 s.
     let town = Town::new((40, 20), Duration::from_millis(500), secs(240));
     town.watch(0..100);
     for key in 100..200 {
@@ -175,14 +175,14 @@ async fn one_peer_that_asks_for_ten_thousand_keys_ends_nothing_that_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_thousand_tokens_cost_what_their_schedule_demands_and_an_outage_one_run_per_pause() {
+async fn three_thousand_tokens_take_no_more_runs_than_their_schedule_and_an_outage_one_per_pause() {
     let town = Town::new((10, 4), Duration::from_millis(300), secs(900));
     town.watch(0..3000);
-    sleep(secs(900)).await; // the first ones took five minutes, and came one after the other
+    sleep(secs(900)).await; // the first runs take five minutes in total
     let start = town.awake();
     sleep(secs(3600)).await;
     let hour = town.runs_since(start);
-    // An hour by the lifetime less the mean lead: 900 s - 405 s.
+    // An hour divided by the lifetime less the mean lead: 900 s - 405 s.
     assert!((19_000..=21_818 * 11 / 10).contains(&hour.len()), "{} runs", hour.len());
     assert!(busiest(&hour) <= 12, "{} runs in a second", busiest(&hour));
     assert!((0..3000).all(|key| town.has(key)));
@@ -199,7 +199,7 @@ async fn three_thousand_tokens_cost_what_their_schedule_demands_and_an_outage_on
     }
     let up = town.awake();
     town.idp.throttles.store(false, SeqCst);
-    // Those that were on their way when it began say so together.
+    // Runs in progress at the start of the outage are throttled together.
     let probes = town.runs_since(down + secs(2));
     assert!((8..=13).contains(&probes.len()), "{} probes", probes.len());
     assert!(probes.windows(2).all(|pair| pair[1].0 >= pair[0].0 + secs(48)), "{probes:?}");
@@ -213,7 +213,7 @@ async fn three_thousand_tokens_cost_what_their_schedule_demands_and_an_outage_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_due_keys_delays_no_cold_caller_of_another_provider() {
+async fn many_due_keys_delay_no_caller_of_another_provider() {
     let town = Town::new((1000, 4), Duration::from_millis(500), secs(3600));
     town.idp.takes.store(0, SeqCst);
     for key in 0..2000 {
@@ -221,7 +221,7 @@ async fn a_crowd_of_due_keys_delays_no_cold_caller_of_another_provider() {
     }
     town.idp.takes.store(500, SeqCst);
     town.file.replace();
-    sleep(secs(3)).await; // all are due, and runs go on in all slots that background work may have
+    sleep(secs(3)).await; // all keys are due, and background runs use all slots that they may use
     let other = || {
         let provider = Arc::new(test_provider("other", Command::Path("/fake".into())));
         PluginSpec { provider, ..town.spec(5000) }

@@ -41,7 +41,7 @@ use crate::{
 /// that is no longer where the kubeconfig says. A --socket that is given is written into it too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct Args {
+pub(super) struct FleetArgs {
     /// Write to this file, with mode 0600; never over a kubeconfig with users that are not credbroker's
     /// [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -54,7 +54,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(
-    args: &Args,
+    args: &FleetArgs,
     environment: &Environment,
     shim: &Path,
     out: &mut dyn Write,

@@ -19,27 +19,27 @@ use crate::plugin::Environment;
 
 /// Make kubeconfigs whose users ask credbroker
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct KubeconfigArgs {
     #[command(subcommand)]
-    command: Command,
+    command: KubeconfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Wrap(wrap::Args),
-    Fleet(fleet::Args),
+enum KubeconfigCommand {
+    Wrap(wrap::WrapArgs),
+    Fleet(fleet::FleetArgs),
 }
 
 /// Runs a subcommand. `shim` is the executable to use if `credbroker-exec` is not on `PATH`: a `credbroker-exec`, or a
 /// `credbroker`, which runs as the shim with its `shim` subcommand.
 pub(super) fn run(
-    args: &Args,
+    args: &KubeconfigArgs,
     environment: &Environment,
     shim: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     match &args.command {
-        Command::Wrap(args) => wrap::run(args, environment, shim, out),
-        Command::Fleet(args) => fleet::run(args, environment, shim, out, &mut io::stderr()),
+        KubeconfigCommand::Wrap(args) => wrap::run(args, environment, shim, out),
+        KubeconfigCommand::Fleet(args) => fleet::run(args, environment, shim, out, &mut io::stderr()),
     }
 }

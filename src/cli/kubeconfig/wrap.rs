@@ -35,7 +35,7 @@ use crate::{
 ///   KUBECONFIG=~/.kube/broker kubectl get pods
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct Args {
+pub(super) struct WrapArgs {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(
-    args: &Args,
+    args: &WrapArgs,
     environment: &Environment,
     shim: &Path,
     out: &mut dyn Write,

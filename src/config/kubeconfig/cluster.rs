@@ -24,17 +24,17 @@ use crate::{
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// A cluster or user: its file, by identity, and its name there.
-type Place<'a> = (&'a Path, &'a str);
+type DefinitionRef<'a> = (&'a Path, &'a str);
 
 /// The clusters that contexts lead to. Each is read once, and so is each file of authorities, however many contexts and
 /// users share it; a problem with one is reported once, as a warning.
 #[derive(Debug)]
-pub(super) struct Clusters<'a> {
+pub(super) struct ContextClusters<'a> {
     /// Of a user, the clusters of the contexts that lead to it.
-    by_user: HashMap<Place<'a>, Vec<Place<'a>>>,
+    by_user: HashMap<DefinitionRef<'a>, Vec<DefinitionRef<'a>>>,
     all: Definitions<'a>,
     /// `None`: it cannot be read.
-    read: HashMap<Place<'a>, Option<Cluster>>,
+    read: HashMap<DefinitionRef<'a>, Option<Cluster>>,
     files: HashMap<PathBuf, Bytes>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Clusters<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unreadable;
 
-impl<'a> Clusters<'a> {
+impl<'a> ContextClusters<'a> {
     /// A context leads to the user and the cluster of the same file, or to the first ones of these names. In a list that
     /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
@@ -112,7 +112,7 @@ impl<'a> Clusters<'a> {
 /// Every item of one list.
 #[derive(Debug)]
 struct Definitions<'a> {
-    at: HashMap<Place<'a>, Named<'a>>,
+    at: HashMap<DefinitionRef<'a>, Named<'a>>,
     first: HashMap<&'a str, Named<'a>>,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Definitions<'a> {
     }
 }
 
-fn place_of<'a>(named: &Named<'a>) -> Place<'a> {
+fn place_of<'a>(named: &Named<'a>) -> DefinitionRef<'a> {
     (named.identity, named.name)
 }
 

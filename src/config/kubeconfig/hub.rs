@@ -2,7 +2,7 @@
 
 use super::{
     Kubeconfig, Mode, Named,
-    cluster::Clusters,
+    cluster::ContextClusters,
     import::{exec, is_shim, with_kubeconfig},
 };
 use crate::{
@@ -72,7 +72,7 @@ impl Kubeconfig {
         with_kubeconfig(&mut provider, &self.list);
         provider
             .clusters
-            .extend(Clusters::of(self, Mode::Named).named(text("cluster"), report).ok().flatten());
+            .extend(ContextClusters::of(self, Mode::Named).named(text("cluster"), report).ok().flatten());
         Some(provider)
     }
 }

@@ -6,10 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{KubeFile, Kubeconfig, Mode, Named, cluster::Clusters};
+use super::{KubeFile, Kubeconfig, Mode, Named, cluster::ContextClusters};
 use crate::{
     config::{
-        problem::{Place, Report},
+        problem::{Location, Report},
         provider::{Variables, provider},
         reader::{Cursor, Dialect, whole},
         stanza::{StanzaRules, stanza},
@@ -37,7 +37,7 @@ impl Kubeconfig {
         mode: Mode,
         report: &mut Report,
     ) -> Vec<Provider> {
-        let mut clusters = Clusters::of(self, mode);
+        let mut clusters = ContextClusters::of(self, mode);
         let (mut providers, mut seen) = (Vec::new(), HashSet::new());
         for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
             let mut found = Report::default();
@@ -75,7 +75,7 @@ impl Kubeconfig {
 fn import<'a>(
     user: &Named<'a>,
     variables: &Variables<'_>,
-    clusters: &mut Clusters<'a>,
+    clusters: &mut ContextClusters<'a>,
     report: &mut Report,
 ) -> Option<Provider> {
     let exec = exec(user)?;
@@ -135,6 +135,6 @@ pub fn is_shim(exec: &Node) -> bool {
 }
 
 /// The place of `item` in its file.
-pub(super) fn place<'a>(item: &Named<'a>) -> Place<'a> {
-    Place { file: item.file, at: item.at }
+pub(super) fn place<'a>(item: &Named<'a>) -> Location<'a> {
+    Location { file: item.file, at: item.at }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     file,
-    problem::{Place, Report},
+    problem::{Location, Report},
     reader::{Cursor, Dialect, whole},
 };
 use crate::{
@@ -175,7 +175,7 @@ fn check(root: &Cursor<'_>, report: &mut Report) {
 fn names(items: &Cursor<'_>, report: &mut Report) {
     let mut seen = HashSet::new();
     for item in items.node().as_sequence().unwrap_or_default() {
-        let place = Place { file: items.file(), at: item.at };
+        let place = Location { file: items.file(), at: item.at };
         let Some(name) = item.get("name").and_then(Node::as_str) else {
             report.problem(
                 place,

@@ -32,7 +32,7 @@ fn limits(max_age: Option<u64>) -> LifetimeLimits {
 }
 
 #[test]
-fn the_earliest_bound_counts() {
+fn the_earliest_expiry_is_used() {
     for (status, certificate, token, max_age, expected) in [
         (Some(3600), None, None, None, 3600),
         (Some(3600), Some(1800), None, None, 1800),
@@ -53,7 +53,7 @@ fn the_earliest_bound_counts() {
 }
 
 #[test]
-fn expired_within_five_minutes_is_lent_for_ten_seconds() {
+fn a_credential_that_expired_within_five_minutes_is_valid_for_ten_seconds() {
     for (status, certificate, token) in [
         (Some(0), None, None),
         (Some(-1), None, None),
@@ -71,7 +71,7 @@ fn expired_within_five_minutes_is_lent_for_ten_seconds() {
 }
 
 #[test]
-fn expired_longer_ago_is_refused_and_the_certificate_named() {
+fn a_credential_that_expired_earlier_is_refused_and_the_error_names_an_expired_certificate() {
     let certificate = |ago| Err(LifetimeError::Certificate { ago: Duration::from_secs(ago) });
     let credential = |ago| Err(LifetimeError::Credential { ago: Duration::from_secs(ago) });
     for (status, not_after, token, expected) in [
@@ -90,7 +90,7 @@ fn expired_longer_ago_is_refused_and_the_certificate_named() {
 }
 
 #[test]
-fn an_endless_age_does_not_overflow() {
+fn the_longest_duration_does_not_overflow() {
     let endless = LifetimeLimits { max_age: Some(Duration::MAX), unknown_expiry_max_age: Duration::MAX };
     let lifetime = lifetime(&decoded(None, None, None), endless, time(0)).unwrap();
     assert!(lifetime.expires_at > time(86_400 * 365));
@@ -98,7 +98,7 @@ fn an_endless_age_does_not_overflow() {
 
 proptest! {
     #[test]
-    fn it_is_never_past_and_never_later_than_any_bound(
+    fn the_expiry_is_in_the_future_and_not_after_any_limit(
         status in prop::option::of(-1000..100_000_i64),
         certificate in prop::option::of(-1000..100_000_i64),
         token in prop::option::of(-1000..100_000_i64),

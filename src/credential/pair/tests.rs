@@ -50,7 +50,7 @@ fn refused(chain: &str, key: &str) -> PairError {
     client_pair(chain, key).map(|_| ()).unwrap_err()
 }
 
-/// The first block of `pem` under another label.
+/// The first block of `pem` with another label.
 fn relabelled(pem: &str, label: &str) -> String {
     let blocks = pem::blocks(pem);
     block(label, blocks[0].der.as_ref().unwrap())
@@ -133,7 +133,7 @@ fn surrounding_text_other_blocks_and_crlf_are_ignored() {
 }
 
 #[test]
-fn the_fingerprint_is_the_chain_s() {
+fn the_fingerprint_covers_the_whole_chain() {
     let ders = [RSA.0, ED448.0].map(|pem| pem::blocks(pem)[0].der.as_ref().unwrap().to_vec());
     let mut bytes = Vec::new();
     for der in &ders {
@@ -161,7 +161,7 @@ fn the_validity_of_the_leaf_is_read() {
 }
 
 #[test]
-fn what_cannot_be_judged_passes_with_one_warning() {
+fn a_pair_that_cannot_be_checked_is_accepted_with_one_warning() {
     for (chain, key) in [RSA_1024, RSA_PSS, ED448, BRAINPOOL] {
         assert_eq!(accepted(chain, key).1, Some(UNJUDGED));
     }
@@ -189,20 +189,20 @@ fn a_proven_mismatch_is_refused() {
 }
 
 #[test]
-fn a_chain_whose_leaf_is_not_first_is_refused_as_such() {
+fn a_chain_whose_leaf_is_not_first_is_refused() {
     let (leaf, key) = issue(&PKCS_ECDSA_P256_SHA256);
     assert_eq!(refused(&format!("{}{leaf}", RSA.0), &key), PairError::LeafNotFirst { number: 2 });
 }
 
 #[test]
-fn an_encrypted_key_has_a_separate_reason() {
+fn an_encrypted_key_has_its_own_error() {
     for key in ENCRYPTED {
         assert_eq!(refused(RSA.0, key), PairError::EncryptedKey);
     }
 }
 
 #[test]
-fn a_block_that_is_not_a_key_or_certificate_is_refused_by_name() {
+fn a_block_that_is_not_a_key_or_certificate_is_refused_with_its_field() {
     let (chain, key) = issue(&PKCS_ECDSA_P256_SHA256);
     let field = CERTIFICATE;
     assert_eq!(refused("x", &key), PairError::CertificateMissing);
@@ -234,7 +234,7 @@ fn junk_is_not_a_key_of_an_unknown_kind() {
     let mut longer = broken.clone();
     longer.push(0);
     let half = broken.len() / 2;
-    broken[half..].fill(0xff); // still a PKCS#8 P-256 key by its frame
+    broken[half..].fill(0xff); // the structure is still that of a PKCS#8 P-256 key
     let certificate = pem::blocks(&chain)[0].der.as_ref().unwrap().to_vec();
     for der in [&b""[..], b"junk", b"\x30\x00", b"\x30\x03\x02\x01\x00", &broken, &longer, &certificate] {
         assert_eq!(refused(&chain, &block("PRIVATE KEY", der)), PairError::KeyUnreadable);

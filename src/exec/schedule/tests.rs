@@ -21,7 +21,7 @@ use crate::{
     plugin::{Command, Issuer, test_provider},
 };
 
-/// Goes with tokio's paused clock; a suspend comes on top.
+/// Follows tokio's paused clock, plus the time of suspends.
 #[derive(Debug)]
 struct FakeClock {
     start: Instant,
@@ -94,13 +94,13 @@ fn decoded() -> Decoded {
     Decoded { material: Material { token: None, pair: None }, expires_at: None, warnings: Vec::new() }
 }
 
-/// Whether the turn has not come.
+/// Whether the run still waits for its turn.
 async fn waits(turn: &mut (impl Future<Output = Result<Permit, Throttled>> + Unpin)) -> bool {
     timeout(Duration::ZERO, turn).await.is_err()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_goes_to_the_next_when_its_permit_is_dropped_or_finished() {
+async fn the_next_run_gets_the_slot_of_a_permit_that_is_dropped_or_finished() {
     let (setup, provider) = (setup(1), provider("p"));
     let first = setup.permit(&provider, WAITED).await;
     let mut second = Box::pin(setup.scheduler.enter(&provider, WAITED).turn());
@@ -126,7 +126,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
     );
     drop(polled);
     assert!(handle.waits_for().is_none());
-    // A turn that came but was not taken.
+    // A slot that was granted but not used.
     let granted = setup.scheduler.enter(&provider, WAITED);
     drop(held);
     assert!(granted.handle().waits_for().is_none());
@@ -136,7 +136,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_a_caller_comes_for_moves_ahead_while_it_waits() {
+async fn a_queued_run_that_a_caller_joins_moves_ahead() {
     let (setup, provider) = (setup(1), provider("p"));
     let held = setup.permit(&provider, WAITED).await;
     let enter = |urgency| {
@@ -156,7 +156,7 @@ async fn a_run_that_a_caller_comes_for_moves_ahead_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_timer_starts_runs_when_their_second_comes() {
+async fn the_timer_starts_runs_when_the_rate_allows_them() {
     let (setup, provider) = (setup(100), provider("p"));
     let mut runs = JoinSet::new();
     for _ in 0..5 {
@@ -173,7 +173,7 @@ async fn the_timer_starts_runs_when_their_second_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_the_timer_ends_what_runs_it() {
+async fn a_panic_of_the_timer_ends_its_task() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
     let _ticket = setup.scheduler.enter(&provider, Urgency::Background);
@@ -230,7 +230,7 @@ async fn a_pause_continues_during_a_suspend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_waiting_run_waits_for_can_be_read() {
+async fn a_queued_run_says_what_it_waits_for() {
     let setup = setup(2);
     let provider = provider("p");
     let wait = || setup.scheduler.enter(&provider, WAITED);

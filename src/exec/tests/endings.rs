@@ -1,4 +1,4 @@
-//! How runs end, and that nothing outlives them.
+//! How runs end, and that they leave nothing behind.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn a_timeout_ends_the_plugin_and_its_children() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_ran_too_long_may_clean_up_first() {
+async fn a_plugin_that_times_out_can_clean_up_on_sigterm() {
     let mut plugin =
         Plugin::script("trap 'echo done > $STATE/cleaned; exit 0' TERM; while :; do sleep 0.05; done");
     plugin.provider.timeout = ms(300);
@@ -30,7 +30,7 @@ async fn a_plugin_that_ran_too_long_may_clean_up_first() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace() {
+async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace_period() {
     let mut plugin = Plugin::script("trap '' TERM; echo $$ > $STATE/pid; while :; do echo x >&2; done");
     plugin.provider.timeout = ms(200);
     plugin.limits.terminate_grace = ms(200);
@@ -40,7 +40,7 @@ async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace() {
 }
 
 #[tokio::test]
-async fn one_byte_too_many_ends_the_run_at_once() {
+async fn output_beyond_the_limit_ends_the_run_at_once() {
     let mut plugin = Plugin::script("echo $$ > $STATE/pid; head -c 2000; head -c 2001 /dev/zero; sleep 300");
     plugin.limits.stdout = 2000;
     let (result, started) = plugin.run().await;
@@ -58,7 +58,7 @@ async fn one_byte_too_many_ends_the_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_stdout_delays_the_answer_only_for_the_grace() {
+async fn a_grandchild_that_keeps_stdout_open_delays_the_result_for_the_grace_period_only() {
     let mut plugin = Plugin::script("sleep 300 & echo $! > $STATE/child; echo token");
     plugin.limits.stdout_grace = ms(100);
     let (result, started) = plugin.run().await;
@@ -67,25 +67,25 @@ async fn a_grandchild_that_holds_stdout_delays_the_answer_only_for_the_grace() {
 }
 
 #[tokio::test]
-async fn what_a_grandchild_still_writes_within_the_grace_counts() {
+async fn output_of_a_grandchild_within_the_grace_period_is_read() {
     let (result, _) = Plugin::script("(sleep 0.2; echo late) & echo early").run().await;
     assert_eq!(result.unwrap(), "early\nlate\n");
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_only_stderr_delays_nothing() {
+async fn a_grandchild_that_keeps_only_stderr_open_delays_nothing() {
     let (result, started) =
         Plugin::script("sleep 300 >/dev/null & echo $! > $STATE/child; echo token").run().await;
     assert_eq!(result.unwrap(), "token\n");
     started.is_gone("child").await;
 }
 
-/// As the kernel does with a background process that reads from the terminal of its session, or writes to it.
+/// The kernel sends these signals to a background process that reads from or writes to its terminal.
 #[tokio::test]
-async fn a_plugin_that_stops_at_a_terminal_is_ended_at_once() {
+async fn a_plugin_that_the_terminal_stops_is_ended_at_once() {
     for signal in ["TTIN", "TTOU"] {
         let script = format!("echo $$ > $STATE/pid; echo 'Enter code:' >&2; kill -{signal} $$; echo token");
-        let (result, started) = Plugin::script(&script).run().await; // its time is not up before that of the test
+        let (result, started) = Plugin::script(&script).run().await; // its timeout is longer than that of the test
         assert!(
             matches!(&result, Err(RunError::NeedsTerminal { stderr, .. }) if &**stderr == "Enter code:"),
             "{result:?}"
@@ -94,9 +94,9 @@ async fn a_plugin_that_stops_at_a_terminal_is_ended_at_once() {
     }
 }
 
-/// It is beyond the group's reach; that it stays is known.
+/// Such a process is not in the process group, so the broker does not end it. This is a known limit.
 #[tokio::test]
-async fn a_grandchild_in_a_separate_session_cannot_block_the_answer() {
+async fn a_grandchild_in_a_separate_session_does_not_block_the_result() {
     let script = "setsid sh -c 'echo $$ > $STATE/child; exec sleep 300' & 
         while [ ! -s $STATE/child ]; do sleep 0.01; done; echo token";
     let mut plugin = Plugin::script(script);

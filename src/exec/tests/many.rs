@@ -1,4 +1,4 @@
-//! Many runs: caps and leaks.
+//! Many runs: limits and leaks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
+async fn runs_of_a_provider_are_limited_and_all_of_them_start() {
     let mut plugin = Plugin::script("echo token");
     plugin.provider.issuer = Arc::new(Issuer::new("idp", NonZeroUsize::new(2).unwrap()));
     let (started, spec) = plugin.spec();
@@ -21,7 +21,7 @@ async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
     let mut runs = JoinSet::new();
     let mut timers = JoinSet::new();
     timers.spawn(async move { timer.keep_time().await });
-    // A run goes on when another one has its turn beside it.
+    // Each run waits for a second one, so that two always run at a time.
     let (pair, counts) = (Arc::new(Barrier::new(2)), Arc::new((AtomicUsize::new(0), AtomicUsize::new(0))));
     for _ in 0..10 {
         let (started, spec) = (Arc::clone(&started), Arc::clone(&spec));
@@ -42,7 +42,7 @@ async fn runs_of_a_provider_are_capped_and_all_get_their_turn() {
     assert_eq!(counts.1.load(Ordering::SeqCst), 2);
 }
 
-/// Other tests run beside this one, so a few descriptors come and go; a thousand would be seen.
+/// Other tests run at the same time, so the number varies a little. A leak would add a thousand.
 #[tokio::test]
 async fn a_thousand_runs_leave_no_process_and_no_descriptor() {
     let home = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Children of this process by name, the dead ones too.
+/// The number of children of this process with this name, including zombies.
 fn children(name: &str) -> usize {
     let processes =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

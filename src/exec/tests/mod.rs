@@ -1,4 +1,4 @@
-//! Runs of real processes: shell scripts.
+//! Plugin runs with real processes: shell scripts.
 
 mod endings;
 mod many;
@@ -27,10 +27,10 @@ use crate::{
     },
 };
 
-/// Longer than anything here takes, on any machine.
+/// Longer than any step takes, also on a slow machine.
 const AGES: Duration = Duration::from_secs(60);
 
-/// A plugin on disk, with a separate runner. Scripts find the plugin's home in `$STATE`.
+/// A plugin on disk with its own runner. Scripts find the home of the plugin in `$STATE`.
 struct Plugin {
     home: TempDir,
     limits: RunLimits,
@@ -76,7 +76,7 @@ impl Plugin {
         Self { home, limits, provider, path }
     }
 
-    /// The same by a bare name, which is looked up in the plugin's home.
+    /// The same plugin by a bare name, with its home as `PATH`.
     fn of(mut self, name: &str) -> Self {
         self.provider.command = Command::Name(name.into());
         let path = self.home.path().into();
@@ -101,7 +101,7 @@ impl Plugin {
         (Started { home: self.home, runner, tasks }, Arc::new(spec))
     }
 
-    /// One run, and afterwards what it left behind.
+    /// Runs the plugin once, and checks that the run leaves nothing behind.
     async fn run(self) -> (Result<String, RunError>, Started) {
         let (started, spec) = self.spec();
         let stdout = timeout(AGES, started.runner.stdout(&spec)).await.expect("the run ends");
@@ -111,7 +111,7 @@ impl Plugin {
     }
 }
 
-/// The home of a plugin that ran or runs.
+/// A plugin with its runner.
 struct Started {
     home: TempDir,
     runner: ProcessRunner,
@@ -119,7 +119,7 @@ struct Started {
 }
 
 impl Started {
-    /// Waits until the directories of its runs are removed.
+    /// Waits until the directories of its runs are removed, and checks that.
     async fn leaves_nothing(&self) {
         timeout(AGES, self.tasks.wait()).await.expect("the removal ends");
         assert_eq!(fs::read_dir(self.file("runs")).unwrap().count(), 0, "its directory is gone");
@@ -129,14 +129,14 @@ impl Started {
         self.home.path().join(name)
     }
 
-    /// The number in `name`, once the script has written it, with the line's end.
+    /// Waits until the script has written a line to `name`, and returns its number.
     async fn pid(&self, name: &str) -> u32 {
         let file = self.file(name);
         let written = || fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse().ok();
         eventually(name, written).await
     }
 
-    /// Waits until the process whose number is in `name` runs no more.
+    /// Waits until the process with the number in `name` has ended.
     async fn is_gone(&self, name: &str) {
         let pid = self.pid(name).await;
         eventually("the end of the process", || (!is_alive(pid)).then_some(())).await;
@@ -148,7 +148,7 @@ fn write_executable(path: &Path, text: &str) {
     fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A process that has ended and that its new parent has not reaped counts as gone.
+/// A zombie is not alive: its new parent may not have reaped it yet.
 fn is_alive(pid: u32) -> bool {
     state(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }

@@ -19,7 +19,7 @@ async fn a_failure_carries_the_code_and_the_end_of_stderr() {
 }
 
 #[tokio::test]
-async fn any_amount_of_stderr_is_drained_and_its_end_kept() {
+async fn all_of_stderr_is_drained_and_its_end_is_kept() {
     let script = "head -c 10000000 /dev/zero | tr '\\0' 'x' >&2; printf '\\nthe reason\\n' >&2; echo token; exit $CODE";
     let mut plugin = Plugin::script(script);
     plugin.provider.env.push(("CODE".into(), "0".into()));
@@ -32,13 +32,13 @@ async fn any_amount_of_stderr_is_drained_and_its_end_kept() {
 }
 
 #[tokio::test]
-async fn a_signal_is_named() {
+async fn the_error_names_the_signal() {
     let error = Plugin::script("echo oh >&2; kill -SEGV $$").run().await.0.unwrap_err();
     assert!(matches!(&error, RunError::Signal { signal: 11, stderr, .. } if &**stderr == "oh"), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_missing_plugin_says_how_to_install_it() {
+async fn the_error_for_a_missing_plugin_has_the_install_hint() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("gone");
     let mut plugin = Plugin::program(home, path);
@@ -49,7 +49,7 @@ async fn a_missing_plugin_says_how_to_install_it() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_installed_meanwhile_runs_without_waiting_for_the_next_look() {
+async fn a_newly_installed_plugin_runs_at_the_next_request() {
     let plugin = Plugin::program(tempfile::tempdir().unwrap(), "/nowhere".into());
     let bin = plugin.home.path().to_owned();
     let (started, spec) = plugin.of("plugin").spec();
@@ -69,7 +69,7 @@ async fn a_plugin_that_is_installed_meanwhile_runs_without_waiting_for_the_next_
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_run_differs_from_a_missing_one() {
+async fn a_file_that_cannot_be_executed_and_a_missing_file_are_different_errors() {
     let not_executable = Plugin::script("");
     fs::set_permissions(&not_executable.path, Permissions::from_mode(0o644)).unwrap();
     let no_interpreter = Plugin::script("");
@@ -88,7 +88,7 @@ async fn a_file_that_cannot_run_differs_from_a_missing_one() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_just_being_replaced_is_tried_again() {
+async fn a_plugin_whose_file_is_open_for_writing_is_started_again() {
     let plugin = Plugin::script("echo token");
     let writer = fs::OpenOptions::new().append(true).open(&plugin.path).unwrap();
     let replaced = async {
@@ -100,7 +100,7 @@ async fn a_plugin_that_is_just_being_replaced_is_tried_again() {
 }
 
 #[tokio::test]
-async fn too_large_an_environment_is_named_as_such() {
+async fn an_environment_that_is_too_large_has_its_own_error() {
     let mut plugin = Plugin::script("");
     plugin.provider.env.push(("HUGE".into(), "x".repeat(200_000)));
     let error = plugin.run().await.0.unwrap_err();
@@ -108,7 +108,7 @@ async fn too_large_an_environment_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn no_place_for_a_working_directory_is_named_as_such() {
+async fn a_working_directory_that_cannot_be_created_has_its_own_error() {
     let (started, spec) = Plugin::script("").spec();
     fs::remove_dir(started.file("runs")).unwrap();
     let error = started.runner.stdout(&spec).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn no_place_for_a_working_directory_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_leads_back_to_us_is_ended_however_stubborn() {
+async fn a_plugin_that_calls_the_broker_is_ended_even_if_it_ignores_sigterm() {
     for script in [
         "set -C; : > $CREDBROKER_RECURSION; exit 1",
         "set -C; : > $CREDBROKER_RECURSION; echo token",
@@ -129,7 +129,7 @@ async fn a_plugin_that_leads_back_to_us_is_ended_however_stubborn() {
 }
 
 #[tokio::test]
-async fn what_a_good_run_printed_is_decoded() {
+async fn the_output_of_a_successful_run_is_decoded() {
     let document = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"abc"}}"#;
     let (started, spec) = Plugin::script(&format!("echo '{document}'; echo chatter >&2")).spec();
     let RunOutput { decoded, file_version } = started.runner.run(spec).await.unwrap();
@@ -138,7 +138,7 @@ async fn what_a_good_run_printed_is_decoded() {
 }
 
 #[tokio::test]
-async fn output_without_a_credential_is_not_accepted() {
+async fn output_without_a_credential_is_refused() {
     let (started, spec) = Plugin::script("echo secret-on-stdout").spec();
     let error = started.runner.run(spec).await.unwrap_err();
     assert!(matches!(error, RunError::Decode { .. }), "{error:?}");

@@ -1,10 +1,10 @@
-//! What a plugin finds when it starts.
+//! The environment of a plugin run.
 
 use super::*;
 use crate::credential::exec_info;
 
 #[tokio::test]
-async fn a_plugin_leads_a_separate_process_group_and_has_no_input() {
+async fn a_plugin_leads_its_own_process_group_and_has_no_input() {
     let script = "read -r _ _ _ _ group _ < /proc/self/stat; [ \"$group\" = $$ ] && echo leader
         readlink /proc/$$/fd/0; wc -c";
     let (stdout, _) = Plugin::script(script).run().await;
@@ -12,11 +12,11 @@ async fn a_plugin_leads_a_separate_process_group_and_has_no_input() {
 }
 
 #[tokio::test]
-async fn a_plugin_inherits_none_of_our_descriptors() {
+async fn a_plugin_inherits_no_descriptor_of_the_broker() {
     let (stdout, _) = Plugin::script("exec ls /proc/self/fd").run().await;
     let stdout = stdout.unwrap();
     let descriptors: Vec<u32> = stdout.lines().map(|line| line.parse().unwrap()).collect();
-    // 3 is the directory that ls reads. Other descriptors were inherited from the process that started these tests.
+    // 3 is the directory that ls reads. The process that started the tests may have passed on others.
     let foreign = descriptors.iter().filter(|descriptor| **descriptor > 3).collect::<Vec<_>>();
     assert!(foreign.iter().all(|descriptor| outlives_exec(**descriptor)), "{foreign:?}");
 }
@@ -28,7 +28,7 @@ fn outlives_exec(descriptor: u32) -> bool {
 }
 
 #[tokio::test]
-async fn the_working_directory_is_private_empty_and_goes_with_the_run() {
+async fn the_working_directory_is_private_and_empty_and_is_removed_after_the_run() {
     let script = "ls -A; stat -c %a . ..; pwd; mkdir -p left/behind; echo x > left/behind/file";
     let (stdout, started) = Plugin::script(script).run().await;
     let stdout = stdout.unwrap();
@@ -46,7 +46,7 @@ async fn arguments_are_passed_verbatim() {
 }
 
 #[tokio::test]
-async fn the_environment_is_what_was_computed_and_two_variables_of_the_runner() {
+async fn the_environment_is_the_computed_one_and_two_variables_of_the_runner() {
     let mut plugin = Plugin::program(tempfile::tempdir().unwrap(), "/usr/bin/env".into());
     plugin.provider.args = vec!["--null".into()];
     plugin.provider.env = [
@@ -72,7 +72,7 @@ async fn the_environment_is_what_was_computed_and_two_variables_of_the_runner() 
 }
 
 #[tokio::test]
-async fn the_marker_is_beside_the_working_directory_and_can_be_made() {
+async fn the_recursion_marker_can_be_created_beside_the_working_directory() {
     let script = "[ ! -e \"$CREDBROKER_RECURSION\" ] && dirname \"$CREDBROKER_RECURSION\"; dirname \"$PWD\"";
     let (stdout, _) = Plugin::script(script).run().await;
     let stdout = stdout.unwrap();

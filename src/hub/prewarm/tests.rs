@@ -1,9 +1,16 @@
 use super::*;
-use crate::hub::tests::{Setup, rule};
+use crate::hub::tests::{Runner, Setup, rule};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn offer(setup: &Setup, prewarmer: &Prewarmer<Arc<crate::hub::tests::Runner>>, names: &[&str]) {
+/// A prewarmer beside the task that starts queued runs when the rate of their issuer allows them.
+fn prewarming(setup: &Setup, rules: Vec<Prewarm>) -> Prewarmer<Arc<Runner>> {
+    let cache = setup.cache.clone();
+    setup.tasks.spawn(async move { cache.keep_fresh().await });
+    setup.prewarmer(rules)
+}
+
+fn offer(setup: &Setup, prewarmer: &Prewarmer<Arc<Runner>>, names: &[&str]) {
     for name in names {
         let (name, provider) = name.split_once('@').unwrap_or((name, "p"));
         prewarmer.offer(&setup.target(name, provider));
@@ -13,7 +20,7 @@ fn offer(setup: &Setup, prewarmer: &Prewarmer<Arc<crate::hub::tests::Runner>>, n
 #[tokio::test(start_paused = true)]
 async fn so_many_run_at_a_time_of_each_provider() {
     let setup = Setup::new(SECOND, false);
-    let prewarmer = setup.prewarmer(vec![rule("*", 2, 1000)]);
+    let prewarmer = prewarming(&setup, vec![rule("*", 2, 1000)]);
     offer(&setup, &prewarmer, &["a", "b", "c", "d", "e@q", "f@q", "g@q", "h@q"]);
     sleep(SECOND / 2).await;
     assert_eq!(setup.runner.ran().len(), 4, "each has its own budget");
@@ -24,7 +31,7 @@ async fn so_many_run_at_a_time_of_each_provider() {
 #[tokio::test(start_paused = true)]
 async fn so_many_start_in_a_second() {
     let setup = Setup::new(Duration::ZERO, false);
-    let prewarmer = setup.prewarmer(vec![rule("*", 100, 5)]);
+    let prewarmer = prewarming(&setup, vec![rule("*", 100, 5)]);
     offer(&setup, &prewarmer, &["a", "b", "c", "d", "e"]);
     sleep(10 * SECOND).await;
     let times = setup.runner.times();
@@ -38,7 +45,7 @@ async fn so_many_start_in_a_second() {
 async fn a_run_that_is_due_does_not_wait_for_the_turn_of_the_next() {
     for _ in 0..20 {
         let setup = Setup::new(Duration::ZERO, false);
-        let prewarmer = setup.prewarmer(vec![rule("*", 100, 1)]);
+        let prewarmer = prewarming(&setup, vec![rule("*", 100, 1)]);
         offer(&setup, &prewarmer, &["a", "b"]);
         sleep(SECOND / 2).await;
         assert_eq!(setup.runner.ran(), ["a"]);
@@ -48,7 +55,7 @@ async fn a_run_that_is_due_does_not_wait_for_the_turn_of_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_fails_is_tried_three_times_and_delays_no_other() {
     let setup = Setup::new(Duration::ZERO, true);
-    let prewarmer = setup.prewarmer(vec![rule("*", 1, 1000)]);
+    let prewarmer = prewarming(&setup, vec![rule("*", 1, 1000)]);
     offer(&setup, &prewarmer, &["a", "b"]);
     sleep(3600 * SECOND).await;
     let ran = setup.runner.ran();
@@ -60,12 +67,12 @@ async fn a_plugin_that_fails_is_tried_three_times_and_delays_no_other() {
 #[tokio::test(start_paused = true)]
 async fn the_first_rule_that_covers_a_profile_counts() {
     let setup = Setup::new(SECOND, false);
-    let prewarmer = setup.prewarmer(vec![rule("fleet/a", 1, 1000), rule("fleet/*", 1, 1000)]);
+    let prewarmer = prewarming(&setup, vec![rule("fleet/a", 1, 1000), rule("fleet/*", 1, 1000)]);
     offer(&setup, &prewarmer, &["a", "b"]);
     sleep(SECOND / 2).await;
     assert_eq!(setup.runner.ran().len(), 2, "each by its own rule");
     let uncovered = Setup::new(SECOND, false);
-    let prewarmer = uncovered.prewarmer(vec![rule("edge/*", 1, 1000)]);
+    let prewarmer = prewarming(&uncovered, vec![rule("edge/*", 1, 1000)]);
     offer(&uncovered, &prewarmer, &["a"]);
     sleep(10 * SECOND).await;
     assert!(uncovered.runner.ran().is_empty());
@@ -74,7 +81,7 @@ async fn the_first_rule_that_covers_a_profile_counts() {
 #[tokio::test(start_paused = true)]
 async fn it_ends_when_the_broker_drains() {
     let setup = Setup::new(SECOND, false);
-    let prewarmer = setup.prewarmer(vec![rule("*", 1, 1)]);
+    let prewarmer = prewarming(&setup, vec![rule("*", 1, 1)]);
     offer(&setup, &prewarmer, &["a", "b", "c"]);
     sleep(SECOND / 2).await;
     setup.draining.cancel();

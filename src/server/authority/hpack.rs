@@ -25,7 +25,7 @@ pub(super) struct Edit {
 /// What to replace in `block`, in order, so that h2 accepts each literal authority. `None`: the block is malformed.
 pub(super) fn refused(block: &[u8]) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
-    let mut cursor = Cursor { block, at: 0 };
+    let mut cursor = BlockReader { block, at: 0 };
     while let Some(&first) = block.get(cursor.at) {
         let prefix = match first {
             0x80.. => {
@@ -52,12 +52,12 @@ pub(super) fn refused(block: &[u8]) -> Option<Vec<Edit>> {
     Some(edits)
 }
 
-struct Cursor<'a> {
+struct BlockReader<'a> {
     block: &'a [u8],
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> BlockReader<'a> {
     fn byte(&mut self) -> Option<u8> {
         let byte = self.block.get(self.at)?;
         self.at += 1;
@@ -81,23 +81,23 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    fn string(&mut self) -> Option<Text<'a>> {
+    fn string(&mut self) -> Option<HpackString<'a>> {
         let coded = self.block.get(self.at)? & 0x80 != 0;
         let length = self.integer(7)?;
         let data = self.block.get(self.at..)?.get(..length)?;
         self.at += length;
-        Some(Text { coded, data })
+        Some(HpackString { coded, data })
     }
 }
 
 /// A name or a value as it is sent.
-struct Text<'a> {
+struct HpackString<'a> {
     /// Huffman-coded.
     coded: bool,
     data: &'a [u8],
 }
 
-impl Text<'_> {
+impl HpackString<'_> {
     fn is_authority(&self) -> bool {
         self.data == if self.coded { CODED_NAME } else { NAME }
     }

@@ -64,9 +64,9 @@ pub(super) fn check(bytes: &[u8], sizes: &[usize]) {
     }
 }
 
-type Fields = [(Vec<u8>, Vec<u8>)];
+type HeaderList = [(Vec<u8>, Vec<u8>)];
 
-fn compare(before: &Fields, after: &Fields) {
+fn compare(before: &HeaderList, after: &HeaderList) {
     assert_eq!(before.len(), after.len());
     for ((name, before), (also, after)) in before.iter().zip(after) {
         assert_eq!(name, also);

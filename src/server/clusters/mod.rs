@@ -34,7 +34,7 @@ use crate::{
     resolver::Resolver,
 };
 
-pub(super) use watching::Messages;
+pub(super) use watching::ClusterMessages;
 
 /// Bytes of clusters in one message: the limit of many clients is 4 MiB, and it is what a slow reader holds.
 const MESSAGE: usize = 256 * 1024;
@@ -176,7 +176,7 @@ impl<R: PluginRunner> Clusters<R> {
         &self,
         namespace: Option<String>,
         slot: OwnedSemaphorePermit,
-    ) -> Response<Messages> {
+    ) -> Response<ClusterMessages> {
         let snapshots = self.shared.snapshots.subscribe();
         self.shared.wanted.notify_one();
         // What has changed since is sent as a change.

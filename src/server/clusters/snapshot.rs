@@ -30,7 +30,7 @@ pub(super) struct Snapshot {
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
     hub: TimedHubState,
-    encoded: Mutex<HashMap<Key, Page>>,
+    encoded: Mutex<HashMap<PageKey, Page>>,
 }
 
 /// One cluster.
@@ -45,11 +45,11 @@ pub(super) struct Row {
 }
 
 /// Which message: of which namespace, to those who have which snapshot, from where on.
-type Key = (Option<String>, u64, Cursor);
+type PageKey = (Option<String>, u64, DiffPosition);
 
 /// How far a watch has come with the difference of two snapshots: positions in the newer one and in the older one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub(super) struct Cursor {
+pub(super) struct DiffPosition {
     newer: usize,
     older: usize,
 }
@@ -60,7 +60,7 @@ pub(super) struct Page {
     /// `None`: there is no difference.
     pub(super) frame: Option<Bytes>,
     /// Where the next message starts; `None`: this is the last.
-    pub(super) rest: Option<Cursor>,
+    pub(super) rest: Option<DiffPosition>,
 }
 
 impl Snapshot {
@@ -117,7 +117,7 @@ impl Snapshot {
     }
 
     /// What those who have `older` do not know yet, from `at` on. Encoded once for all who have the same.
-    pub(super) fn news(&self, older: Option<&Self>, namespace: Option<&str>, at: Cursor) -> Page {
+    pub(super) fn news(&self, older: Option<&Self>, namespace: Option<&str>, at: DiffPosition) -> Page {
         // Those who are further behind are few, and slow: what they are sent is not kept.
         let from = match older {
             None => u64::MAX,
@@ -129,7 +129,7 @@ impl Snapshot {
         page.or_insert_with(|| self.encode(older, namespace, at)).clone()
     }
 
-    fn encode(&self, before: Option<&Self>, namespace: Option<&str>, mut at: Cursor) -> Page {
+    fn encode(&self, before: Option<&Self>, namespace: Option<&str>, mut at: DiffPosition) -> Page {
         let none = Vec::new();
         let known = before.map_or(&none, |before| &before.rows);
         let (mut changed, mut removed, mut size) = (Vec::new(), Vec::new(), 0);

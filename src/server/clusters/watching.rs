@@ -8,20 +8,20 @@ use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tonic::Status;
 
-use super::snapshot::{Cursor, Snapshot};
+use super::snapshot::{DiffPosition, Snapshot};
 
 /// The generated service's type for the messages of one watch. They are sent as they were encoded for all.
-pub(in crate::server) type Messages =
+pub(in crate::server) type ClusterMessages =
     Pin<Box<dyn Stream<Item = Result<pb::WatchClustersResponse, Status>> + Send>>;
 
 /// What one watch remembers.
-struct Following {
+struct ClusterStream {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     namespace: Option<String>,
     /// What the peer has.
     known: Option<Arc<Snapshot>>,
     /// What it is being sent, and how far that went.
-    sending: Option<(Arc<Snapshot>, Cursor)>,
+    sending: Option<(Arc<Snapshot>, DiffPosition)>,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -32,11 +32,11 @@ pub(super) fn messages(
     namespace: Option<String>,
     slot: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Status>> + Send {
-    let following = Following { snapshots, namespace, known: None, sending: None, _slot: slot };
+    let following = ClusterStream { snapshots, namespace, known: None, sending: None, _slot: slot };
     unfold(following, async |mut following| Some((Ok(following.next().await?), following)))
 }
 
-impl Following {
+impl ClusterStream {
     /// `None` when the fleet is no longer read: the broker ends.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -53,7 +53,7 @@ impl Following {
             }
             let newest = Arc::clone(&self.snapshots.borrow_and_update());
             if self.known.as_ref().is_none_or(|known| known.number() != newest.number()) {
-                self.sending = Some((newest, Cursor::default()));
+                self.sending = Some((newest, DiffPosition::default()));
             } else {
                 self.snapshots.changed().await.ok()?;
             }

@@ -41,7 +41,7 @@ fn apply(fleet: &Fleet, server: &str) {
     fleet.apply(ClusterProfile::read(ProfileName::new("fleet", "paris"), &Value::Null, &status));
 }
 
-async fn message(messages: &mut Messages) -> pb::WatchCredentialResponse {
+async fn message(messages: &mut CredentialMessages) -> pb::WatchCredentialResponse {
     let frame = messages.next().await.unwrap().unwrap();
     pb::WatchCredentialResponse::decode(preencoded::message(&frame).unwrap()).unwrap()
 }
@@ -68,7 +68,7 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let held = cache.clone();
     let following =
-        Following::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), slot).unwrap();
+        CredentialStream::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), slot).unwrap();
     let mut messages = following.messages();
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {

@@ -21,7 +21,7 @@ const PATIENCE: u32 = 15;
 
 /// What the name of the socket leads to, and who may change that.
 #[derive(Debug)]
-pub enum Place {
+pub enum SocketOrigin {
     /// A socket that the broker published.
     Published(Publication),
     /// One that systemd holds, under this name at the start.
@@ -31,12 +31,12 @@ pub enum Place {
 /// Looks after the name of the socket. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Keeper {
-    place: Arc<Mutex<Watched>>,
+    place: Arc<Mutex<WatchedSocket>>,
 }
 
 #[derive(Debug)]
-struct Watched {
-    place: Place,
+struct WatchedSocket {
+    place: SocketOrigin,
     /// Of systemd's socket: what its name led to at the start.
     inherited: Option<FileId>,
     /// What is at the path that is not ours, and for how many looks.
@@ -78,12 +78,12 @@ enum Loss {
 
 impl Keeper {
     /// A keeper of `place`. When the last clone is dropped, a published name is removed.
-    pub fn new(place: Place) -> Self {
+    pub fn new(place: SocketOrigin) -> Self {
         let inherited = match &place {
-            Place::Published(_) => None,
-            Place::Inherited(path) => FileId::at(path).ok(),
+            SocketOrigin::Published(_) => None,
+            SocketOrigin::Inherited(path) => FileId::at(path).ok(),
         };
-        let watched = Watched { place, inherited, foreign: None };
+        let watched = WatchedSocket { place, inherited, foreign: None };
         Self { place: Arc::new(Mutex::new(watched)) }
     }
 
@@ -128,18 +128,18 @@ impl Keeper {
     }
 }
 
-impl Watched {
+impl WatchedSocket {
     fn look(&mut self) -> Found {
         let Self { place, inherited, foreign } = self;
         let publication = match place {
-            Place::Inherited(path) => {
+            SocketOrigin::Inherited(path) => {
                 return match FileId::find(path) {
                     Err(source) => Found::Lost(Loss::Unreadable { path: path.clone(), source }),
                     Ok(found) if inherited.is_none() || found == *inherited => Found::Ours,
                     Ok(_) => Found::Lost(Loss::Inherited(path.clone())),
                 };
             }
-            Place::Published(publication) => publication,
+            SocketOrigin::Published(publication) => publication,
         };
         let path = &publication.options.path;
         // An error says nothing about the socket, which may still be there.
@@ -205,7 +205,7 @@ mod tests {
     fn published(path: &std::path::Path) -> (StdListener, Keeper) {
         let options = SocketOptions { path: path.into(), mode: 0o600, group: None, shared_directory: false };
         let (listener, publication) = publish(&options).unwrap();
-        (listener, Keeper::new(Place::Published(publication)))
+        (listener, Keeper::new(SocketOrigin::Published(publication)))
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let root = directory();
         let path = root.path().join("socket");
         let _held = StdListener::bind(&path).unwrap();
-        let keeper = Keeper::new(Place::Inherited(path.clone()));
+        let keeper = Keeper::new(SocketOrigin::Inherited(path.clone()));
         assert!(matches!(look(&keeper), Found::Ours));
         fs::rename(&path, root.path().join("elsewhere")).unwrap();
         assert!(matches!(look(&keeper), Found::Lost(Loss::Inherited(_))));
@@ -231,7 +231,7 @@ mod tests {
         let (_published, keeper) = published(&path);
         let other = home.join("other");
         let _held = StdListener::bind(&other).unwrap();
-        let inherited = Keeper::new(Place::Inherited(other));
+        let inherited = Keeper::new(SocketOrigin::Inherited(other));
         fs::rename(&home, root.path().join("elsewhere")).unwrap();
         symlink(&home, &home).unwrap(); // a loop, so that a lookup is an error
         for keeper in [&keeper, &inherited] {

@@ -21,7 +21,7 @@ use rustix::{
 
 use self::checks::{lock, prepare_directory, refuse_what_is_not_ours, split};
 
-pub use keeper::{Keeper, Place};
+pub use keeper::{Keeper, SocketOrigin};
 
 /// Bytes of a socket's path on Linux, less the terminating zero.
 const LONGEST_PATH: usize = 107;

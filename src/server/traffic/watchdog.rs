@@ -17,12 +17,12 @@ const LOOKS: u8 = 6;
 /// Ends connections whose peers take nothing of what waits for them. One timer for all: a hit sets none.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Watchdog {
-    watched: Arc<Mutex<Vec<Watched>>>,
+    watched: Arc<Mutex<Vec<WatchedConnection>>>,
     occupied: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedConnection {
     traffic: Weak<Traffic>,
     marks: Marks,
     /// Looks without progress.
@@ -59,7 +59,7 @@ impl Watchdog {
     pub(in crate::server) fn watch(&self, traffic: &Arc<Traffic>) {
         let (traffic, marks) = (Arc::downgrade(traffic), Marks::default());
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.push(Watched { traffic, marks, looks: 0 });
+        watched.push(WatchedConnection { traffic, marks, looks: 0 });
         if watched.len() == 1 {
             self.occupied.notify_one();
         }

@@ -22,7 +22,7 @@ use tokio_rustls::{
 
 use crate::credential::Cluster;
 
-/// Whom a cluster's certificate authority is.
+/// The certificate authority of a cluster.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -36,7 +36,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Of a server with a certificate for `name`.
+    /// The acceptor of a server with a certificate for `name`.
     fn acceptor(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -53,15 +53,15 @@ impl Authority {
 /// What a server does with a request.
 #[derive(Clone)]
 pub(super) enum Answer {
-    /// Says this to each request.
+    /// Sends this response to each request.
     Says(String),
-    /// Sends this, and then the same letter until writing fails.
+    /// Sends this head, and then the same letter until writing fails.
     Floods(&'static str),
-    /// Says nothing until it may.
+    /// Sends this when the semaphore has a permit.
     Waits(Arc<Semaphore>, &'static str),
 }
 
-/// What a server saw.
+/// An event at the server.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Event {
     /// Head and body of a request.
@@ -114,17 +114,17 @@ impl Server {
         Self { address, cluster, events, connections, _accepting: accepting }
     }
 
-    /// Waits for the next thing that it sees.
+    /// Waits for the next event.
     pub(super) async fn next(&mut self) -> Event {
         self.events.recv().await.unwrap()
     }
 
-    /// Whether it saw nothing more.
+    /// Whether there is no other event.
     pub(super) fn saw_no_more(&mut self) -> bool {
         self.events.try_recv().is_err()
     }
 
-    /// How often it was connected to.
+    /// The number of connections so far.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -150,7 +150,7 @@ async fn converse(
                 *text
             }
         };
-        // The client may go at any moment.
+        // The client may disconnect at any time.
         let mut open = stream.write_all(text.as_bytes()).await.is_ok() && stream.flush().await.is_ok();
         while open && matches!(answer, Answer::Floods(_)) {
             open = stream.write_all(&[b'x'; 1 << 14]).await.is_ok();
@@ -158,7 +158,7 @@ async fn converse(
     }
 }
 
-/// Bytes up to an empty line; `None`: they end before.
+/// The text up to an empty line; `None` if the stream ends before.
 async fn head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -167,7 +167,7 @@ async fn head(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// How a proxy is spoken to.
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Speaks {
     Http,
@@ -178,7 +178,7 @@ pub(super) enum Speaks {
 /// A proxy that connects every request to one server.
 pub(super) struct Proxy {
     pub(super) url: String,
-    /// What it was asked for.
+    /// The requests that it got.
     asked: mpsc::UnboundedReceiver<String>,
     _accepting: JoinSet<()>,
 }
@@ -223,7 +223,7 @@ async fn connect(
     relay(stream, to).await;
 }
 
-/// RFC 1928, without authentication, to a name.
+/// SOCKS5 (RFC 1928) without authentication, to a host name.
 async fn socks(mut stream: TcpStream, to: SocketAddr, seen: &mpsc::UnboundedSender<String>) {
     let mut hello = [0; 3];
     stream.read_exact(&mut hello).await.unwrap();
@@ -242,6 +242,6 @@ async fn socks(mut stream: TcpStream, to: SocketAddr, seen: &mpsc::UnboundedSend
 
 async fn relay(mut stream: impl AsyncRead + AsyncWrite + Unpin, to: SocketAddr) {
     let mut server = TcpStream::connect(to).await.unwrap();
-    // Either side may go first.
+    // Either side may close first.
     drop(copy_bidirectional(&mut stream, &mut server).await);
 }

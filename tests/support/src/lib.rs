@@ -14,14 +14,12 @@
 mod api_server;
 mod broker;
 mod fake_plugin;
+mod files;
 mod kubeconfig;
-mod private;
-mod sample;
 mod yaml;
 
 pub use api_server::{Accepts, ApiServer, Collection, Flood, SeenRequest};
 pub use broker::{Broker, BrokerBuilder};
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
+pub use files::{private_directory, private_file, sample_config};
 pub use kubeconfig::Kubeconfig;
-pub use private::{private_directory, private_file};
-pub use sample::sample_config;

@@ -39,7 +39,7 @@ struct Ran {
 /// Asks `broker`, whose socket then is `SOCKET` in what was printed.
 fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyhow::Result<Ran> {
     let (_directory, environment) = bin();
-    let args = Args {
+    let args = FleetArgs {
         output: output.map(Path::to_owned),
         api_version: ExecVersion::V1,
         query: broker.query(namespaces),
@@ -261,7 +261,7 @@ fn without_a_socket_flag_the_shim_looks_for_itself() {
     let broker = FakeBroker::of(fleet([("c/x", ready("https://host"))]));
     let (_directory, mut environment) = bin();
     environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
-    let args = Args { output: None, api_version: ExecVersion::V1, query: ClusterQuery::default() };
+    let args = FleetArgs { output: None, api_version: ExecVersion::V1, query: ClusterQuery::default() };
     let mut out = Vec::new();
     assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
@@ -349,7 +349,7 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
 
 #[test]
 fn without_a_broker_it_ends_as_the_shim_does() {
-    let args = Args {
+    let args = FleetArgs {
         api_version: ExecVersion::V1,
         output: None,
         query: ClusterQuery {

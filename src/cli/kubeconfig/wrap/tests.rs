@@ -29,12 +29,12 @@ impl Place {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o700)).unwrap();
     }
 
-    fn args(&self, file: &str) -> Args {
-        Args { kubeconfig: Some(self.path(file)), output: None, socket: None }
+    fn args(&self, file: &str) -> WrapArgs {
+        WrapArgs { kubeconfig: Some(self.path(file)), output: None, socket: None }
     }
 
     /// Exit code and standard output, in which `~` is the directory.
-    fn run(&self, args: &Args, variables: &[(&str, &str)], shim: &str) -> (u8, String) {
+    fn run(&self, args: &WrapArgs, variables: &[(&str, &str)], shim: &str) -> (u8, String) {
         let mut out = Vec::new();
         let socket = self.path("no-broker.sock");
         let socket = ("CREDBROKER_SOCKET", socket.to_str().unwrap());
@@ -192,7 +192,7 @@ fn a_list_becomes_one_file_in_which_the_first_definition_wins() {
     let place = Place::new(&[("one/config", &one), ("two/config", &two)]);
     let list =
         ["one/config", "absent", "two/config"].map(|name| place.path(name).display().to_string()).join(":");
-    let args = Args { kubeconfig: None, output: None, socket: None };
+    let args = WrapArgs { kubeconfig: None, output: None, socket: None };
     let (code, text) = place.run(&args, &[("KUBECONFIG", &list)], "bin/credbroker-exec");
     assert_eq!(code, 0);
     insta::assert_snapshot!(text, @r"
@@ -260,11 +260,11 @@ fn the_shim_is_named_so_that_it_is_found_from_everywhere() {
 fn a_socket_that_is_given_is_given_to_the_shim() {
     let place = Place::new(&[("config", MINIMAL)]);
     for (socket, expected) in [("/run/x.sock", "/run/x.sock"), ("unix:///run/x.sock", "unix:///run/x.sock")] {
-        let args = Args { socket: Some(socket.to_owned()), ..place.args("config") };
+        let args = WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
         let text = place.run(&args, &[], "bin/credbroker-exec").1;
         assert!(text.contains(&format!("- --socket\n      - {expected}\n")), "{text}");
     }
-    let args = Args { socket: Some("x.sock".to_owned()), ..place.args("config") };
+    let args = WrapArgs { socket: Some("x.sock".to_owned()), ..place.args("config") };
     let text = place.run(&args, &[], "bin/credbroker-exec").1;
     assert!(text.contains("/x.sock\n") && !text.contains("- x.sock"), "{text}");
 }
@@ -272,7 +272,7 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
 #[test]
 fn an_output_file_is_written_and_the_input_never() {
     let place = Place::new(&[("config", MINIMAL)]);
-    let args = Args { output: Some(place.path("out")), ..place.args("config") };
+    let args = WrapArgs { output: Some(place.path("out")), ..place.args("config") };
     let (code, summary) = place.run(&args, &[], "bin/credbroker-exec");
     assert_eq!(code, 0);
     insta::assert_snapshot!(summary, @r"
@@ -282,7 +282,7 @@ No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if 
 ");
     let out = fs::read_to_string(place.path("out")).unwrap();
     assert_eq!(masked(&out).replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
-    let args = Args { output: Some(place.path("config")), ..place.args("config") };
+    let args = WrapArgs { output: Some(place.path("config")), ..place.args("config") };
     assert!(
         run(&args, &Environment::default(), &place.path("bin/credbroker-exec"), &mut Vec::new()).is_err()
     );
@@ -305,7 +305,7 @@ fn nothing_to_wrap_is_a_bad_configuration() {
 fn a_socket_address_that_the_shim_would_refuse_is_refused() {
     let place = Place::new(&[("config", MINIMAL)]);
     for socket in ["", "unix://relative"] {
-        let args = Args { socket: Some(socket.to_owned()), ..place.args("config") };
+        let args = WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
         let shim = place.path("bin/credbroker-exec");
         let error = run(&args, &Environment::default(), &shim, &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("not a valid socket address"), "{error}");

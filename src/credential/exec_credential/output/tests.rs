@@ -42,7 +42,7 @@ fn token(decoded: &Decoded) -> Option<&str> {
 }
 
 #[test]
-fn json_and_yaml_say_the_same() {
+fn json_and_yaml_are_read_alike() {
     let json = document(&json!({ "token": "t", "expirationTimestamp": "2026-07-24T10:20:30Z" }));
     let yaml = "# c\n---\napiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential\nstatus:\n  token: t\n  \
                 expirationTimestamp: 2026-07-24T10:20:30Z\n---\n";
@@ -58,7 +58,7 @@ fn json_and_yaml_say_the_same() {
 }
 
 #[test]
-fn each_version_is_read_when_it_is_the_expected_one() {
+fn each_version_is_accepted_if_it_is_the_expected_one() {
     for version in [ApiVersion::V1, ApiVersion::V1Beta1, ApiVersion::V1Alpha1] {
         let text = json!({ "apiVersion": version.as_str(), "status": { "token": "t" } }).to_string();
         assert_eq!(token(&decode(text.as_bytes(), version).unwrap()), Some("t"));
@@ -71,7 +71,7 @@ fn each_version_is_read_when_it_is_the_expected_one() {
 }
 
 #[test]
-fn a_wrong_version_is_named_only_when_it_exists() {
+fn an_error_names_the_found_version_only_if_it_exists() {
     let text = json!({ "apiVersion": "client.authentication.k8s.io/v1beta1", "status": { "token": "t" } });
     assert_eq!(
         refused(text.to_string()).to_string(),
@@ -92,7 +92,7 @@ fn a_wrong_version_is_named_only_when_it_exists() {
 }
 
 #[test]
-fn the_kind_may_be_missing_but_not_another() {
+fn a_missing_kind_is_accepted_and_another_kind_is_refused() {
     let with = |kind: Value| {
         json!({ "kind": kind, "apiVersion": ApiVersion::V1.as_str(), "status": { "token": "t" } }).to_string()
     };
@@ -115,7 +115,7 @@ fn unknown_fields_and_an_echoed_spec_are_ignored_and_names_are_case_sensitive() 
 }
 
 #[test]
-fn a_wrong_type_is_refused_and_its_field_named() {
+fn a_wrong_type_is_refused_with_the_name_of_its_field() {
     let cases = [
         ("status.token", json!({ "token": 12345 })),
         ("status.token", json!({ "token": true })),
@@ -155,7 +155,7 @@ fn a_wrong_type_is_refused_and_its_field_named() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn output_with_a_missing_part_is_refused() {
     assert!(matches!(refused(""), DecodeError::Empty));
     assert!(matches!(refused(" \r\n\t\n"), DecodeError::Empty));
     assert!(matches!(refused("---\n# nothing\n"), DecodeError::Empty));
@@ -224,7 +224,7 @@ fn a_token_must_fit_an_http_header() {
 }
 
 #[test]
-fn a_pair_is_taken_with_and_without_a_token() {
+fn a_pair_is_accepted_with_and_without_a_token() {
     for with in [None, Some("t")] {
         let status = json!({ "token": with, "clientCertificateData": CHAIN, "clientKeyData": KEY });
         let decoded = decoded(document(&status));
@@ -251,7 +251,7 @@ fn indented(text: &str) -> String {
 }
 
 #[test]
-fn a_timestamp_is_read_or_refused() {
+fn a_timestamp_that_is_not_rfc_3339_is_refused() {
     let at = |text: Value| {
         decode(document(&json!({ "token": "t", "expirationTimestamp": text })).as_bytes(), ApiVersion::V1)
     };
@@ -275,12 +275,12 @@ fn the_expiry_of_a_jwt_is_kept_beside_it() {
 
 proptest! {
     #[test]
-    fn no_output_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn no_output_causes_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         drop(decode(&bytes, ApiVersion::V1));
     }
 
     #[test]
-    fn no_mutation_of_a_good_output_makes_it_panic(
+    fn no_change_of_a_valid_output_causes_a_panic(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..6),
         yaml: bool,
     ) {
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn no_mutation_of_a_certificate_or_key_makes_it_panic(
+    fn no_change_of_a_certificate_or_key_causes_a_panic(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         of_key: bool,
     ) {

@@ -37,7 +37,7 @@ impl Pace {
         started.count()
     }
 
-    /// The starts from `from` to `until` where more than enough runs wait, each of which takes `long`.
+    /// The starts from `from` to `until` if runs always wait and each takes `long`.
     fn all(&mut self, class: Class, (from, until): (Duration, Duration), long: Duration) -> Vec<Duration> {
         let (mut starts, mut running, mut now) = (Vec::new(), VecDeque::new(), from);
         while now < until {
@@ -55,7 +55,7 @@ impl Pace {
     }
 }
 
-/// The most starts in any second.
+/// The largest number of starts in any second.
 fn busiest(starts: &[Duration]) -> usize {
     let within = |(index, first): (usize, &Duration)| {
         starts[index..].iter().take_while(|at| **at < *first + SECOND).count()
@@ -64,7 +64,7 @@ fn busiest(starts: &[Duration]) -> usize {
 }
 
 #[test]
-fn at_rest_no_run_waits() {
+fn an_idle_issuer_delays_no_run() {
     let mut pace = pace(10, 4);
     for class in [Class::Forced, Class::First, Class::Background] {
         assert_eq!(pace.run(class, Outcome::Success, secs(100)), None);
@@ -93,7 +93,7 @@ fn no_second_has_more_runs_than_the_rate() {
 fn background_runs_are_spread_over_the_second() {
     let starts = pace(10, 4).all(Class::Background, (secs(1), secs(2)), ms(20));
     assert!(starts.windows(2).all(|pair| pair[0] + ms(50) <= pair[1]), "{starts:?}");
-    // So a caller that comes then waits for at most a tenth of it.
+    // So a new caller waits for at most a tenth of a second.
     let mut pace = pace(10, 4);
     let until = secs(10) + ms(510);
     pace.all(Class::Background, (secs(5), until), ms(0));
@@ -103,7 +103,7 @@ fn background_runs_are_spread_over_the_second() {
 }
 
 #[test]
-fn a_run_at_a_time_is_a_run_at_a_time() {
+fn the_number_of_runs_at_a_time_is_limited() {
     let mut pace = pace(10, 2);
     let first = pace.start(Class::First, secs(1));
     assert_eq!(pace.gate(Class::Background, secs(1)), Gate::Open);
@@ -142,7 +142,7 @@ fn a_pause_lasts_as_long_as_the_issuer_says_or_a_minute() {
 }
 
 #[test]
-fn after_a_pause_one_run_tries_it_again() {
+fn after_a_pause_a_single_run_probes_the_issuer() {
     let mut pace = pace(10, 4);
     pace.run(Class::First, THROTTLED, secs(0));
     let probe = pace.start(Class::Background, secs(60));
@@ -159,7 +159,7 @@ fn after_a_pause_one_run_tries_it_again() {
 }
 
 #[test]
-fn a_slow_start_doubles_and_costs_little() {
+fn a_slow_start_doubles_the_rate_and_loses_few_runs() {
     for (rate, most) in [(1, 1), (10, 14), (100, 30), (500, 45)] {
         let mut pace = pace(rate, 1000);
         pace.run(Class::First, THROTTLED, secs(0));
@@ -188,7 +188,7 @@ fn a_slow_start_begins_with_one_run_at_a_time() {
 }
 
 #[test]
-fn a_step_of_the_slow_start_opens_the_gate_ahead_of_the_second() {
+fn a_step_of_the_slow_start_applies_before_the_second_ends() {
     let mut pace = pace(10, 4);
     pace.run(Class::First, THROTTLED, secs(0));
     pace.run(Class::First, Outcome::Success, secs(60));
@@ -198,7 +198,7 @@ fn a_step_of_the_slow_start_opens_the_gate_ahead_of_the_second() {
 }
 
 #[test]
-fn what_runs_of_before_a_pause_say_neither_ends_nor_lengthens_it() {
+fn outcomes_of_runs_from_before_a_pause_neither_end_nor_extend_it() {
     let mut pace = pace(10, 4);
     let [first, second, third, fourth] = [0; 4].map(|_| pace.start(Class::First, secs(0)));
     pace.finish(first, THROTTLED, 0.5, secs(1));

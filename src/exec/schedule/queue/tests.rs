@@ -26,7 +26,7 @@ fn waited(peer: u64) -> Urgency {
     Urgency::Waited { peer }
 }
 
-/// A queue whose providers are their own issuers, with a rate that holds nothing back.
+/// A queue in which each provider has its own issuer, with a rate that delays no run.
 struct Setup {
     queue: Queue,
     now: Duration,
@@ -39,7 +39,7 @@ impl Setup {
         Self { queue: Queue::new(runs), now: NOW, concurrency, names: HashMap::new() }
     }
 
-    /// Enters runs that are called after their provider, each with a number.
+    /// Enters runs with the name of their provider and a number.
     fn enter(&mut self, provider: &str, urgency: Urgency, count: usize) -> Vec<u64> {
         let issuer = issuer(provider, 100_000, self.concurrency);
         let enter = |number| {
@@ -50,21 +50,21 @@ impl Setup {
         (0..count).map(enter).collect()
     }
 
-    /// Enters one run that is called `name`.
+    /// Enters one run with the name `name`.
     fn one(&mut self, provider: &str, urgency: Urgency, name: &str) -> u64 {
         let id = self.enter(provider, urgency, 1)[0];
         self.names.insert(id, name.to_owned());
         id
     }
 
-    /// What starts a second later.
+    /// The runs that start a second later.
     fn started(&mut self) -> Vec<u64> {
         self.now += secs(1);
         let started = |(id, answer)| (answer == Admission::Start).then_some(id);
         self.queue.dispatch(self.now).into_iter().filter_map(started).collect()
     }
 
-    /// The order in which everything starts that waits, one at a time after what has started already has ended.
+    /// The order in which all waiting runs start, after the started ones have ended.
     fn order(&mut self) -> String {
         let mut order = Vec::new();
         let mut running: Vec<_> = self.queue.started.keys().copied().collect();
@@ -92,7 +92,7 @@ fn a_run_of_an_idle_broker_starts_at_once() {
 }
 
 #[test]
-fn who_is_waited_for_goes_before_the_background() {
+fn runs_with_a_waiting_caller_start_before_background_runs() {
     let mut setup = Setup::new(1, 1);
     setup.enter("busy", waited(1), 1);
     setup.started();
@@ -105,7 +105,7 @@ fn who_is_waited_for_goes_before_the_background() {
 }
 
 #[test]
-fn turns_go_round_by_provider_then_by_caller() {
+fn slots_rotate_by_provider_and_then_by_caller() {
     let mut setup = Setup::new(1, 1);
     setup.enter("busy", waited(1), 1);
     setup.started();
@@ -125,7 +125,7 @@ fn turns_go_round_by_provider_then_by_caller() {
 }
 
 #[test]
-fn what_is_held_and_ends_soon_is_one_caller_of_its_provider() {
+fn urgent_renewals_count_as_one_caller_of_their_provider() {
     let mut setup = Setup::new(1, 1);
     setup.enter("busy", waited(1), 1);
     setup.started();
@@ -139,7 +139,7 @@ fn what_is_held_and_ends_soon_is_one_caller_of_its_provider() {
 }
 
 #[test]
-fn background_runs_go_round_by_provider() {
+fn background_runs_rotate_by_provider() {
     let mut setup = Setup::new(1, 1);
     setup.enter("busy", waited(1), 1);
     setup.started();
@@ -160,7 +160,7 @@ fn a_busy_provider_leaves_slots_to_the_others() {
 }
 
 #[test]
-fn all_providers_together_are_capped() {
+fn the_total_number_of_runs_is_limited() {
     let mut setup = Setup::new(2, 2);
     let [a, b, c] = ["a", "b", "c"].map(|provider| setup.enter(provider, waited(1), 1)[0]);
     assert_eq!(setup.started(), [a, b]);
@@ -171,7 +171,7 @@ fn all_providers_together_are_capped() {
 }
 
 #[test]
-fn the_background_leaves_one_slot() {
+fn background_runs_leave_one_slot_free() {
     let mut setup = Setup::new(3, 3);
     let refreshes = setup.enter("a", Urgency::Background, 3);
     assert_eq!([setup.started(), setup.started()].concat(), refreshes[..2]);
@@ -183,7 +183,7 @@ fn the_background_leaves_one_slot() {
 }
 
 #[test]
-fn who_leaves_is_not_waited_for() {
+fn a_run_that_leaves_the_queue_delays_no_other() {
     let mut setup = Setup::new(1, 1);
     let busy = setup.enter("a", waited(1), 1)[0];
     setup.started();
@@ -199,7 +199,7 @@ fn who_leaves_is_not_waited_for() {
 }
 
 #[test]
-fn a_run_that_a_caller_comes_for_moves_ahead_with_its_time_of_entry() {
+fn a_queued_run_that_a_caller_joins_moves_ahead_and_keeps_its_time_of_entry() {
     let mut setup = Setup::new(1, 1);
     setup.enter("busy", waited(1), 1);
     setup.started();
@@ -234,7 +234,7 @@ fn providers_of_one_issuer_share_its_budget() {
 }
 
 #[test]
-fn a_pause_answers_those_who_wait_and_keeps_the_others() {
+fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     let mut queue = Queue::new(8);
     let (idp, other) = (issuer("idp", 10, 1), issuer("other", 10, 1));
     let mut enter = |provider: &str, issuer, urgency| queue.enter(&provider.into(), issuer, urgency, NOW);
@@ -250,25 +250,25 @@ fn a_pause_answers_those_who_wait_and_keeps_the_others() {
     answers.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(answers, waiting.map(|id| (id, throttled)));
     assert_eq!((queue.paused("idp", NOW), queue.paused("other", NOW)), (Some(secs(60)), None));
-    // A later caller is refused at once, and so is one that joins a queued run.
+    // A later caller is refused at once, also if it joins a queued run.
     let later = NOW + secs(20);
     let late = queue.enter(&"b".into(), &idp, waited(3), later);
     queue.set_urgency(kept[1], waited(4), later);
     let throttled = Admission::Throttled(secs(40));
     assert_eq!(queue.dispatch(later), [(late, throttled), (kept[1], throttled)]);
     assert_eq!(queue.waits_for(kept[0], later), Some((Cause::Paused { left: secs(40) }, 0)));
-    // A person's run starts all the same.
+    // A forced run starts during the pause.
     let forced = queue.enter(&"a".into(), &idp, Urgency::Forced, later);
     assert_eq!(queue.dispatch(later), [(forced, Admission::Start)]);
     queue.finish(forced, Outcome::Reached, 0.5, later);
-    // When it is over, one run tries it again, at the time that was promised.
+    // At the end of the pause, one run probes the issuer.
     assert_eq!(queue.next_wake(), Some(NOW + secs(60)));
     assert_eq!(queue.dispatch(NOW + secs(60)), [(kept[0], Admission::Start)]);
     assert_eq!(queue.next_wake(), None);
 }
 
 #[test]
-fn a_probe_is_a_run_with_a_waiting_caller_if_there_is_one() {
+fn the_probe_is_a_run_with_a_waiting_caller_if_there_is_one() {
     let mut queue = Queue::new(1);
     let (idp, other) = (issuer("idp", 10, 4), issuer("other", 10, 4));
     let first = queue.enter(&"a".into(), &idp, waited(1), NOW);
@@ -285,7 +285,7 @@ fn a_probe_is_a_run_with_a_waiting_caller_if_there_is_one() {
 }
 
 #[test]
-fn ten_thousand_runs_that_wait_cost_little() {
+fn ten_thousand_queued_runs_start_or_leave_and_nothing_remains() {
     let mut setup = Setup::new(4, 4);
     let ids: Vec<_> = (0..10_000).flat_map(|peer| setup.enter("a", waited(peer % 100), 1)).collect();
     assert_eq!(setup.started().len(), 4);

@@ -1,4 +1,4 @@
-//! Nothing of an output may show up in an error, a `Debug` or a warning.
+//! No part of an output may appear in an error, a `Debug` text or a warning.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use super::*;
 /// A value that is used for every secret. It is valid base64, so that a PEM block can contain it.
 const CANARY: &str = "CaNaRyCaNaRy";
 
-/// A PEM block whose content shows the canary in the text and, decoded, in the bytes.
+/// A PEM block that contains the canary in its text and in its decoded bytes.
 fn pem(label: &str) -> String {
     format!("{CANARY}\n-----BEGIN {label}-----\n{CANARY}\n-----END {label}-----\n{CANARY}\n")
 }
 
-/// A good pair with the canary around it.
+/// A valid pair with the canary before and after it.
 fn good() -> (String, String) {
     (format!("{CANARY}\n{CHAIN}{CANARY}\n"), format!("{CANARY}\n{KEY}{CANARY}\n"))
 }
 
-/// An output that has the canary in every place that `fields` do not replace.
+/// An output with the canary in each field that `fields` does not replace.
 fn top(fields: &Value) -> String {
     let status = json!({ CANARY: CANARY, "token": CANARY });
     let all = json!({ "apiVersion": ApiVersion::V1.as_str(), CANARY: { CANARY: [CANARY] }, "spec": CANARY, "status": status });
@@ -34,7 +34,7 @@ fn merged(mut all: Value, more: &Value) -> Value {
     all
 }
 
-/// An output for every variant.
+/// An output for each variant of the error.
 fn refusals() -> Vec<String> {
     let (chain, key) = good();
     let pair =
@@ -86,7 +86,7 @@ fn refusals() -> Vec<String> {
     outputs
 }
 
-/// The variant's name, down to the innermost.
+/// The names of the variants, from the outermost to the innermost.
 fn name(error: &DecodeError) -> String {
     let first = |shown: &str| shown.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
     match error {
@@ -98,7 +98,7 @@ fn name(error: &DecodeError) -> String {
 
 fn check(shown: &str) {
     assert!(!shown.contains("CaNaRy"), "{shown}");
-    // The same as a list of bytes: as it is, and decoded.
+    // The canary as a list of bytes, encoded and decoded.
     for bytes in [BASE64_STANDARD.decode(CANARY).unwrap(), CANARY.as_bytes().to_vec()] {
         let listed = format!("{:?}", &bytes[..3]);
         assert!(!shown.contains(listed.trim_matches(['[', ']'])), "{shown}");
@@ -107,7 +107,7 @@ fn check(shown: &str) {
 
 fn check_debug(value: &impl Debug) {
     check(&format!("{value:?}"));
-    // On many lines a list of bytes has one per line.
+    // With `{:#?}`, a list of bytes has one byte per line.
     check(&format!("{value:#?}").replace(char::is_whitespace, "").replace(',', ", "));
 }
 
@@ -138,7 +138,7 @@ fn no_error_shows_any_of_the_output() {
     insta::assert_snapshot!(messages.into_iter().collect::<Vec<_>>().join("\n"));
 }
 
-/// A new variant does not compile here: the test above must provoke it first.
+/// A new variant does not compile here until the list above has an output for it.
 #[expect(dead_code, reason = "it only has to compile")]
 fn every_variant_is_provoked(error: &DecodeError) {
     match error {

@@ -1,4 +1,4 @@
-//! What holds after any sequence of events.
+//! Properties that hold after any sequence of events.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const RUNS: usize = 3;
 const PROVIDERS: usize = 5;
 
-/// Something that happens to a queue. Runs are named by how long ago they entered, or started.
+/// One event. `run` is an index in the order in which runs entered, or started.
 #[derive(Clone, Debug)]
 enum Step {
     Enter { provider: usize, urgency: Urgency },
@@ -44,14 +44,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A queue, and what is known about it from outside.
+/// A queue, and its expected state.
 struct Model {
     queue: Queue,
     now: Duration,
     issuers: [Issuer; 3],
     waiting: Vec<u64>,
     running: Vec<(u64, usize)>,
-    /// The starts of each issuer.
+    /// When the runs of each issuer started.
     starts: [Vec<Duration>; 3],
 }
 
@@ -91,7 +91,7 @@ impl Model {
         self.dispatch();
     }
 
-    /// Wakes the queue when it asks for it.
+    /// Lets `time` pass, and wakes the queue at each time that it named.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(wake) = self.queue.next_wake().filter(|wake| *wake <= end) {
@@ -134,7 +134,7 @@ impl Model {
             let waited = |urgency| matches!(urgency, Urgency::Waited { .. });
             assert!(waiting.into_iter().all(|run| paused.is_none() || !waited(run.urgency)));
         }
-        // Nothing waits that could start.
+        // No run waits that could start.
         let free = RUNS - running.len();
         for (id, run) in &queue.waiting {
             let slot = free > 0 && (run.urgency != Urgency::Background || queue.background + 1 < RUNS);
@@ -146,12 +146,12 @@ impl Model {
 
 proptest! {
     #[test]
-    fn limits_hold_and_nothing_waits_without_a_reason(steps in prop::collection::vec(step(), 1..200)) {
+    fn limits_hold_and_every_wait_has_a_cause(steps in prop::collection::vec(step(), 1..200)) {
         let mut model = Model::new();
         for step in &steps {
             model.happen(step);
         }
-        // Each run that still waits gets its turn when runs no longer fail.
+        // All runs that still wait start if no run fails any more.
         for _ in 0..100 * (model.waiting.len() + 1) {
             while !model.running.is_empty() {
                 model.happen(&Step::Finish { run: 0, outcome: Outcome::Success });
@@ -164,7 +164,7 @@ proptest! {
         prop_assert!(waiting.is_empty() && started.is_empty());
     }
 
-    /// Between two turns of a caller, every other one of the same provider that waits has one.
+    /// Between two runs of one caller, each other caller of the provider that waits has one.
     #[test]
     fn callers_take_turns(peers in prop::collection::vec(0_u64..6, 1..60)) {
         let mut setup = Setup::new(1, 1);

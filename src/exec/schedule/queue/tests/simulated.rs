@@ -1,20 +1,20 @@
-//! Hours of many credentials, with a simple model of what a cache asks for.
+//! Several hours with many credentials, with a simple model of the cache.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
 use super::*;
 
 const LIFETIME: Duration = Duration::from_secs(900);
-/// With so much left a credential that is in use is urgent: a tenth of its lifetime.
+/// A credential in use is urgent when a tenth of its lifetime is left.
 const URGENT: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Event {
     /// A run has ended.
     End(u64),
-    /// A credential is to be renewed.
+    /// The refresh of a credential is due.
     Due(usize),
-    /// A credential ends soon.
+    /// A credential expires soon.
     Urgent(usize),
 }
 
@@ -32,17 +32,17 @@ struct World {
     issuer: Issuer,
     /// How long a run takes.
     long: Duration,
-    /// When the issuer refuses every run.
+    /// The time in which the issuer throttles every run.
     throttles: Range<Duration>,
     held: Vec<Held>,
-    /// By run: the credential that it renews.
+    /// The credential that each run renews.
     renews: HashMap<u64, usize>,
     events: BinaryHeap<Reverse<(Duration, Event)>>,
     random: fastrand::Rng,
     starts: Vec<Duration>,
-    /// The starts of each pause: of the first one those before it.
+    /// The number of starts per pause. The first number is for the time before any pause.
     per_pause: Vec<usize>,
-    /// When a credential had ended before the next one came.
+    /// When a renewal came after the old credential had expired.
     lapses: Vec<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Holds `count` credentials, of which the first ends in `first`, and the others evenly spread until `width` later.
+    /// Holds `count` credentials. The first expires in `first`, and the others evenly in the `width` after it.
     fn hold(&mut self, count: u32, first: Duration, width: Duration) {
         for number in 0..count {
             self.held.push(Held { expires: Duration::ZERO, waits: None });
@@ -142,7 +142,7 @@ impl World {
         self.renews.insert(id, index);
     }
 
-    /// The most starts in any second.
+    /// The largest number of starts in any second.
     fn busiest(&self) -> usize {
         let starts = self.starts.iter().enumerate();
         let within = |(index, first): (usize, &Duration)| {
@@ -163,11 +163,11 @@ impl PopIfDue for BinaryHeap<Reverse<(Duration, Event)>> {
 }
 
 #[test]
-fn one_peer_that_asks_for_ten_thousand_keys_starves_nothing_that_is_held() {
+fn one_peer_with_ten_thousand_requests_starves_no_renewal() {
     for (provider, first, width) in [
         ("held", secs(60), secs(840)),
         ("other", secs(60), secs(840)),
-        // All of them end within a second.
+        // All of them expire within a second.
         ("held", secs(899), secs(1)),
         ("other", secs(899), secs(1)),
     ] {
@@ -186,7 +186,7 @@ fn one_peer_that_asks_for_ten_thousand_keys_starves_nothing_that_is_held() {
 }
 
 #[test]
-fn an_hour_of_three_thousand_tokens_costs_what_the_schedule_demands() {
+fn an_hour_of_three_thousand_tokens_takes_no_more_runs_than_the_schedule_needs() {
     let mut world = World::new(8, issuer("idp", 10, 4), ms(500));
     world.hold(3000, Duration::ZERO, LIFETIME);
     world.run_until(secs(3600));
@@ -197,7 +197,7 @@ fn an_hour_of_three_thousand_tokens_costs_what_the_schedule_demands() {
 }
 
 #[test]
-fn an_issuer_that_throttles_for_ten_minutes_is_asked_once_per_pause_and_caught_up_with() {
+fn an_issuer_that_throttles_for_ten_minutes_gets_one_run_per_pause_and_recovers() {
     let mut world = World::new(8, issuer("idp", 10, 4), ms(300));
     let (down, up) = (secs(1800), secs(2400));
     world.throttles = down..up;
