@@ -6,11 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-#[expect(
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "how cargo and build scripts communicate"
-)]
+#[expect(clippy::disallowed_methods, reason = "how cargo and build scripts communicate")]
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=CREDBROKER_COMMIT");

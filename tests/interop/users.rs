@@ -146,6 +146,23 @@ fn the_first_process_of_a_container_leaves_no_zombies() {
     assert_eq!(children(first[0]), [0; 0], "all were reaped");
 }
 
+/// As a sidecar's client, which runs in another container: there the broker's process has no number.
+#[test]
+fn a_shim_in_another_pid_namespace_trusts_a_broker_of_the_same_user() {
+    require_root();
+    let plugin = FakePlugin::builder().token("t").build();
+    let directory = private_directory();
+    let config = config(directory.path(), &plugin);
+    let socket = directory.path().join("credbroker.sock");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(broker()).args(["serve", "--socket"]).arg(&socket);
+    let _broker = serve(command.arg("--config").arg(config), &socket);
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(shim()).args(["--provider", "cloud", "--socket"]);
+    let answer = command.arg(&socket).env_clear().output().unwrap();
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+}
+
 /// A plugin runs as the broker's uid: it must not be able to read the broker's memory.
 #[test]
 fn the_broker_is_not_dumpable() {

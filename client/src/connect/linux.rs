@@ -9,10 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::{
     fs::{Mode, OFlags, StatVfsMountFlags, fstat, fstatvfs, open},
     io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt::socket_peercred},
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
 
 /// An open directory. The descriptor refers to the directory that was checked, even if its path later leads elsewhere.
@@ -53,9 +54,10 @@ impl Directory {
     }
 }
 
-/// The user that the process that listens runs as.
+/// The user that the process that listens runs as. The process may be in another PID namespace, where its number is 0:
+/// rustix takes that for an error.
 pub(super) fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
-    Ok(socket_peercred(stream)?.uid.as_raw())
+    Ok(getsockopt(stream, PeerCredentials)?.uid())
 }
 
 fn connect_to(path: &Path) -> Result<UnixStream, Errno> {

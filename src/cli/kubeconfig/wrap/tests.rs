@@ -1,5 +1,6 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use credbroker_test_support::private_directory;
 use tempfile::TempDir;
 
 use super::*;
@@ -10,7 +11,7 @@ struct Place(TempDir);
 
 impl Place {
     fn new(files: &[(&str, &str)]) -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
+        let place = Self(private_directory());
         for (name, text) in files {
             place.write(name, text);
         }
