@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    keys::{Kind, Reading},
+    keys::{Reading, RequestKind},
     model::{Asked, Model, token_of},
 };
 use crate::{
@@ -97,7 +97,7 @@ impl Model {
         let key = &self.keys[index];
         // A token that arrived at this moment may be too late for the answer.
         let held = key.held(now).filter(|held| held.landed.awake < now.awake && self.jumped < now.awake);
-        if let Some(held) = held.filter(|_| asked.kind != Kind::Report) {
+        if let Some(held) = held.filter(|_| asked.kind != RequestKind::Report) {
             let left = held.left(now);
             return self.broken(|| {
                 format!(

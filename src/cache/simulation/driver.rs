@@ -10,9 +10,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     fleet::Catalog,
-    keys::Kind,
+    keys::RequestKind,
     model::{Model, Shared, Story},
-    plugins::{Mode, Plugins, secs},
+    plugins::{IssuerMode, Plugins, secs},
     requests::request,
 };
 use crate::{
@@ -68,7 +68,7 @@ impl World {
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::clone(&model.lock().unwrap().clock) as Arc<dyn Clock>;
         for issuer in 0..catalog.issuers.len() {
-            model.lock().unwrap().change(issuer, Mode::Healthy);
+            model.lock().unwrap().change(issuer, IssuerMode::Healthy);
         }
         let runs = catalog.issuers.iter().map(|issuer| issuer.concurrency.get()).sum::<usize>() + 1;
         let scheduler = Scheduler::new(runs, Arc::clone(&clock), fastrand::f64);
@@ -126,14 +126,14 @@ impl World {
         let quiet = {
             let mut model = self.model.lock().unwrap();
             for issuer in 0..self.catalog.issuers.len() {
-                model.change(issuer, Mode::Healthy);
+                model.change(issuer, IssuerMode::Healthy);
             }
             // The longest run, pause, slow start and back-off together.
             secs(31 + 121 + 30 + 61 + 60)
         };
         sleep(quiet).await;
         for key in 0..self.catalog.keys {
-            let asked = self.model.lock().unwrap().asks(key, Kind::Get, 0, Some(secs(60)), true);
+            let asked = self.model.lock().unwrap().asks(key, RequestKind::Get, 0, Some(secs(60)), true);
             let answer = self.cache.get(self.catalog.spec(key), &Request::default()).await;
             let mut model = self.model.lock().unwrap();
             model.judge(asked, &answer);

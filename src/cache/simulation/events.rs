@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{driver::World, keys::Key, plugins::Mode};
+use super::{driver::World, keys::KeyModel, plugins::IssuerMode};
 use crate::{cache::Selector, plugin::ProfileName};
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         self.evict(&selector, |_, index| index == key);
     }
 
-    pub(super) fn evict(&self, selector: &Selector, is_selected: impl Fn(&Key, usize) -> bool) {
+    pub(super) fn evict(&self, selector: &Selector, is_selected: impl Fn(&KeyModel, usize) -> bool) {
         let mut model = self.model.lock().unwrap();
         model.event(|| format!("evict {selector:?}"));
         model.evicted(is_selected);
@@ -84,16 +84,16 @@ impl World {
         let mut model = self.model.lock().unwrap();
         let issuer = fastrand::usize(..self.catalog.issuers.len());
         let mode = match fastrand::u8(..20) {
-            0 => Mode::Slow,
-            1 | 2 => Mode::Failing,
-            3 => Mode::Flaky,
-            4 => Mode::Throttling(None),
-            5 => Mode::Throttling(Some(fastrand::u64(1..120))),
-            6 => Mode::Same,
-            7 => Mode::Extending,
-            8 => Mode::Expired(fastrand::choice([10, 200, 400]).unwrap()),
-            _ if model.issuers[issuer].mode == Mode::Healthy => return,
-            _ => Mode::Healthy,
+            0 => IssuerMode::Slow,
+            1 | 2 => IssuerMode::Failing,
+            3 => IssuerMode::Flaky,
+            4 => IssuerMode::Throttling(None),
+            5 => IssuerMode::Throttling(Some(fastrand::u64(1..120))),
+            6 => IssuerMode::Same,
+            7 => IssuerMode::Extending,
+            8 => IssuerMode::Expired(fastrand::choice([10, 200, 400]).unwrap()),
+            _ if model.issuers[issuer].mode == IssuerMode::Healthy => return,
+            _ => IssuerMode::Healthy,
         };
         model.change(issuer, mode);
     }

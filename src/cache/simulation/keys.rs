@@ -28,7 +28,7 @@ pub(super) struct Issuance {
 
 /// A token of one key, and all runs that returned it.
 #[derive(Clone, Debug)]
-pub(super) struct Token {
+pub(super) struct IssuedToken {
     pub(super) key: usize,
     /// The expiry that the plugin returned last.
     pub(super) named: SystemTime,
@@ -79,15 +79,15 @@ pub(super) enum Content {
 
 /// A caller that has not been answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingRequest {
     pub(super) since: Duration,
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     /// The cache held nothing when the request came.
     pub(super) cold: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     Get,
     Report,
     Watch,
@@ -102,7 +102,7 @@ pub(super) struct Watched {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Key {
+pub(super) struct KeyModel {
     pub(super) plugin: usize,
     pub(super) issuer: usize,
     pub(super) content: Content,
@@ -110,7 +110,7 @@ pub(super) struct Key {
     pub(super) lapsed: bool,
     pub(super) evictions: u64,
     pub(super) evicted: Duration,
-    pub(super) waiting: BTreeMap<u64, Waiting>,
+    pub(super) waiting: BTreeMap<u64, WaitingRequest>,
     /// Those of them that may wait for a run that started before the last eviction.
     pub(super) detached: BTreeSet<u64>,
     pub(super) watches: BTreeMap<u64, Watched>,
@@ -193,7 +193,7 @@ impl Suspected {
     }
 }
 
-impl Key {
+impl KeyModel {
     pub(super) fn held(&self, now: Reading) -> Option<Held> {
         match self.content {
             Content::Held(held) if held.is_valid_at(now) && !self.lapsed => Some(held),
@@ -221,7 +221,7 @@ impl Key {
     /// Evicts the credential. The outcomes of runs that started before are not kept.
     pub(super) fn evict(&mut self, now: Reading) {
         let valid = self.held(now).is_some();
-        let waits = |waiting: &Waiting| waiting.kind != Kind::Watch || !valid;
+        let waits = |waiting: &WaitingRequest| waiting.kind != RequestKind::Watch || !valid;
         if !self.is_running() || !self.detached.is_empty() {
             self.detached
                 .extend(self.waiting.iter().filter(|(_, waiting)| waits(waiting)).map(|(id, _)| *id));

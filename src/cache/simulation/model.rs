@@ -9,8 +9,8 @@ use std::{
 use super::{
     super::tests::FakeClock,
     fleet::Catalog,
-    keys::{Content, Key, Kind, Reading, Token, Waiting, Watched},
-    plugins::{Issuer, Mode},
+    keys::{Content, IssuedToken, KeyModel, Reading, RequestKind, WaitingRequest, Watched},
+    plugins::{IssuerMode, IssuerModel},
 };
 use crate::{clock::Clock as _, verify::Verdict};
 
@@ -25,9 +25,9 @@ pub(super) struct Story {
 pub(super) struct Model {
     pub(super) clock: Arc<FakeClock>,
     pub(super) catalog: Arc<Catalog>,
-    pub(super) keys: Vec<Key>,
-    pub(super) issuers: Vec<Issuer>,
-    pub(super) tokens: Vec<Token>,
+    pub(super) keys: Vec<KeyModel>,
+    pub(super) issuers: Vec<IssuerModel>,
+    pub(super) tokens: Vec<IssuedToken>,
     /// Keys with the callers that got a credential of them.
     answered: BTreeSet<(usize, u64)>,
     /// The last step or suspend (time awake), and the last step back (time since boot).
@@ -49,7 +49,7 @@ pub(super) struct Asked {
     pub(super) key: usize,
     pub(super) at: Reading,
     pub(super) evictions: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     /// The longest time that it may wait; `None`: no limit.
     pub(super) limit: Option<Duration>,
 }
@@ -58,12 +58,12 @@ impl Model {
     pub(super) fn new(catalog: &Arc<Catalog>, recorded: bool) -> Self {
         let keys = (0..catalog.keys).map(|key| {
             let plugin = catalog.plugin_of(key);
-            Key { plugin, issuer: catalog.plugins[plugin].issuer, ..Key::default() }
+            KeyModel { plugin, issuer: catalog.plugins[plugin].issuer, ..KeyModel::default() }
         });
         Self {
             clock: Arc::new(FakeClock::new()),
             keys: keys.collect(),
-            issuers: catalog.issuers.iter().map(|_| Issuer::default()).collect(),
+            issuers: catalog.issuers.iter().map(|_| IssuerModel::default()).collect(),
             catalog: Arc::clone(catalog),
             tokens: Vec::new(),
             answered: BTreeSet::new(),
@@ -108,7 +108,7 @@ impl Model {
     pub(super) fn asks(
         &mut self,
         key: usize,
-        kind: Kind,
+        kind: RequestKind,
         caller: u64,
         limit: Option<Duration>,
         verifiable: bool,
@@ -121,13 +121,13 @@ impl Model {
         &mut self,
         id: u64,
         key: usize,
-        kind: Kind,
+        kind: RequestKind,
         caller: u64,
         limit: Option<Duration>,
         verifiable: bool,
     ) -> Asked {
         let now = self.now();
-        let repeats = kind == Kind::Get && self.answered.contains(&(key, caller));
+        let repeats = kind == RequestKind::Get && self.answered.contains(&(key, caller));
         let known = &mut self.keys[key];
         known.may_be_forgotten(now);
         let cold = match known.content {
@@ -135,14 +135,14 @@ impl Model {
             Content::Held(held) => !held.is_valid_at(now),
             Content::Unsure => false,
         };
-        known.waiting.insert(id, Waiting { since: now.awake, kind, cold });
-        if kind != Kind::Watch {
+        known.waiting.insert(id, WaitingRequest { since: now.awake, kind, cold });
+        if kind != RequestKind::Watch {
             known.last_used = (now.boot, now.awake);
         }
         match kind {
-            Kind::Report => known.suspected.reported(now),
-            Kind::Get if repeats => known.suspected.repeated(verifiable, now),
-            Kind::Get | Kind::Watch => {}
+            RequestKind::Report => known.suspected.reported(now),
+            RequestKind::Get if repeats => known.suspected.repeated(verifiable, now),
+            RequestKind::Get | RequestKind::Watch => {}
         }
         let evictions = known.evictions;
         self.event(|| format!("#{id} {kind:?} of {key} by {caller}, within {limit:?}"));
@@ -182,7 +182,7 @@ impl Model {
         self.event(|| format!("watch {id} of {key} closes"));
     }
 
-    pub(super) fn evicted(&mut self, keys: impl Fn(&Key, usize) -> bool) {
+    pub(super) fn evicted(&mut self, keys: impl Fn(&KeyModel, usize) -> bool) {
         let now = self.now();
         for (index, key) in self.keys.iter_mut().enumerate() {
             if keys(key, index) {
@@ -213,7 +213,7 @@ impl Model {
         self.look();
         self.clock.suspend(time);
         self.jumped = self.now().awake;
-        self.issuers.iter_mut().for_each(Issuer::forget_starts);
+        self.issuers.iter_mut().for_each(IssuerModel::forget_starts);
     }
 
     /// Notes what has expired.
@@ -222,7 +222,7 @@ impl Model {
         self.keys.iter_mut().for_each(|key| key.look(now));
     }
 
-    pub(super) fn change(&mut self, issuer: usize, mode: Mode) {
+    pub(super) fn change(&mut self, issuer: usize, mode: IssuerMode) {
         let now = self.now();
         self.issuers[issuer].change(mode, now);
         self.event(|| format!("issuer {issuer} is {mode:?}"));

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::{
     super::tests::token as decoded,
     fleet::index,
-    keys::{Content, Held, Issuance, Key, Reading, Token},
+    keys::{Content, Held, Issuance, IssuedToken, KeyModel, Reading},
     model::{Model, Shared, since, text_of},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 
 /// How an issuer behaves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum Mode {
+pub(super) enum IssuerMode {
     #[default]
     Healthy,
     /// Some of its runs take longer than their timeout.
@@ -42,8 +42,8 @@ pub(super) enum Mode {
 
 /// The oracle's model of one issuer.
 #[derive(Debug, Default)]
-pub(super) struct Issuer {
-    pub(super) mode: Mode,
+pub(super) struct IssuerModel {
+    pub(super) mode: IssuerMode,
     /// How long a run takes.
     pub(super) takes: Duration,
     /// When it began to work (time awake): runs that started before may still fail.
@@ -59,15 +59,15 @@ pub(super) struct Issuer {
     pub(super) starts: VecDeque<Duration>,
 }
 
-impl Issuer {
+impl IssuerModel {
     pub(super) fn forget_starts(&mut self) {
         self.starts.clear();
     }
 
-    pub(super) fn change(&mut self, mode: Mode, now: Reading) {
+    pub(super) fn change(&mut self, mode: IssuerMode, now: Reading) {
         self.mode = mode;
         self.takes = Duration::from_millis(fastrand::u64(20..1500));
-        self.healthy_since = if mode == Mode::Healthy { now.awake + secs(31) } else { Duration::MAX };
+        self.healthy_since = if mode == IssuerMode::Healthy { now.awake + secs(31) } else { Duration::MAX };
     }
 
     fn throttled(&mut self, retry_after: Option<u64>, now: Reading) {
@@ -88,7 +88,7 @@ pub(super) struct Run {
     pub(super) evictions: u64,
     /// It may be the run from before or from after an eviction.
     pub(super) unsure: bool,
-    pub(super) mode: Mode,
+    pub(super) mode: IssuerMode,
     pub(super) version: u64,
     pub(super) number: u64,
 }
@@ -163,12 +163,12 @@ impl Model {
         issuer.running += 1;
         let random = &mut known.random.0;
         let mode = match issuer.mode {
-            Mode::Flaky if random.bool() => Mode::Failing,
-            Mode::Flaky => Mode::Healthy,
+            IssuerMode::Flaky if random.bool() => IssuerMode::Failing,
+            IssuerMode::Flaky => IssuerMode::Healthy,
             mode => mode,
         };
         let takes = match mode {
-            Mode::Slow => Duration::from_millis(random.u64(5_000..33_000)),
+            IssuerMode::Slow => Duration::from_millis(random.u64(5_000..33_000)),
             _ => issuer.takes,
         };
         self.event(|| format!("run {number} of {key} starts: {mode:?}, {takes:?}, unsure {unsure}"));
@@ -180,11 +180,11 @@ impl Model {
         let now = self.now();
         let issuer = self.keys[run.key].issuer;
         match run.mode {
-            Mode::Failing => {
+            IssuerMode::Failing => {
                 self.failed(run);
                 return Err("the directory is down".into());
             }
-            Mode::Throttling(retry_after) => {
+            IssuerMode::Throttling(retry_after) => {
                 self.issuers[issuer].throttled(retry_after, now);
                 self.failed(run);
                 return Err(retry_after.map_or("Rate exceeded".into(), |secs| format!("Retry-After: {secs}")));
@@ -199,13 +199,13 @@ impl Model {
         let lifetime = lifetime.mul_f64(0.9 + 0.2 * self.keys[run.key].random.0.f64());
         let old = self.keys[run.key].last_token;
         let (token, named) = match (run.mode, old) {
-            (Mode::Same, Some(old)) => (old, self.tokens[old].named),
-            (Mode::Extending, Some(old)) => (old, now.wall + lifetime),
-            (Mode::Expired(ago), _) => (self.tokens.len(), now.wall - secs(ago)),
+            (IssuerMode::Same, Some(old)) => (old, self.tokens[old].named),
+            (IssuerMode::Extending, Some(old)) => (old, now.wall + lifetime),
+            (IssuerMode::Expired(ago), _) => (self.tokens.len(), now.wall - secs(ago)),
             _ => (self.tokens.len(), now.wall + lifetime),
         };
         if token == self.tokens.len() {
-            self.tokens.push(Token { key: run.key, named, issuances: Vec::new(), revoked: false });
+            self.tokens.push(IssuedToken { key: run.key, named, issuances: Vec::new(), revoked: false });
         }
         self.tokens[token].named = named;
         self.keys[run.key].last_token = Some(token);
@@ -235,7 +235,9 @@ impl Model {
         let held = Held { token, expires, until, lifetime, landed: now, due_in, version: run.version };
         known.content = match known.content {
             _ if run.unsure || !known.detached.is_empty() => Content::Unsure,
-            Content::Unsure if !matches!(run.mode, Mode::Healthy | Mode::Expired(_)) => Content::Unsure,
+            Content::Unsure if !matches!(run.mode, IssuerMode::Healthy | IssuerMode::Expired(_)) => {
+                Content::Unsure
+            }
             Content::Held(old) if old.token == token && known.lapsed => Content::Unsure,
             Content::Held(old) if old.token == token && old.expires == expires && old.is_valid_at(now) => {
                 let again = (old.left(now) / 3).clamp(secs(10), secs(300));
@@ -265,10 +267,10 @@ impl Model {
     }
 }
 
-impl Key {
+impl KeyModel {
     /// Whether a caller waits for its run. A prewarm is not a caller.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.waiting.values().any(|waiting| waiting.kind != super::keys::Kind::Watch || waiting.cold)
+        self.waiting.values().any(|waiting| waiting.kind != super::keys::RequestKind::Watch || waiting.cold)
     }
 }
 

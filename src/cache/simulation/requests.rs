@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 
-use super::{driver::World, keys::Kind, plugins::secs};
+use super::{driver::World, keys::RequestKind, plugins::secs};
 use crate::{
     cache::{Caller, Lookup, Request},
     credential::Cluster,
@@ -20,7 +20,7 @@ impl World {
             let spec = world.catalog.spec(key);
             let asked = {
                 let verifiable = request.verify_at.is_some() || request.caller.without_exec_info;
-                world.model.lock().unwrap().asks(key, Kind::Get, name, Some(limit), verifiable)
+                world.model.lock().unwrap().asks(key, RequestKind::Get, name, Some(limit), verifiable)
             };
             let answer = match world.cache.lookup(&spec.key, &request.caller) {
                 Lookup::Served(issued) => Some(Ok(issued)),
@@ -50,8 +50,13 @@ impl World {
         let world = self.clone();
         self.tasks.spawn(async move {
             let limit = request.deadline.unwrap_or(secs(60));
-            let asked =
-                world.model.lock().unwrap().asks(key, Kind::Report, request.caller.name, Some(limit), false);
+            let asked = world.model.lock().unwrap().asks(
+                key,
+                RequestKind::Report,
+                request.caller.name,
+                Some(limit),
+                false,
+            );
             let answer = world.cache.report(world.catalog.spec(key), &generation, &request).await;
             if !world.draining.is_cancelled() {
                 world.model.lock().unwrap().judge_report(asked, &generation, &answer);
@@ -71,8 +76,14 @@ impl World {
             let mut watch = world.cache.watch(world.catalog.spec(key), caller).unwrap();
             let id = world.model.lock().unwrap().watch_opened(key);
             loop {
-                let asked =
-                    world.model.lock().unwrap().asks_as(id, key, Kind::Watch, caller.name, None, false);
+                let asked = world.model.lock().unwrap().asks_as(
+                    id,
+                    key,
+                    RequestKind::Watch,
+                    caller.name,
+                    None,
+                    false,
+                );
                 let answer = tokio::select! {
                     biased;
                     () = closing.cancelled() => {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    keys::{Content, Key, Kind, Reading},
+    keys::{Content, KeyModel, Reading, RequestKind},
     model::Model,
-    plugins::{Mode, secs},
+    plugins::{IssuerMode, secs},
 };
 
 /// A queued run is abandoned if there is no request for its key in this time.
@@ -102,7 +102,7 @@ impl Model {
             let waits = other
                 .waiting
                 .values()
-                .any(|waiting| waiting.kind == Kind::Get && waiting.cold && waiting.since < now.awake);
+                .any(|waiting| waiting.kind == RequestKind::Get && waiting.cold && waiting.since < now.awake);
             waits
                 && other.issuer == key.issuer
                 && other.running.is_empty()
@@ -127,14 +127,14 @@ impl Model {
     /// Whether `issuer` has worked long enough that all its keys must have a credential.
     pub(super) fn is_healthy(&self, issuer: usize, time: Duration, now: Reading) -> bool {
         let known = &self.issuers[issuer];
-        known.mode == Mode::Healthy
+        known.mode == IssuerMode::Healthy
             && now.awake >= known.healthy_since.saturating_add(time)
             && now.boot >= known.paused_at_most + secs(30) + time
     }
 }
 
 /// Whether a run of it is needed.
-fn is_used(key: &Key, now: Reading) -> bool {
+fn is_used(key: &KeyModel, now: Reading) -> bool {
     let lifetime = match key.content {
         Content::Held(held) => held.lifetime,
         Content::Nothing | Content::Unsure => Duration::ZERO,

@@ -23,14 +23,14 @@ use crate::{
 
 /// Follows tokio's paused clock, plus the time of suspends.
 #[derive(Debug)]
-struct FakeClock {
+struct SchedulerClock {
     start: Instant,
     /// Seconds of suspend, during which tokio's clock stops.
     asleep: AtomicU64,
     is_broken: AtomicBool,
 }
 
-impl Clock for FakeClock {
+impl Clock for SchedulerClock {
     fn now(&self) -> Now {
         assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
         let boot = self.start.elapsed() + secs(self.asleep.load(Ordering::SeqCst));
@@ -40,12 +40,12 @@ impl Clock for FakeClock {
 
 struct Setup {
     scheduler: Scheduler,
-    clock: Arc<FakeClock>,
+    clock: Arc<SchedulerClock>,
     timer: JoinHandle<()>,
 }
 
 fn setup(runs: usize) -> Setup {
-    let clock = Arc::new(FakeClock {
+    let clock = Arc::new(SchedulerClock {
         start: Instant::now(),
         asleep: AtomicU64::new(0),
         is_broken: AtomicBool::new(false),

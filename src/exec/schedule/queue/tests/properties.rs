@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A queue, and its expected state.
-struct Model {
+struct QueueModel {
     queue: Queue,
     now: Duration,
     issuers: [Issuer; 3],
@@ -60,7 +60,7 @@ fn issuer_of(provider: usize) -> usize {
     provider / 2
 }
 
-impl Model {
+impl QueueModel {
     fn new() -> Self {
         let issuers = [issuer("i0", 4, 2), issuer("i1", 1, 3), issuer("i2", 100, 1)];
         let (waiting, running, starts) = (Vec::new(), Vec::new(), [const { Vec::new() }; 3]);
@@ -147,7 +147,7 @@ impl Model {
 proptest! {
     #[test]
     fn limits_hold_and_every_wait_has_a_cause(steps in prop::collection::vec(step(), 1..200)) {
-        let mut model = Model::new();
+        let mut model = QueueModel::new();
         for step in &steps {
             model.happen(step);
         }

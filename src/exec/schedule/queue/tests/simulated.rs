@@ -9,7 +9,7 @@ const LIFETIME: Duration = Duration::from_secs(900);
 const URGENT: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Event {
+enum QueueEvent {
     /// A run has ended.
     End(u64),
     /// The refresh of a credential is due.
@@ -20,12 +20,12 @@ enum Event {
 
 /// A credential that is in use.
 #[derive(Debug)]
-struct Held {
+struct HeldCredential {
     expires: Duration,
     waits: Option<u64>,
 }
 
-struct World {
+struct SimulatedCache {
     queue: Queue,
     now: Duration,
     provider: Arc<str>,
@@ -34,10 +34,10 @@ struct World {
     long: Duration,
     /// The time in which the issuer throttles every run.
     throttles: Range<Duration>,
-    held: Vec<Held>,
+    held: Vec<HeldCredential>,
     /// The credential that each run renews.
     renews: HashMap<u64, usize>,
-    events: BinaryHeap<Reverse<(Duration, Event)>>,
+    events: BinaryHeap<Reverse<(Duration, QueueEvent)>>,
     random: fastrand::Rng,
     starts: Vec<Duration>,
     /// The number of starts per pause. The first number is for the time before any pause.
@@ -46,7 +46,7 @@ struct World {
     lapses: Vec<Duration>,
 }
 
-impl World {
+impl SimulatedCache {
     fn new(runs: usize, issuer: Issuer, long: Duration) -> Self {
         Self {
             queue: Queue::new(runs),
@@ -68,7 +68,7 @@ impl World {
     /// Holds `count` credentials. The first expires in `first`, and the others evenly in the `width` after it.
     fn hold(&mut self, count: u32, first: Duration, width: Duration) {
         for number in 0..count {
-            self.held.push(Held { expires: Duration::ZERO, waits: None });
+            self.held.push(HeldCredential { expires: Duration::ZERO, waits: None });
             self.renewed(self.held.len() - 1, first + width * number / count);
         }
     }
@@ -80,8 +80,8 @@ impl World {
         let lead = Duration::from_secs_f64(360.0 + 90.0 * self.random.f64());
         let due = held.expires.saturating_sub(lead).max(self.now);
         let urgent = held.expires.saturating_sub(URGENT).max(self.now);
-        self.events.push(Reverse((due, Event::Due(index))));
-        self.events.push(Reverse((urgent, Event::Urgent(index))));
+        self.events.push(Reverse((due, QueueEvent::Due(index))));
+        self.events.push(Reverse((urgent, QueueEvent::Urgent(index))));
     }
 
     fn run_until(&mut self, end: Duration) {
@@ -100,22 +100,22 @@ impl World {
                 if answer == Admission::Start {
                     self.starts.push(next);
                     *self.per_pause.last_mut().unwrap() += 1;
-                    self.events.push(Reverse((next + self.long, Event::End(id))));
+                    self.events.push(Reverse((next + self.long, QueueEvent::End(id))));
                 }
             }
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: QueueEvent) {
         match event {
-            Event::Due(index) => self.enter(index, Urgency::Background),
-            Event::Urgent(index) => {
+            QueueEvent::Due(index) => self.enter(index, Urgency::Background),
+            QueueEvent::Urgent(index) => {
                 let held = &self.held[index];
                 if let Some(id) = held.waits.filter(|_| held.expires <= self.now + URGENT) {
                     self.queue.set_urgency(id, Urgency::Urgent, self.now);
                 }
             }
-            Event::End(id) => {
+            QueueEvent::End(id) => {
                 let throttled = self.throttles.contains(&self.now);
                 let outcome = if throttled { THROTTLED } else { Outcome::Success };
                 let change = self.queue.finish(id, outcome, self.random.f64(), self.now);
@@ -153,11 +153,11 @@ impl World {
 }
 
 trait PopIfDue {
-    fn pop_if_due(&mut self, now: Duration) -> Option<Reverse<(Duration, Event)>>;
+    fn pop_if_due(&mut self, now: Duration) -> Option<Reverse<(Duration, QueueEvent)>>;
 }
 
-impl PopIfDue for BinaryHeap<Reverse<(Duration, Event)>> {
-    fn pop_if_due(&mut self, now: Duration) -> Option<Reverse<(Duration, Event)>> {
+impl PopIfDue for BinaryHeap<Reverse<(Duration, QueueEvent)>> {
+    fn pop_if_due(&mut self, now: Duration) -> Option<Reverse<(Duration, QueueEvent)>> {
         self.peek().is_some_and(|Reverse((at, _))| *at <= now).then(|| self.pop()).flatten()
     }
 }
@@ -171,46 +171,50 @@ fn one_peer_with_ten_thousand_requests_starves_no_renewal() {
         ("held", secs(899), secs(1)),
         ("other", secs(899), secs(1)),
     ] {
-        let mut world = World::new(4, issuer("idp", 10, 4), ms(500));
+        let mut simulated = SimulatedCache::new(4, issuer("idp", 10, 4), ms(500));
         for _ in 0..10_000 {
-            world.queue.enter(&provider.into(), &world.issuer, waited(1), Duration::ZERO);
+            simulated.queue.enter(&provider.into(), &simulated.issuer, waited(1), Duration::ZERO);
         }
-        world.run_until(secs(1)); // so that all slots are taken
-        world.hold(200, first, width);
-        world.run_until(secs(3600));
-        assert!(world.lapses.is_empty(), "{provider} {first:?}: {:?}", world.lapses);
-        assert!(world.queue.waiting.is_empty(), "everything has had its turn");
-        let since = world.starts.len() - 10_000;
+        simulated.run_until(secs(1)); // so that all slots are taken
+        simulated.hold(200, first, width);
+        simulated.run_until(secs(3600));
+        assert!(simulated.lapses.is_empty(), "{provider} {first:?}: {:?}", simulated.lapses);
+        assert!(simulated.queue.waiting.is_empty(), "everything has had its turn");
+        let since = simulated.starts.len() - 10_000;
         assert!((200..=200 * 9).contains(&since), "{since} renewals");
     }
 }
 
 #[test]
 fn an_hour_of_three_thousand_tokens_takes_no_more_runs_than_the_schedule_needs() {
-    let mut world = World::new(8, issuer("idp", 10, 4), ms(500));
-    world.hold(3000, Duration::ZERO, LIFETIME);
-    world.run_until(secs(3600));
-    let (runs, busiest) = (world.starts.len(), world.busiest());
+    let mut simulated = SimulatedCache::new(8, issuer("idp", 10, 4), ms(500));
+    simulated.hold(3000, Duration::ZERO, LIFETIME);
+    simulated.run_until(secs(3600));
+    let (runs, busiest) = (simulated.starts.len(), simulated.busiest());
     assert!(runs <= 21_800 * 11 / 10, "{runs} runs");
     assert!(busiest <= 12, "{busiest} runs in a second");
-    assert_eq!(world.lapses.iter().filter(|at| **at > secs(300)).count(), 0);
+    assert_eq!(simulated.lapses.iter().filter(|at| **at > secs(300)).count(), 0);
 }
 
 #[test]
 fn an_issuer_that_throttles_for_ten_minutes_gets_one_run_per_pause_and_recovers() {
-    let mut world = World::new(8, issuer("idp", 10, 4), ms(300));
+    let mut simulated = SimulatedCache::new(8, issuer("idp", 10, 4), ms(300));
     let (down, up) = (secs(1800), secs(2400));
-    world.throttles = down..up;
-    world.hold(3000, LIFETIME / 2, LIFETIME / 2);
-    world.run_until(up);
-    let pauses = &world.per_pause[1..];
+    simulated.throttles = down..up;
+    simulated.hold(3000, LIFETIME / 2, LIFETIME / 2);
+    simulated.run_until(up);
+    let pauses = &simulated.per_pause[1..];
     assert!((8..=13).contains(&pauses.len()), "{pauses:?}");
     assert!(pauses[..pauses.len() - 1].iter().all(|starts| *starts == 1), "one run per pause: {pauses:?}");
-    world.run_until(up + secs(450));
-    let valid = world.held.iter().filter(|held| held.expires > world.now).count();
+    simulated.run_until(up + secs(450));
+    let valid = simulated.held.iter().filter(|held| held.expires > simulated.now).count();
     assert_eq!(valid, 3000, "1.5 times as long as its rate needs for all of them");
-    assert!(world.lapses.len() > 1000, "ten minutes are more than their margin: {}", world.lapses.len());
-    assert!(world.busiest() <= 12);
-    world.run_until(up + secs(3600));
-    assert!(world.lapses.iter().all(|at| *at < up + secs(450)));
+    assert!(
+        simulated.lapses.len() > 1000,
+        "ten minutes are more than their margin: {}",
+        simulated.lapses.len()
+    );
+    assert!(simulated.busiest() <= 12);
+    simulated.run_until(up + secs(3600));
+    assert!(simulated.lapses.iter().all(|at| *at < up + secs(450)));
 }
