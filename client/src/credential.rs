@@ -9,11 +9,9 @@ use credbroker_proto::v1;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
-use crate::{
-    clock::{Expiry, Now},
-    cluster::Cluster,
-    error::Error,
-};
+#[cfg(feature = "async")]
+use crate::clock::{Expiry, Now};
+use crate::{cluster::Cluster, error::Error};
 
 /// One credential: a token, a certificate with its key, or both, and the cluster that it came with. It is immutable: a
 /// rotation makes a new value, and so does an endpoint that moves.
@@ -33,6 +31,9 @@ pub struct Credential {
     bearer: Option<Bearer>,
     identity: Option<TlsIdentity>,
     cluster: Option<Cluster>,
+    expires_at: Option<SystemTime>,
+    /// The same by both clocks, if the time of receipt is known.
+    #[cfg(feature = "async")]
     expiry: Option<Expiry>,
     lifetime: Option<Duration>,
 }
@@ -52,11 +53,7 @@ pub struct TlsIdentity {
 
 impl Credential {
     /// Checks a message once: a credential that is held can be sent.
-    pub(crate) fn receive(
-        message: v1::Credential,
-        cluster: Option<v1::Cluster>,
-        now: Now,
-    ) -> Result<Self, Error> {
+    pub(crate) fn from_message(message: v1::Credential, cluster: Option<v1::Cluster>) -> Result<Self, Error> {
         let unusable = |problem| Error::Unusable { problem };
         let bearer = match message.token.filter(|token| !token.is_empty()) {
             None => None,
@@ -75,16 +72,31 @@ impl Credential {
         if bearer.is_none() && identity.is_none() {
             return Err(unusable("it has neither a token nor a certificate"));
         }
-        let expiry = match message.expiration_time {
-            None => None,
-            Some(at) => {
-                let at = SystemTime::try_from(at).ok().ok_or(unusable("its expiry is not a valid time"))?;
-                Some(Expiry::at(at, now))
-            }
-        };
+        let expires_at = message.expiration_time.map(SystemTime::try_from).transpose();
+        let expires_at = expires_at.ok().ok_or(unusable("its expiry is not a valid time"))?;
         let lifetime = message.lifetime.and_then(|lifetime| Duration::try_from(lifetime).ok());
         let cluster = cluster.map(Cluster::from_message);
-        Ok(Self { generation: message.generation, bearer, identity, cluster, expiry, lifetime })
+        Ok(Self {
+            generation: message.generation,
+            bearer,
+            identity,
+            cluster,
+            expires_at,
+            #[cfg(feature = "async")]
+            expiry: None,
+            lifetime,
+        })
+    }
+
+    /// As [`Self::from_message`], for a credential that is kept: received at `now`.
+    #[cfg(feature = "async")]
+    pub(crate) fn receive(
+        message: v1::Credential,
+        cluster: Option<v1::Cluster>,
+        now: Now,
+    ) -> Result<Self, Error> {
+        let credential = Self::from_message(message, cluster)?;
+        Ok(Self { expiry: credential.expires_at.map(|at| Expiry::at(at, now)), ..credential })
     }
 
     /// An opaque name. Credentials of the same generation are the same credential.
@@ -120,7 +132,7 @@ impl Credential {
 
     /// When it expires. `None`: unknown.
     pub fn expires_at(&self) -> Option<SystemTime> {
-        self.expiry.map(|expiry| expiry.wall)
+        self.expires_at
     }
 
     /// The time from when the broker got it to its expiry, for callers that choose a margin. `None`: unknown.
@@ -136,6 +148,7 @@ impl Credential {
         }
     }
 
+    #[cfg(feature = "async")]
     pub(crate) fn is_valid(&self, now: Now) -> bool {
         self.expiry.is_none_or(|expiry| expiry.is_after(now))
     }
@@ -187,7 +200,7 @@ impl fmt::Debug for TlsIdentity {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "async"))]
 mod tests {
     use super::*;
     use crate::clock::tests::paused;

@@ -7,6 +7,7 @@ use credbroker_proto::{Code, Reason};
 use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::TrustError};
 
 /// The limit of the broker that concerns one connection. All others concern the broker.
+#[cfg(feature = "async")]
 const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
 
 /// Why there is no credential. `Display` is one layer; the causes are in `source()`.

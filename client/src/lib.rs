@@ -35,14 +35,14 @@ pub mod blocking;
 mod client;
 #[cfg(feature = "async")]
 mod clock;
-#[cfg(feature = "async")]
+#[cfg(any(feature = "async", feature = "blocking"))]
 mod cluster;
 #[cfg(feature = "async")]
 mod cluster_state;
 mod connect;
 #[cfg(feature = "async")]
 mod connections;
-#[cfg(feature = "async")]
+#[cfg(any(feature = "async", feature = "blocking"))]
 mod credential;
 #[cfg(feature = "async")]
 mod deadline;
@@ -53,11 +53,11 @@ mod fleet;
 #[cfg(feature = "kube")]
 pub mod kube;
 mod lost;
-#[cfg(feature = "messages")]
+#[cfg(all(feature = "messages", any(feature = "async", feature = "blocking")))]
 mod messages;
 #[cfg(feature = "async")]
 mod pool;
-#[cfg(feature = "async")]
+#[cfg(any(feature = "async", feature = "blocking"))]
 mod reference;
 #[cfg(feature = "async")]
 mod rejection;
@@ -78,7 +78,7 @@ pub use authenticate::{
 };
 #[cfg(feature = "async")]
 pub use client::Client;
-#[cfg(feature = "async")]
+#[cfg(any(feature = "async", feature = "blocking"))]
 pub use cluster::Cluster;
 #[cfg(feature = "async")]
 pub use cluster_state::{
@@ -87,13 +87,13 @@ pub use cluster_state::{
 #[cfg(feature = "async")]
 pub use connections::Connections;
 pub use credbroker_proto::{Code, Reason};
-#[cfg(feature = "async")]
+#[cfg(any(feature = "async", feature = "blocking"))]
 pub use credential::{Credential, TlsIdentity};
 pub use error::Error;
 pub use failure::Failure;
 #[cfg(feature = "async")]
 pub use fleet::{ClusterEvent, ClusterEvents, Clusters};
-#[cfg(feature = "async")]
+#[cfg(any(feature = "async", feature = "blocking"))]
 pub use reference::{ClusterProfileRef, CredentialRef};
 #[cfg(feature = "async")]
 pub use rejection::{RejectionReport, ReportOutcome};

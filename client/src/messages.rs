@@ -3,13 +3,13 @@
 
 use credbroker_proto::v1;
 
+#[cfg(feature = "async")]
 use crate::{
     admin::CredentialState,
-    cluster::Cluster,
     cluster_state::{ClusterState, HubState},
     failure::Failure,
-    reference::CredentialRef,
 };
+use crate::{cluster::Cluster, credential::Credential, error::Error, reference::CredentialRef};
 
 macro_rules! from_message {
     ($($name:ident),*) => {$(
@@ -21,4 +21,14 @@ macro_rules! from_message {
     )*};
 }
 
-from_message!(Cluster, ClusterState, CredentialRef, CredentialState, Failure, HubState);
+from_message!(Cluster, CredentialRef);
+#[cfg(feature = "async")]
+from_message!(ClusterState, CredentialState, Failure, HubState);
+
+impl TryFrom<v1::Credential> for Credential {
+    type Error = Error;
+
+    fn try_from(message: v1::Credential) -> Result<Self, Error> {
+        Self::from_message(message, None)
+    }
+}

@@ -36,6 +36,7 @@ impl ClusterProfileRef {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
+    #[cfg(feature = "async")]
     pub(crate) fn from_message(message: v1::ClusterProfileRef) -> Self {
         let v1::ClusterProfileRef { namespace, name } = message;
         Self { namespace, name }
@@ -94,8 +95,14 @@ impl CredentialRef {
         Self(message)
     }
 
+    #[cfg(feature = "async")]
     pub(crate) fn message(&self) -> v1::CredentialRef {
         self.0.clone()
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn into_message(self) -> v1::CredentialRef {
+        self.0
     }
 }
 

@@ -1,6 +1,4 @@
-//! Why a request failed: the one table from a stable reason to its gRPC code and exit code.
-
-use crate::Code;
+//! Why a request failed: the one table from a stable reason to its gRPC code.
 
 pub use crate::v1::ErrorReason as Reason;
 
@@ -38,40 +36,28 @@ impl Reason {
 
     /// The gRPC status code that goes with it.
     #[cfg(feature = "tonic")]
-    pub fn code(self) -> tonic::Code {
-        self.row().0.into()
-    }
-
-    /// The exit code of the shim and the CLI.
-    pub const fn exit_code(self) -> u8 {
-        self.row().1
-    }
-
-    /// The table. Exit codes: 1 the broker answered with a failure; 69 it is shutting down, which counts as not there;
-    /// 75 the plugin has not finished in time, so asking again later can help; 77 the broker denied this peer.
-    const fn row(self) -> (Code, u8) {
+    pub const fn code(self) -> tonic::Code {
+        use tonic::Code;
         match self {
-            Self::Unspecified => (Code::Unknown, 1),
-            Self::ExecInfoTooLarge | Self::InvalidRequest => (Code::InvalidArgument, 1),
+            Self::Unspecified => Code::Unknown,
+            Self::ExecInfoTooLarge | Self::InvalidRequest => Code::InvalidArgument,
             Self::NoMatchingProvider
             | Self::UnknownClusterProfile
             | Self::UnknownDefinition
-            | Self::UnknownProvider => (Code::NotFound, 1),
+            | Self::UnknownProvider => Code::NotFound,
             Self::AmbiguousProvider
             | Self::ClusterProfileInvalid
             | Self::HubNotConfigured
             | Self::IdentityConflict
             | Self::InteractionRequired
             | Self::PluginNotFound
-            | Self::Recursion => (Code::FailedPrecondition, 1),
-            Self::ClusterMismatch | Self::VariableNotAllowed => (Code::PermissionDenied, 1),
-            Self::PeerDenied => (Code::PermissionDenied, 77),
-            Self::Overloaded => (Code::ResourceExhausted, 1),
-            Self::RequestIncomplete => (Code::DeadlineExceeded, 1),
-            Self::Draining => (Code::Unavailable, 69),
-            Self::RunPending => (Code::Unavailable, 75),
+            | Self::Recursion => Code::FailedPrecondition,
+            Self::ClusterMismatch | Self::PeerDenied | Self::VariableNotAllowed => Code::PermissionDenied,
+            Self::Overloaded => Code::ResourceExhausted,
+            Self::RequestIncomplete => Code::DeadlineExceeded,
             Self::BadTimestamp
             | Self::CertExpired
+            | Self::Draining
             | Self::ExpiredOutput
             | Self::HubUnavailable
             | Self::IssuerThrottled
@@ -82,8 +68,9 @@ impl Reason {
             | Self::PluginExit
             | Self::PluginSignal
             | Self::PluginTimeout
+            | Self::RunPending
             | Self::SpawnFailed
-            | Self::VersionMismatch => (Code::Unavailable, 1),
+            | Self::VersionMismatch => Code::Unavailable,
         }
     }
 }
@@ -105,7 +92,6 @@ mod tests {
         assert_eq!(Reason::all().map(Reason::name).collect::<Vec<_>>(), declared);
         for reason in Reason::all() {
             assert_eq!(Reason::from_name(reason.name()), Some(reason));
-            assert!([1, 69, 75, 77].contains(&reason.exit_code()));
         }
     }
 

@@ -5,10 +5,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use credbroker_client::Credential;
 use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
-use credbroker_proto::v1::{ClusterProfileRef, Credential, ProviderRef, credential_ref::Source};
+use credbroker_proto::v1::{ClusterProfileRef, ProviderRef, credential_ref::Source};
 use prost_types::Timestamp;
 use rustix::process::geteuid;
+use secrecy::ExposeSecret;
 
 use super::{
     broker::{SocketArg, timeout},
@@ -133,15 +135,14 @@ fn rendered(
     credential: &Credential,
     now: SystemTime,
 ) -> Result<String, (String, u8)> {
-    // Fails as well if the credential has neither a token nor a certificate.
     let json = document(ApiVersion::V1, credential, now).map_err(Failure::from);
     let json = json.map_err(|failure| (failure.line(Some(source)), failure.exit_code()))?;
     let [kind, name] = named(source);
     match output {
         CredentialFormat::Json => Ok(json),
         CredentialFormat::Table => Ok(summary(source, credential, now)),
-        CredentialFormat::Token => match &credential.token {
-            Some(token) => Ok(format!("{token}\n")),
+        CredentialFormat::Token => match credential.token() {
+            Some(token) => Ok(format!("{}\n", token.expose_secret())),
             None => Err((format!("{kind} {name}: {NO_TOKEN}"), 1)),
         },
     }
@@ -158,16 +159,16 @@ fn named(source: &Source) -> [String; 2] {
 }
 
 fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
-    let kind = match (&credential.token, &credential.client_certificate_data) {
+    let kind = match (credential.token(), credential.identity()) {
         (Some(_), None) => "token",
         (None, _) => "certificate",
         (Some(_), Some(_)) => "token and certificate",
     };
-    let expires = credential.expiration_time.map_or_else(|| "unknown".to_owned(), |at| expires(at, now));
+    let expires = credential.expires_at().map_or_else(|| "unknown".to_owned(), |at| expires(at.into(), now));
     let [head, name] = named(source);
     let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
     let head = head.each_ref().map(String::as_str);
-    table::text(head, &[[name, kind.to_owned(), expires, credential.generation.clone()]])
+    table::text(head, &[[name, kind.to_owned(), expires, credential.generation().to_owned()]])
 }
 
 /// `2026-11-20T10:00:00Z (in 42m)`.

@@ -2,6 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
+use credbroker_exec::exit_code;
 use credbroker_proto::Reason;
 
 const HEAD: &str = "\
@@ -43,7 +44,7 @@ fn the_document_has_each_reason_as_it_is() {
     reasons.sort_by_key(|reason| reason.name());
     for reason in reasons {
         let code = format!("{:?}", reason.code());
-        let (name, exit, happened) = (reason.name(), reason.exit_code(), comment(&proto, reason.name()));
+        let (name, exit, happened) = (reason.name(), exit_code(reason), comment(&proto, reason.name()));
         writeln!(expected, "| `{name}` | {} | {exit} | {happened} | {} |", screaming(&code), remedy(reason))
             .unwrap();
     }

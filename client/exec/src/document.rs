@@ -2,7 +2,8 @@
 
 use std::time::SystemTime;
 
-use credbroker_proto::v1::Credential;
+use credbroker_client::{Credential, Error};
+use secrecy::ExposeSecret;
 use serde::Serialize;
 
 use crate::expiry::expiration_for_client;
@@ -34,21 +35,6 @@ impl ApiVersion {
     }
 }
 
-/// An answer of the broker that no client could use. With it, a client would continue as an anonymous user.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AnswerError {
-    /// Neither a token nor a certificate.
-    #[error("the broker's answer holds no credential; its version may not fit this one's")]
-    Empty,
-    /// One half of a pair.
-    #[error("the broker's answer holds a certificate or a key without the other")]
-    HalfPair,
-    /// Certificate or key is not UTF-8, so it is not PEM.
-    #[error("the broker's answer holds a certificate or a key that is not text")]
-    NotText,
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
@@ -62,68 +48,66 @@ struct Document<'a> {
 struct Status<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     expiration_timestamp: Option<String>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    token: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    client_certificate_data: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    client_key_data: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_certificate_data: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_key_data: Option<&'a str>,
 }
 
 /// One line of JSON, with its newline: what an exec plugin prints.
 ///
 /// # Errors
 ///
-/// The credential is one that no client could use.
-pub fn document(
-    version: ApiVersion,
-    credential: &Credential,
-    now: SystemTime,
-) -> Result<String, AnswerError> {
-    let text = |bytes: Option<_>| str::from_utf8(bytes.unwrap_or_default()).ok().ok_or(AnswerError::NotText);
+/// The certificate or the key is not UTF-8, so it is not PEM.
+pub fn document(version: ApiVersion, credential: &Credential, now: SystemTime) -> Result<String, Error> {
+    let identity = credential.identity();
     let status = Status {
-        expiration_timestamp: expiration_for_client(credential.expiration_time, credential.lifetime, now)
+        expiration_timestamp: expiration_for_client(credential.expires_at(), credential.lifetime(), now)
             .map(|timestamp| timestamp.to_string()),
-        token: credential.token.as_deref().unwrap_or_default(),
-        client_certificate_data: text(credential.client_certificate_data.as_deref())?,
-        client_key_data: text(credential.client_key_data.as_deref())?,
+        token: credential.token().map(ExposeSecret::expose_secret),
+        client_certificate_data: identity.map(|identity| text(identity.chain_pem())).transpose()?,
+        client_key_data: identity.map(|identity| text(identity.key_pem().expose_secret())).transpose()?,
     };
-    match (status.client_certificate_data.is_empty(), status.client_key_data.is_empty()) {
-        (true, true) if status.token.is_empty() => return Err(AnswerError::Empty),
-        (certificate, key) if certificate != key => return Err(AnswerError::HalfPair),
-        _ => {}
-    }
     let document = Document { kind: "ExecCredential", api_version: version.name(), status };
     // Strings under fixed names: there is nothing in it that could fail.
-    let mut line = serde_json::to_string(&document).ok().ok_or(AnswerError::NotText)?;
+    let mut line = serde_json::to_string(&document).ok().ok_or(NOT_TEXT)?;
     line.push('\n');
     Ok(line)
+}
+
+const NOT_TEXT: Error = Error::Unusable { problem: "its certificate or its key is not text" };
+
+fn text(pem: &[u8]) -> Result<&str, Error> {
+    str::from_utf8(pem).ok().ok_or(NOT_TEXT)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
+    use credbroker_proto::v1;
     use prost_types::Timestamp;
 
     use super::*;
 
-    fn printed(credential: &Credential) -> Result<String, AnswerError> {
-        document(ApiVersion::V1, credential, UNIX_EPOCH + Duration::from_secs(1_800_000_000))
+    fn printed(version: ApiVersion, credential: v1::Credential) -> Result<String, Error> {
+        document(version, &credential.try_into()?, UNIX_EPOCH + Duration::from_secs(1_800_000_000))
     }
 
     #[test]
     fn a_token_with_its_expiry_is_one_line_of_json() {
-        let credential = Credential {
-            token: Some("t\"<é\n".into()),
+        let credential = v1::Credential {
+            token: Some("t\"<".into()),
             expiration_time: Some(Timestamp { seconds: 1_800_003_600, nanos: 5 }),
-            ..Credential::default()
+            ..v1::Credential::default()
         };
         assert_eq!(
-            printed(&credential).unwrap(),
+            printed(ApiVersion::V1, credential).unwrap(),
             concat!(
                 r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":"#,
-                r#"{"expirationTimestamp":"2027-01-15T08:59:30Z","token":"t\"<é\n"}}"#,
+                r#"{"expirationTimestamp":"2027-01-15T08:59:30Z","token":"t\"<"}}"#,
                 "\n"
             )
         );
@@ -131,13 +115,13 @@ mod tests {
 
     #[test]
     fn a_pair_is_printed_as_it_came_and_in_the_version_asked_for() {
-        let credential = Credential {
+        let credential = v1::Credential {
             client_certificate_data: Some(b"-----BEGIN\r\n".to_vec()),
             client_key_data: Some(b"KEY\n".to_vec()),
-            ..Credential::default()
+            ..v1::Credential::default()
         };
         assert_eq!(
-            document(ApiVersion::V1Beta1, &credential, UNIX_EPOCH).unwrap(),
+            printed(ApiVersion::V1Beta1, credential).unwrap(),
             concat!(
                 r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","status":"#,
                 r#"{"clientCertificateData":"-----BEGIN\r\n","clientKeyData":"KEY\n"}}"#,
@@ -147,15 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn what_would_make_a_client_anonymous_is_refused() {
-        let pem = |certificate: &[u8], key: &[u8]| Credential {
-            client_certificate_data: Some(certificate.to_vec()),
-            client_key_data: Some(key.to_vec()),
-            ..Credential::default()
-        };
-        assert_eq!(printed(&Credential::default()), Err(AnswerError::Empty));
-        assert_eq!(printed(&pem(b"c", b"")), Err(AnswerError::HalfPair));
-        assert_eq!(printed(&pem(b"", b"k")), Err(AnswerError::HalfPair));
-        assert_eq!(printed(&pem(b"\xff", b"k")), Err(AnswerError::NotText));
+    fn a_pair_that_is_not_text_is_refused() {
+        for (certificate, key) in [(&b"\xff"[..], &b"k"[..]), (b"c", b"\xff")] {
+            let credential = v1::Credential {
+                client_certificate_data: Some(certificate.to_vec()),
+                client_key_data: Some(key.to_vec()),
+                ..v1::Credential::default()
+            };
+            let refused = printed(ApiVersion::V1, credential);
+            assert!(matches!(refused, Err(Error::Unusable { .. })), "{refused:?}");
+        }
     }
 }

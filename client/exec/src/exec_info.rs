@@ -1,7 +1,7 @@
 //! `KUBERNETES_EXEC_INFO`: what the client says about itself and its cluster.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use credbroker_proto::v1::Cluster;
+use credbroker_client::Cluster;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -88,15 +88,14 @@ pub(crate) fn parse(text: &str) -> Result<ExecInfo, ExecInfoError> {
 fn cluster(document: ClusterDocument<'_>) -> Result<Cluster, ExecInfoError> {
     let decode = |authorities| STANDARD.decode(authorities).ok().ok_or(ExecInfoError::Authorities);
     let authorities = present(document.certificate_authority_data).map(decode).transpose()?;
-    Ok(Cluster {
-        server: document.server.unwrap_or_default(),
-        tls_server_name: present(document.tls_server_name),
-        insecure_skip_tls_verify: document.insecure_skip_tls_verify.unwrap_or_default(),
-        certificate_authority_data: authorities.map(Into::into),
-        proxy_url: present(document.proxy_url),
-        disable_compression: document.disable_compression.unwrap_or_default(),
-        config: document.config.map(|config| config.get().to_owned().into()),
-    })
+    let mut cluster = Cluster::at(document.server.unwrap_or_default());
+    cluster.tls_server_name = present(document.tls_server_name);
+    cluster.insecure_skip_tls_verify = document.insecure_skip_tls_verify.unwrap_or_default();
+    cluster.certificate_authority_data = authorities;
+    cluster.proxy_url = present(document.proxy_url);
+    cluster.disable_compression = document.disable_compression.unwrap_or_default();
+    cluster.config = document.config.map(|config| config.get().to_owned().into());
+    Ok(cluster)
 }
 
 /// client-go leaves out what is empty.
@@ -121,15 +120,13 @@ mod tests {
             r#""config":{ "x": 1.0, "y":"\u003c" },"extensions":[1]},"interactive":false}}"#,
             "\n"
         );
-        let expected = Cluster {
-            server: "https://a<b".into(),
-            tls_server_name: Some("n".into()),
-            insecure_skip_tls_verify: true,
-            certificate_authority_data: Some("CA".into()),
-            proxy_url: Some("http://p".into()),
-            disable_compression: true,
-            config: Some(r#"{ "x": 1.0, "y":"\u003c" }"#.into()),
-        };
+        let mut expected = Cluster::at("https://a<b");
+        expected.tls_server_name = Some("n".into());
+        expected.insecure_skip_tls_verify = true;
+        expected.certificate_authority_data = Some("CA".into());
+        expected.proxy_url = Some("http://p".into());
+        expected.disable_compression = true;
+        expected.config = Some(r#"{ "x": 1.0, "y":"\u003c" }"#.into());
         assert_eq!(parsed(text), Ok(ExecInfo { version: ApiVersion::V1Beta1, cluster: Some(expected) }));
     }
 

@@ -5,15 +5,12 @@ use std::{error::Error, fmt, io, sync::Arc};
 use credbroker_client::{Code, SocketError};
 use credbroker_proto::v1::credential_ref::Source;
 
-use crate::{AnswerError, ExecInfoError, ForwardError, UsageError};
+use crate::{ExecInfoError, ForwardError, UsageError, exit_code};
 
 /// Everything that can go wrong between the command line and the printed credential.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The broker's answer is of no use.
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
     /// No answer, or one that says no.
     #[error(transparent)]
     Broker(#[from] credbroker_client::Error),
@@ -43,8 +40,8 @@ impl Failure {
     /// The exit code of this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Answer(_) | Self::Output(_) | Self::Recursion => 1,
-            Self::Broker(error) => broker_exit_code(error),
+            Self::Output(_) | Self::Recursion => 1,
+            Self::Broker(error) => exit_code::of_call(error),
             Self::Usage(_) => 2,
             Self::Socket(error) if error.origin.starts_with('-') => 2,
             Self::ExecInfo(_) | Self::Forward(_) | Self::Socket(_) => 78,
@@ -88,22 +85,6 @@ impl Failure {
             }
             _ => String::new(),
         }
-    }
-}
-
-/// 1: the broker answered with a failure. 69: there is no broker. 75: the time is over. 77: denied.
-fn broker_exit_code(error: &credbroker_client::Error) -> u8 {
-    use credbroker_client::Error::{Failed, Timeout, Unreachable, Untrusted};
-    match error {
-        Failed(failure) => match failure.reason {
-            Some(reason) => reason.exit_code(),
-            None if failure.code == Code::PermissionDenied => 77,
-            None => 1,
-        },
-        Untrusted { .. } => 77,
-        Unreachable { .. } => 69,
-        Timeout { .. } => 75,
-        _ => 1,
     }
 }
 

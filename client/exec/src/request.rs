@@ -2,10 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 
-use credbroker_client::{Socket, SocketError, SocketSources};
-use credbroker_proto::v1::{
-    Cluster, CredentialRef, ExecPluginCaller, GetCredentialRequest, credential_ref::Source,
+use credbroker_client::{
+    Cluster, CredentialRef, Socket, SocketError, SocketSources, blocking::CredentialRequest,
 };
+use credbroker_proto::v1::{ClusterProfileRef, ProviderRef, credential_ref::Source};
 
 use crate::{
     edges::Environment,
@@ -25,12 +25,30 @@ pub fn request(
     environment: &Environment,
     caller: String,
     at_terminal: bool,
-) -> Result<GetCredentialRequest, ForwardError> {
+) -> Result<CredentialRequest, ForwardError> {
     let exec_info = environment.get(OsStr::new("KUBERNETES_EXEC_INFO"));
     let without_exec_info = exec_info.is_none_or(|info| info.is_empty());
-    let reference = CredentialRef { cluster, env: forwarded(environment)?, source: Some(source) };
-    let exec_plugin_caller = Some(ExecPluginCaller { id: caller, without_exec_info });
-    Ok(GetCredentialRequest { r#ref: Some(reference), exec_plugin_caller, at_terminal })
+    let mut reference = reference(source);
+    if let Some(cluster) = cluster {
+        reference = reference.cluster(cluster);
+    }
+    for (name, value) in forwarded(environment)? {
+        reference = reference.env(name, value);
+    }
+    let request = CredentialRequest::new(reference).at_terminal(at_terminal);
+    Ok(request.exec_plugin_caller(caller, without_exec_info))
+}
+
+fn reference(source: Source) -> CredentialRef {
+    match source {
+        Source::Provider(ProviderRef { name, definition: None }) => CredentialRef::provider(name),
+        Source::Provider(ProviderRef { name, definition: Some(definition) }) => {
+            CredentialRef::provider_definition(name, definition)
+        }
+        Source::ClusterProfile(ClusterProfileRef { namespace, name }) => {
+            CredentialRef::cluster_profile(namespace, name)
+        }
+    }
 }
 
 /// Where to ask: `flag`, else `CREDBROKER_SOCKET`, else where brokers are.

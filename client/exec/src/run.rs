@@ -3,16 +3,13 @@
 use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
 use credbroker_client::{
-    Socket,
-    blocking::{Notice, Timeouts, get_credential},
+    Cluster, Credential, Socket,
+    blocking::{CredentialRequest, Notice, Timeouts, get_credential},
 };
-use credbroker_proto::{
-    RECURSION_VARIABLE,
-    v1::{Cluster, Credential, GetCredentialRequest, credential_ref::Source},
-};
+use credbroker_proto::{RECURSION_VARIABLE, v1::credential_ref::Source};
 
 use crate::{
-    AnswerError, Edges, Failure,
+    Edges, Failure,
     arguments::{Arguments, Command, HELP, parse},
     caller::caller,
     document::document,
@@ -56,10 +53,10 @@ pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
 ///
 /// # Errors
 ///
-/// Those of [`get_credential`], and an answer without a credential.
+/// Those of [`get_credential`].
 pub fn ask_patiently(
     socket: &Socket,
-    request: &GetCredentialRequest,
+    request: &CredentialRequest,
     in_all: Option<Duration>,
     at_a_terminal: bool,
     tell: Option<&mut dyn FnMut()>,
@@ -67,15 +64,15 @@ pub fn ask_patiently(
     let for_broker = if at_a_terminal { FOR_BROKER_AT_A_TERMINAL } else { FOR_BROKER };
     let notice = tell.map(|tell| Notice::new(SILENCE, tell));
     let timeouts = Timeouts::default().broker_start(for_broker).total(in_all.unwrap_or(IN_ALL));
-    let (answer, connection) = get_credential(socket, request, timeouts, notice)?;
+    let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
     forget(connection);
-    Ok(answer.credential.ok_or(AnswerError::Empty)?)
+    Ok(credential)
 }
 
 fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, Failure> {
     let info = exec_info(edges)?;
     let version = info.as_ref().map(|info| info.version).or(arguments.api_version).unwrap_or_default();
-    let from_argument = || arguments.server.clone().map(|server| Cluster { server, ..Cluster::default() });
+    let from_argument = || arguments.server.clone().map(Cluster::at);
     let cluster = info.and_then(|info| info.cluster).or_else(from_argument);
     let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
     let terminal = edges.terminal;

@@ -1,26 +1,25 @@
 //! One call without a runtime: HTTP/2 on a Unix socket, on the calling thread.
 //!
 //! It is for processes that live for a millisecond, such as exec plugins. The output is collected until a response is
-//! needed, so the whole request is one write. Requests and responses are messages of `credbroker-proto`.
+//! needed, so the whole request is one write.
 
 mod deadline;
 mod error;
 mod exchange;
 mod grpc;
 mod link;
+mod request;
 mod timeouts;
 mod wire;
 
 use std::{io, os::unix::net::UnixStream, sync::Arc};
 
 use bytes::Bytes;
-use credbroker_proto::{
-    Code,
-    v1::{GetCredentialRequest, GetCredentialResponse},
-};
+use credbroker_proto::Code;
 
 use crate::{
     connect::{Directory, connect},
+    credential::Credential,
     error::Error,
     lost::ConnectionLost,
     socket::Socket,
@@ -31,6 +30,7 @@ use exchange::exchange;
 use timeouts::Pauses;
 
 pub use deadline::Notice;
+pub use request::CredentialRequest;
 pub use timeouts::Timeouts;
 
 /// The connection of a call. It is closed on drop. A process that is about to end can leave that to the kernel, with
@@ -49,15 +49,15 @@ pub struct OpenConnection {
 ///
 /// # Errors
 ///
-/// Every [`Error`] except [`Error::Unusable`]. A process that accepts the connection and sends nothing for five seconds is
+/// Every [`Error`]. A process that accepts the connection and sends nothing for five seconds is
 /// [`Error::Unreachable`].
 pub fn get_credential(
     socket: &Socket,
-    request: &GetCredentialRequest,
+    request: &CredentialRequest,
     timeouts: Timeouts,
     notice: Option<Notice<'_>>,
-) -> Result<(GetCredentialResponse, OpenConnection), Error> {
-    let message = grpc::framed(request);
+) -> Result<(Credential, OpenConnection), Error> {
+    let message = grpc::framed(request.message());
     let mut deadline = Deadline::starting_now(timeouts.total, notice);
     let mut pauses = Pauses::new(timeouts.broker_start);
     loop {
@@ -79,7 +79,7 @@ fn attempt(
     socket: &Socket,
     message: Bytes,
     deadline: &mut Deadline<'_>,
-) -> Result<(GetCredentialResponse, OpenConnection), Error> {
+) -> Result<(Credential, OpenConnection), Error> {
     let (stream, directory) = connect(socket)?;
     let unreachable = |kind: io::ErrorKind, text: String| Error::Unreachable {
         socket: socket.clone(),
@@ -88,7 +88,10 @@ fn attempt(
     let limit = deadline.limit();
     let answer = exchange(&stream, message, deadline).and_then(|answer| grpc::outcome(&answer));
     match answer {
-        Ok(Ok(answer)) => Ok((answer, OpenConnection { _stream: stream, _directory: directory })),
+        Ok(Ok(answer)) => {
+            let credential = Credential::from_message(answer.credential.unwrap_or_default(), answer.cluster)?;
+            Ok((credential, OpenConnection { _stream: stream, _directory: directory }))
+        }
         // Our own deadline, as a server without stable reasons reports it.
         Ok(Err(status))
             if status.details.is_empty()

@@ -32,7 +32,7 @@ pub(crate) fn system() -> Now {
 /// suspend never extend a credential.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
-    pub(crate) wall: SystemTime,
+    wall: SystemTime,
     boot: Duration,
 }
 

@@ -45,7 +45,7 @@ fn unavailable_from_another_server_is_unreachable() {
 #[test]
 fn an_answer_without_a_credential_is_not_printed() {
     let broker = Broker::answering(Answer::Say(Ok(Credential::default())));
-    assert!(complaint(&mut asking(&broker), 1).contains("holds no credential"));
+    assert!(complaint(&mut asking(&broker), 1).contains("it has neither a token nor a certificate"));
 }
 
 #[test]

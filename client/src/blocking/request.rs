@@ -1,0 +1,59 @@
+//! What a call without a runtime asks for.
+
+use credbroker_proto::v1::{ExecPluginCaller, GetCredentialRequest};
+
+use crate::reference::CredentialRef;
+
+/// A request for a credential, with what an exec plugin says about the client that runs it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CredentialRequest(GetCredentialRequest);
+
+impl CredentialRequest {
+    /// Requests the credential that `reference` names.
+    pub fn new(reference: CredentialRef) -> Self {
+        let reference = Some(reference.into_message());
+        Self(GetCredentialRequest { r#ref: reference, ..GetCredentialRequest::default() })
+    }
+
+    /// Sets the process that started this exec plugin. Only exec plugins call this.
+    ///
+    /// The exec protocol does not report a 401: the client starts its plugin again. So when the same `id` requests a
+    /// credential that it already has, the broker suspects that the API server rejected that credential, and may run the
+    /// provider's plugin. A service that sends a constant `id` therefore makes the broker renew valid credentials.
+    ///
+    /// `id` identifies the process for its lifetime. Empty: unknown. `without_exec_info`: the process did not set
+    /// `KUBERNETES_EXEC_INFO`. Its second request is then weaker evidence.
+    #[must_use]
+    pub fn exec_plugin_caller(mut self, id: impl Into<String>, without_exec_info: bool) -> Self {
+        self.0.exec_plugin_caller = Some(ExecPluginCaller { id: id.into(), without_exec_info });
+        self
+    }
+
+    /// Sets whether a person at a terminal waits for the credential.
+    #[must_use]
+    pub fn at_terminal(mut self, at_terminal: bool) -> Self {
+        self.0.at_terminal = at_terminal;
+        self
+    }
+
+    pub(super) fn message(&self) -> &GetCredentialRequest {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_sent_and_no_value_is_shown() {
+        let request = CredentialRequest::new(CredentialRef::provider("p").env("AWS_PROFILE", "c4n4ry"));
+        assert_eq!(request.message().exec_plugin_caller, None);
+        let request = request.exec_plugin_caller("me", true).at_terminal(true);
+        assert!(!format!("{request:?}").contains("c4n4ry"), "{request:?}");
+        let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request.message().clone();
+        assert_eq!(r#ref.unwrap().env["AWS_PROFILE"], "c4n4ry");
+        let caller = ExecPluginCaller { id: "me".into(), without_exec_info: true };
+        assert_eq!((exec_plugin_caller, at_terminal), (Some(caller), true));
+    }
+}
