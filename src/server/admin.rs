@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 use super::{
     clusters::Clusters,
     overview::{self, PAGE},
-    paging::Paging,
+    paging::{self, Paging},
     selector::selector,
     service::{BrokerService, span},
 };
@@ -67,7 +67,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         };
         let mut rest = providers.iter();
         if let Some(after) = after {
-            rest.find(|provider| position(provider) == after).ok_or_else(|| paging.foreign())?;
+            rest.find(|provider| position(provider) == after).ok_or_else(paging::foreign)?;
         }
         let rows = rest.map(|provider| (overview::provider(providers, provider), provider));
         let (providers, next_page_token) = paging.fill(rows, |provider| position(provider));

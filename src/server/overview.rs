@@ -5,7 +5,11 @@ use credbroker_proto::v1::{
 };
 use tonic::Status;
 
-use super::{convert, paging::Paging, status};
+use super::{
+    convert,
+    paging::{self, Paging},
+    status,
+};
 use crate::{
     cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
     exec::PluginRunner,
@@ -29,7 +33,7 @@ pub(super) fn page<R: PluginRunner>(
     let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, page_token)?;
     let mut after = match after {
         None => None,
-        Some(position) => Some(read(position).ok_or_else(|| paging.foreign())?),
+        Some(position) => Some(read(position).ok_or_else(paging::foreign)?),
     };
     let batches = std::iter::from_fn(|| {
         let batch = cache.list(selector, after.as_ref(), BATCH);

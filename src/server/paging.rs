@@ -36,8 +36,8 @@ impl Paging {
         page_size: i32,
         page_token: &'a str,
     ) -> Result<(Self, Option<&'a str>), Status> {
-        let size =
-            usize::try_from(page_size).map_err(|_| status::invalid("`page_size` must not be negative"))?;
+        let size = usize::try_from(page_size)
+            .map_err(|_negative| status::invalid("`page_size` must not be negative"))?;
         let rows = if size == 0 { ROWS } else { size.min(ROWS) };
         // A token may outlive the broker that wrote it. One of a broker with another hash is refused, and the client
         // lists again.
@@ -46,14 +46,9 @@ impl Paging {
         let paging = Self { rows, bytes, list: format!("{name}.{:016x}.", hasher.finish()) };
         let after = match page_token {
             "" => None,
-            token => Some(token.strip_prefix(&paging.list).ok_or_else(|| paging.foreign())?),
+            token => Some(token.strip_prefix(&paging.list).ok_or_else(foreign)?),
         };
         Ok((paging, after))
-    }
-
-    /// The status of a token that is not from this list.
-    pub(super) fn foreign(&self) -> Status {
-        status::invalid("`page_token` must be the `next_page_token` of a response to the same request")
     }
 
     /// As many of `rows` as fit, and the token of the page that follows. Each comes with where it is in the list. A row
@@ -76,6 +71,11 @@ impl Paging {
         }
         (page, String::new())
     }
+}
+
+/// The status of a token that is not from the list.
+pub(super) fn foreign() -> Status {
+    status::invalid("`page_token` must be the `next_page_token` of a response to the same request")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `CredentialSelector`: which credentials in the cache a request means.
 
+use std::sync::Arc;
+
 use credbroker_proto::v1::{self as pb, credential_selector};
 use tonic::Status;
 
@@ -24,7 +26,7 @@ pub(super) fn selector(
         Some(credential_selector::Selector::All(true)) => Selector::All,
         Some(credential_selector::Selector::Provider(name)) => {
             let provider = resolver.providers().find(&name).map_err(|error| status::unresolved(&error))?;
-            Selector::Provider(provider.name.clone())
+            Selector::Provider(Arc::clone(&provider.name))
         }
         Some(credential_selector::Selector::ClusterProfile(profile)) => {
             let profile = convert::profile_name(profile, "selector.cluster_profile")?;

@@ -37,8 +37,8 @@ async fn three() -> (InProcess, Admin, FakePlugin) {
     (broker, admin, plugin)
 }
 
-fn selecting(selector: Selector) -> Option<pb::CredentialSelector> {
-    Some(pb::CredentialSelector { selector: Some(selector) })
+fn selecting<T: From<pb::CredentialSelector>>(selector: Selector) -> T {
+    pb::CredentialSelector { selector: Some(selector) }.into()
 }
 
 async fn list(admin: &mut Admin, selector: Option<pb::CredentialSelector>) -> Vec<pb::CredentialState> {

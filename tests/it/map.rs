@@ -54,7 +54,8 @@ fn the_links_of_documents_lead_somewhere() {
     files.extend(["examples/python/README.md".into(), "examples/plugins/README.md".into()]);
     let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
     files.extend(
-        docs.map(|name| format!("docs/{}", name.to_str().unwrap())).filter(|name| name.ends_with(".md")),
+        docs.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"))
+            .map(|name| format!("docs/{}", name.to_str().unwrap())),
     );
     for file in files {
         let path = root.join(&file);

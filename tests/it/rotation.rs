@@ -34,8 +34,8 @@ async fn list(admin: &mut Admin) -> Vec<pb::CredentialState> {
     admin.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner().credentials
 }
 
-fn selecting(selector: Selector) -> Option<pb::CredentialSelector> {
-    Some(pb::CredentialSelector { selector: Some(selector) })
+fn selecting<T: From<pb::CredentialSelector>>(selector: Selector) -> T {
+    pb::CredentialSelector { selector: Some(selector) }.into()
 }
 
 async fn watch(rpc: &mut Rpc, name: &str) -> Streaming<pb::WatchCredentialResponse> {

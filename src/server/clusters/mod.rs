@@ -28,7 +28,13 @@ use self::{
     hub::{HubHistory, TimedHubState},
     snapshot::Snapshot,
 };
-use super::{convert, paging::Paging, preencoded::Preencoded, readiness::Readiness, status};
+use super::{
+    convert,
+    paging::{self, Paging},
+    preencoded::Preencoded,
+    readiness::Readiness,
+    status,
+};
 use crate::{
     cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, plugin::ProfileName,
     resolver::Resolver,
@@ -159,7 +165,7 @@ impl<R: PluginRunner> Clusters<R> {
         let after = match after {
             None => None,
             Some(position) => {
-                let (namespace, name) = position.split_once('/').ok_or_else(|| paging.foreign())?;
+                let (namespace, name) = position.split_once('/').ok_or_else(paging::foreign)?;
                 Some(ProfileName::new(namespace, name))
             }
         };

@@ -7,11 +7,8 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test]
-async fn a_cluster_is_listed_with_all_that_is_known_of_it() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+async fn a_cluster_is_listed_with_all_its_properties() {
+    let (_hub, _plugin, _broker, mut caller) = serve(&["paris"]).await;
     caller.until_known(1).await;
     let ClusterState { cluster, properties, skipped_providers, .. } = caller.list().await.clusters[0].clone();
     assert_eq!(cluster.unwrap().server, "https://paris:6443");
@@ -28,7 +25,7 @@ async fn a_cluster_is_listed_with_all_that_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn a_failing_plugin_and_an_unusable_profile_say_why() {
+async fn a_failed_plugin_and_an_unusable_profile_have_a_reason() {
     let (hub, plugin) = (Hub::start(), FakePlugin::builder().exit_code(3).stderr("no session").build());
     hub.profile("paris", "paris");
     let mut unusable = profile("tokyo", "tokyo");
@@ -52,7 +49,7 @@ async fn a_failing_plugin_and_an_unusable_profile_say_why() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_not_installed_makes_its_clusters_unusable_until_it_is() {
+async fn clusters_are_unusable_until_their_plugin_is_installed() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     let (there, away) = (plugin.path(), plugin.dir().join("away"));
@@ -92,7 +89,7 @@ async fn a_message_has_only_the_clusters_that_changed() {
 }
 
 #[tokio::test]
-async fn a_fleet_that_is_too_large_for_a_message_comes_in_pages() {
+async fn a_fleet_that_is_too_large_for_a_message_is_sent_in_pages() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     // Large authorities: 300 clusters are more than two messages.
     let authorities = "QUJD".repeat(3_000);

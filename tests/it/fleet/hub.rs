@@ -1,4 +1,4 @@
-//! A hub that fails takes nothing away.
+//! If the hub is not available, the known profiles remain in use.
 
 use std::sync::Arc;
 
@@ -12,19 +12,18 @@ use tonic_health::pb::{
 use super::*;
 use crate::harness::Ahead;
 
-/// A broker with three profiles whose credentials are held, each after one run.
-async fn warm(hub: &Hub, plugin: &FakePlugin) -> (InProcess, Caller) {
-    hub.profiles(&["oslo", "paris", "tokyo"]);
-    let broker = hub.broker(plugin);
-    let mut caller = Caller::of(&broker).await;
-    for name in ["oslo", "paris", "tokyo"] {
+/// A broker with three profiles and their credentials, each after one run.
+async fn warm(hub: Hub) -> Served {
+    let names = ["oslo", "paris", "tokyo"];
+    let (hub, plugin, broker, mut caller) = hub.serve(&names, token_per_cluster_and_run(), &json!({})).await;
+    for name in names {
         caller.token(name).await;
     }
     hub.server.until_watched(Collection::ClusterProfiles, 1).await;
-    (broker, caller)
+    (hub, plugin, broker, caller)
 }
 
-/// All three are served, without a further run; a change that comes now is seen.
+/// All three credentials are served without another run, and the broker sees a new profile.
 async fn is_well(hub: &Hub, plugin: &FakePlugin, caller: &mut Caller) {
     hub.profile("added", "added");
     caller.until(|clusters, hub| clusters.len() == 4 && hub.synced && problem(hub).is_empty()).await;
@@ -42,8 +41,7 @@ async fn hub_health(broker: &InProcess) -> ServingStatus {
 
 #[tokio::test]
 async fn a_hub_that_disappears_leaves_the_known_profiles_in_use_and_is_followed_when_it_returns() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (broker, mut caller) = warm(&hub, &plugin).await;
+    let (hub, plugin, broker, mut caller) = warm(Hub::start()).await;
     assert_eq!(hub_health(&broker).await, ServingStatus::Serving);
     hub.server.go_away();
     caller.until(|clusters, hub| clusters.len() == 3 && hub.synced && !problem(hub).is_empty()).await;
@@ -56,9 +54,8 @@ async fn a_hub_that_disappears_leaves_the_known_profiles_in_use_and_is_followed_
 }
 
 #[tokio::test]
-async fn connections_that_are_reset_lose_nothing() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = warm(&hub, &plugin).await;
+async fn profiles_remain_known_when_connections_are_reset() {
+    let (hub, plugin, _broker, mut caller) = warm(Hub::start()).await;
     for _ in 0..3 {
         hub.server.cut_connections();
         hub.server.until_watched(Collection::ClusterProfiles, 1).await;
@@ -67,9 +64,8 @@ async fn connections_that_are_reset_lose_nothing() {
 }
 
 #[tokio::test]
-async fn garbage_loses_nothing() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = warm(&hub, &plugin).await;
+async fn profiles_remain_known_when_the_hub_sends_garbage() {
+    let (hub, plugin, _broker, mut caller) = warm(Hub::start()).await;
     hub.server.send_garbage();
     hub.server.cut_connections();
     caller.until(|clusters, hub| clusters.len() == 3 && !problem(hub).is_empty()).await;
@@ -78,9 +74,8 @@ async fn garbage_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_too_old_is_a_new_list_and_what_went_meanwhile_is_gone() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = warm(&hub, &plugin).await;
+async fn a_watch_that_is_too_old_leads_to_a_new_list_without_the_profiles_that_were_deleted() {
+    let (hub, plugin, _broker, mut caller) = warm(Hub::start()).await;
     hub.server.go_away();
     caller.until(|_, hub| !problem(hub).is_empty()).await;
     hub.server.delete_cluster_profile("fleet", "oslo");
@@ -101,9 +96,8 @@ async fn a_watch_that_is_too_old_is_a_new_list_and_what_went_meanwhile_is_gone()
 
 /// kube's own watcher requests the same revision in an endless loop when the status of a watch is 410.
 #[tokio::test]
-async fn a_watch_that_is_refused_as_too_old_is_a_new_list() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = warm(&hub, &plugin).await;
+async fn a_watch_that_is_refused_as_too_old_leads_to_a_new_list() {
+    let (hub, plugin, _broker, mut caller) = warm(Hub::start()).await;
     hub.profile("oslo", "oslo");
     hub.server.compact_by_status();
     hub.server.cut_connections();
@@ -112,10 +106,10 @@ async fn a_watch_that_is_refused_as_too_old_is_a_new_list() {
 
 #[tokio::test]
 async fn an_invalid_object_affects_no_other() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    let hub = Hub::start();
     hub.server.put_unchecked("fleet", "odd", json!({"spec": [], "status": "none"}));
     hub.server.put_unchecked("fleet", "odder", json!({"status": {"accessProviders": {"cloud": 1}}}));
-    let (_broker, mut caller) = warm(&hub, &plugin).await;
+    let (_hub, _plugin, _broker, mut caller) = warm(hub).await;
     let clusters = caller.until_known(5).await;
     assert_eq!(
         (readiness(&clusters, "odd"), readiness(&clusters, "odder")),
@@ -125,7 +119,7 @@ async fn an_invalid_object_affects_no_other() {
 }
 
 #[tokio::test]
-async fn the_start_does_not_wait_for_the_hub_and_an_ask_for_a_profile_says_that_it_is_away() {
+async fn the_start_does_not_wait_for_the_hub_and_a_request_for_a_profile_fails_while_it_is_unavailable() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     hub.server.go_away();
@@ -145,14 +139,14 @@ async fn the_start_does_not_wait_for_the_hub_and_an_ask_for_a_profile_says_that_
 }
 
 #[tokio::test]
-async fn an_ask_right_after_the_start_waits_for_the_first_look_at_the_hub() {
+async fn a_request_right_after_the_start_waits_for_the_first_read_of_the_hub() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profile("paris", "paris");
     hub.server.hang();
     let broker = hub.broker(&plugin);
     assert_eq!(hub_health(&broker).await, ServingStatus::NotServing, "nothing was read yet");
     let (mut caller, mut other) = (Caller::of(&broker).await, Caller::of(&broker).await);
-    // A tenth of the patience that a request has for the first look.
+    // A tenth of the time that a request waits for the first read.
     let mending = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         hub.server.mend();
@@ -163,17 +157,15 @@ async fn an_ask_right_after_the_start_waits_for_the_first_look_at_the_hub() {
 }
 
 #[tokio::test]
-async fn the_hubs_own_credential_comes_from_its_plugin_and_rotates() {
+async fn the_credential_for_the_hub_comes_from_its_plugin_and_rotates() {
     let hub = Hub::start();
     let login = FakePlugin::builder().token_from_shell("login-$run").expires_in(8).build();
     for run in 1..100 {
         hub.server.accept_token(&format!("login-{run}"));
     }
     hub.with_user(&json!({"exec": login.exec_stanza()}));
-    hub.profile("paris", "paris");
-    let plugin = token_per_cluster_and_run();
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+    let (hub, plugin, _broker, mut caller) =
+        hub.serve(&["paris"], token_per_cluster_and_run(), &json!({})).await;
     assert_eq!(caller.token("paris").await, "paris-1");
     let rotated = async {
         while hub.server.seen_tokens().len() < 3 {
@@ -202,7 +194,7 @@ async fn a_credential_that_the_hub_rejects_is_replaced() {
     let broker = InProcess::with_clock(config, &[], Arc::clone(&clock) as Arc<dyn Clock>);
     let mut caller = Caller::of(&broker).await;
     caller.until_known(1).await;
-    // One that is a moment old is not asked for again.
+    // A credential that is only a moment old is not replaced.
     clock.put(10);
     hub.server.revoke_token("login-1");
     hub.server.cut_connections();
@@ -212,23 +204,21 @@ async fn a_credential_that_the_hub_rejects_is_replaced() {
 }
 
 #[tokio::test]
-async fn the_hubs_own_credential_may_be_a_certificate() {
+async fn the_credential_for_the_hub_may_be_a_certificate() {
     let hub = Hub::start();
     let (certificate, key) = hub.server.issue_client_certificate("broker", AGES);
     let login = FakePlugin::builder().pair(&certificate, &key).build();
     hub.with_user(&json!({"exec": login.exec_stanza()}));
-    hub.profile("paris", "paris");
-    let plugin = token_per_cluster_and_run();
-    let broker = hub.broker(&plugin);
-    Caller::of(&broker).await.until_known(1).await;
+    let (hub, _plugin, _broker, mut caller) =
+        hub.serve(&["paris"], token_per_cluster_and_run(), &json!({})).await;
+    caller.until_known(1).await;
     assert_eq!(hub.server.seen_certificates(), ["broker"]);
 }
 
-/// kube would run it itself: three times, without a limit, and with its output in errors.
+/// kube would run such a plugin itself: three times, without a timeout, and with its output in errors.
 #[tokio::test]
-async fn a_plugin_that_the_hubs_user_has_since_the_start_is_not_run() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = warm(&hub, &plugin).await;
+async fn a_plugin_that_the_user_of_the_hub_gets_after_the_start_is_not_run() {
+    let (hub, plugin, _broker, mut caller) = warm(Hub::start()).await;
     let login = FakePlugin::builder().token("hub").build();
     hub.with_user(&json!({"exec": login.exec_stanza()}));
     hub.server.cut_connections();
@@ -240,21 +230,20 @@ async fn a_plugin_that_the_hubs_user_has_since_the_start_is_not_run() {
 
 #[tokio::test]
 async fn the_context_that_is_configured_is_used_and_not_the_current_one() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
+    let hub = Hub::start();
     let kubeconfig =
         Kubeconfig::new().cluster_of(&hub.server, "hub").user("stranger", &json!({"token": "wrong"}));
     let kubeconfig = kubeconfig.user("hub", &json!({"token": "hub"})).context("current", "hub", "stranger");
     kubeconfig.context("fleet", "hub", "hub").write(hub.directory.path().join("hub.kubeconfig"));
-    let broker = hub.broker_with(&plugin, &json!({"context": "fleet"}));
-    Caller::of(&broker).await.until_known(1).await;
+    let (hub, _plugin, _broker, mut caller) =
+        hub.serve(&["paris"], token_per_cluster_and_run(), &json!({"context": "fleet"})).await;
+    caller.until_known(1).await;
     assert_eq!(hub.server.seen_tokens(), ["hub"]);
 }
 
 #[tokio::test]
 async fn a_drain_does_not_wait_for_the_hub_and_ends_watches_of_the_fleet() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (broker, mut caller) = warm(&hub, &plugin).await;
+    let (_hub, _plugin, broker, mut caller) = warm(Hub::start()).await;
     let watch = caller.0.watch_clusters(pb::WatchClustersRequest::default()).await.unwrap();
     let mut watch = watch.into_inner();
     watch.message().await.unwrap();
@@ -265,10 +254,7 @@ async fn a_drain_does_not_wait_for_the_hub_and_ends_watches_of_the_fleet() {
 
 #[tokio::test]
 async fn a_kubeconfig_that_is_replaced_is_read_again() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+    let (hub, _plugin, _broker, mut caller) = serve(&["paris"]).await;
     caller.until_known(1).await;
     hub.server.accept_token("second");
     hub.with_user(&json!({"token": "second"}));

@@ -1,4 +1,4 @@
-//! What a caller says about its cluster can only match what the broker knows.
+//! A cluster that a caller sends must match a cluster that the broker knows.
 
 use credbroker_proto::Reason;
 use tonic::Code;
@@ -15,21 +15,21 @@ fn by_provider(cluster: pb::Cluster) -> pb::CredentialRef {
     pb::CredentialRef { source, cluster: Some(cluster), ..pb::CredentialRef::default() }
 }
 
-/// A broker with `clusterInfo: match` or not, that knows paris and tokyo.
-async fn broker(hub: &Hub, plugin: &FakePlugin, cluster_info: &str) -> (InProcess, Caller) {
+/// A broker with this `clusterInfo` that knows the profiles `paris` and `tokyo`.
+async fn matching(cluster_info: &str, plugin: FakePlugin) -> Served {
+    let hub = Hub::start();
     hub.profiles(&["paris", "tokyo"]);
-    let mut cloud = cloud(plugin);
+    let mut cloud = cloud(&plugin);
     cloud["clusterInfo"] = json!(cluster_info);
     let broker = InProcess::with(json!({"providers": [cloud], "clusterProfiles": hub.section()}), &[]);
     let mut caller = Caller::of(&broker).await;
     caller.until_known(2).await;
-    (broker, caller)
+    (hub, plugin, broker, caller)
 }
 
 #[tokio::test]
 async fn a_known_cluster_leads_to_its_profiles_credential() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
+    let (_hub, plugin, _broker, mut caller) = matching("match", token_per_cluster_and_run()).await;
     let answer = caller.ask(by_provider(cluster("tokyo"))).await.unwrap();
     assert_eq!(answer.credential.unwrap().token(), "tokyo-1");
     assert_eq!((caller.token("tokyo").await, plugin.runs()), ("tokyo-1".to_owned(), 1), "it is the same run");
@@ -37,8 +37,7 @@ async fn a_known_cluster_leads_to_its_profiles_credential() {
 
 #[tokio::test]
 async fn an_unknown_or_altered_cluster_is_denied_and_runs_nothing() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
+    let (_hub, plugin, _broker, mut caller) = matching("match", token_per_cluster_and_run()).await;
     let altered = [
         cluster("elsewhere"),
         pb::Cluster { tls_server_name: Some("evil".into()), ..cluster("paris") },
@@ -59,9 +58,9 @@ async fn an_unknown_or_altered_cluster_is_denied_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn from_the_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
-    let (hub, plugin) = (Hub::start(), FakePlugin::builder().token_per_run().expires_in(3600).build());
-    let (_broker, mut caller) = broker(&hub, &plugin, "fromCaller").await;
+async fn with_from_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let (_hub, _plugin, _broker, mut caller) = matching("fromCaller", plugin).await;
     for (server, token) in [("elsewhere", "token-1"), ("nowhere", "token-2"), ("elsewhere", "token-1")] {
         let answer = caller.ask(by_provider(cluster(server))).await.unwrap();
         assert_eq!(answer.credential.unwrap().token(), token);
@@ -70,14 +69,13 @@ async fn from_the_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
     assert_eq!(
         reason(&caller.ask(denied).await.unwrap_err()),
         Some(Reason::ClusterMismatch),
-        "a profile is a place"
+        "a profile has its own cluster"
     );
 }
 
 #[tokio::test]
-async fn a_watch_by_cluster_ends_when_that_is_no_longer_the_place() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    let (_broker, mut caller) = broker(&hub, &plugin, "match").await;
+async fn a_watch_by_cluster_ends_when_the_profile_leads_to_another_server() {
+    let (hub, _plugin, _broker, mut caller) = matching("match", token_per_cluster_and_run()).await;
     let request = pb::WatchCredentialRequest { r#ref: Some(by_provider(cluster("paris"))) };
     let mut watch = caller.0.watch_credential(request).await.unwrap().into_inner();
     next(&mut watch).await.unwrap();

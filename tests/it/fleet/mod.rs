@@ -1,4 +1,4 @@
-//! ClusterProfiles of a hub, served.
+//! A broker that serves the ClusterProfiles of a hub.
 
 mod clusters;
 mod hub;
@@ -25,7 +25,7 @@ use tonic_types::StatusExt as _;
 
 use crate::harness::{InProcess, problem, provider};
 
-/// Longer than anything here takes, on any machine.
+/// Longer than any step takes, also on a slow machine.
 const AGES: Duration = Duration::from_secs(60);
 
 /// A hub, and a kubeconfig for it.
@@ -66,6 +66,14 @@ impl Hub {
         }
     }
 
+    /// Adds profiles, each at a server of the same name, and starts a broker with `more` in `clusterProfiles`.
+    async fn serve(self, profiles: &[&str], plugin: FakePlugin, more: &Value) -> Served {
+        self.profiles(profiles);
+        let broker = self.broker_with(&plugin, more);
+        let caller = Caller::of(&broker).await;
+        (self, plugin, broker, caller)
+    }
+
     /// A broker that reads it, whose provider `cloud` runs `plugin`.
     fn broker(&self, plugin: &FakePlugin) -> InProcess {
         self.broker_with(plugin, &json!({}))
@@ -77,6 +85,14 @@ impl Hub {
         section.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         InProcess::with(json!({"providers": [cloud(plugin)], "clusterProfiles": section}), &[])
     }
+}
+
+/// A hub, the plugin of the provider `cloud`, a broker that reads the hub, and a caller of the broker.
+type Served = (Hub, FakePlugin, InProcess, Caller);
+
+/// The set-up of most tests: a broker that knows these profiles, and a plugin that prints `PROFILE-RUN`.
+async fn serve(profiles: &[&str]) -> Served {
+    Hub::start().serve(profiles, token_per_cluster_and_run(), &json!({})).await
 }
 
 /// The provider `cloud`.

@@ -1,9 +1,9 @@
-//! Credentials that are fetched before anybody asks.
+//! Credentials that are fetched before the first request.
 
 use super::*;
 
 #[tokio::test]
-async fn what_a_rule_covers_is_fetched_at_the_start_and_when_it_appears() {
+async fn profiles_that_a_rule_covers_are_fetched_at_the_start_and_when_they_appear() {
     let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
     hub.profiles(&["paris", "tokyo"]);
     hub.server.apply_cluster_profile("edge", "oslo", profile("oslo", "oslo"));
@@ -23,9 +23,9 @@ async fn what_a_rule_covers_is_fetched_at_the_start_and_when_it_appears() {
 }
 
 #[tokio::test]
-async fn no_more_run_at_a_time_than_the_rule_says_and_those_who_ask_go_first() {
+async fn runs_at_a_time_are_limited_and_requests_go_first() {
     let hub = Hub::start();
-    // Each run says when it begins and ends, and takes a while.
+    // Each run logs its start and end, and takes some time.
     let script = r#"echo "begin $CLUSTER" >> "$dir/log"; sleep 0.3; echo "end $CLUSTER" >> "$dir/log"
         echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t"}}'"#;
     let plugin = FakePlugin::script(script);
@@ -56,10 +56,9 @@ async fn no_more_run_at_a_time_than_the_rule_says_and_those_who_ask_go_first() {
 
 #[tokio::test]
 async fn a_plugin_that_fails_is_run_three_times_and_then_only_for_requests() {
-    let (hub, plugin) = (Hub::start(), FakePlugin::builder().exit_code(1).build());
-    hub.profile("paris", "paris");
-    let broker = hub.broker_with(&plugin, &json!({"prewarm": [{}]}));
-    let mut caller = Caller::of(&broker).await;
+    let plugin = FakePlugin::builder().exit_code(1).build();
+    let (_hub, plugin, _broker, mut caller) =
+        Hub::start().serve(&["paris"], plugin, &json!({"prewarm": [{}]})).await;
     caller.until(|clusters, _| readiness(clusters, "paris") == Readiness::Failed).await;
     let third = async {
         while plugin.runs() < 3 {

@@ -7,11 +7,8 @@ use tonic::Code;
 use super::*;
 
 #[tokio::test]
-async fn a_profile_brings_its_credential_and_its_endpoint() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+async fn a_profile_returns_its_credential_and_its_endpoint() {
+    let (_hub, plugin, _broker, mut caller) = serve(&["paris"]).await;
     let answer = caller.get("paris").await.unwrap();
     assert_eq!(answer.credential.unwrap().token(), "paris-1");
     assert_eq!(answer.cluster.unwrap().server, "https://paris:6443");
@@ -25,12 +22,9 @@ async fn a_profile_brings_its_credential_and_its_endpoint() {
 
 #[tokio::test]
 async fn each_profile_has_a_separate_run_with_its_variables() {
-    let (hub, plugin) =
-        (Hub::start(), FakePlugin::builder().token_from_shell("$CLUSTER").expires_in(3600).build());
+    let plugin = FakePlugin::builder().token_from_shell("$CLUSTER").expires_in(3600).build();
     let names = ["oslo", "paris", "tokyo"];
-    hub.profiles(&names);
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+    let (_hub, plugin, _broker, mut caller) = Hub::start().serve(&names, plugin, &json!({})).await;
     for _ in 0..2 {
         for name in names {
             let answer = caller.get(name).await.unwrap();
@@ -43,26 +37,20 @@ async fn each_profile_has_a_separate_run_with_its_variables() {
 
 #[tokio::test]
 async fn a_profile_that_moves_is_sent_with_a_credential_for_the_new_endpoint() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "old");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+    let (hub, _plugin, _broker, mut caller) = serve(&["paris"]).await;
     let mut watch = caller.watch("paris").await;
     let message = |token: &str, server: &str| (token.to_owned(), format!("https://{server}:6443"));
-    assert_eq!(next(&mut watch).await.unwrap(), message("paris-1", "old"));
+    assert_eq!(next(&mut watch).await.unwrap(), message("paris-1", "paris"));
     hub.profile("paris", "new");
     assert_eq!(next(&mut watch).await.unwrap(), message("paris-2", "new"));
     assert_eq!(caller.token("paris").await, "paris-2");
     let held = caller.held().await;
-    assert_eq!(held.len(), 1, "what was for the old place is forgotten");
+    assert_eq!(held.len(), 1, "the credential for the old server is forgotten");
 }
 
 #[tokio::test]
 async fn a_watch_of_a_profile_that_is_recreated_shares_the_credential_of_other_callers() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+    let (hub, _plugin, _broker, mut caller) = serve(&["paris"]).await;
     let mut watch = caller.watch("paris").await;
     assert_eq!(next(&mut watch).await.unwrap().0, "paris-1");
     let there_and_back = ["elsewhere", "paris"].map(|server| ("fleet", "paris", profile("paris", server)));
@@ -85,11 +73,8 @@ async fn the_endpoint_is_returned_for_a_plugin_that_does_not_get_it_too() {
 }
 
 #[tokio::test]
-async fn a_change_that_only_people_look_at_runs_nothing() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+async fn a_change_of_descriptive_fields_runs_nothing() {
+    let (hub, plugin, _broker, mut caller) = serve(&["paris"]).await;
     let mut watch = caller.watch("paris").await;
     next(&mut watch).await.unwrap();
     let mut changed = profile("paris", "paris");
@@ -103,11 +88,7 @@ async fn a_change_that_only_people_look_at_runs_nothing() {
 
 #[tokio::test]
 async fn a_deleted_profile_ends_its_watches_and_is_forgotten() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
-    hub.profile("tokyo", "tokyo");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+    let (hub, _plugin, _broker, mut caller) = serve(&["paris", "tokyo"]).await;
     let (mut watch, mut other) = (caller.watch("paris").await, caller.watch("tokyo").await);
     next(&mut watch).await.unwrap();
     next(&mut other).await.unwrap();
@@ -124,10 +105,7 @@ async fn a_deleted_profile_ends_its_watches_and_is_forgotten() {
 
 #[tokio::test]
 async fn a_profile_that_becomes_unusable_ends_its_watches_with_the_reason() {
-    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
-    hub.profile("paris", "paris");
-    let broker = hub.broker(&plugin);
-    let mut caller = Caller::of(&broker).await;
+    let (hub, _plugin, _broker, mut caller) = serve(&["paris"]).await;
     let mut watch = caller.watch("paris").await;
     next(&mut watch).await.unwrap();
     let mut unusable = profile("paris", "paris");
@@ -174,7 +152,7 @@ async fn only_the_namespaces_and_labels_that_are_configured_are_read() {
 }
 
 #[tokio::test]
-async fn without_a_hub_the_answer_says_so_and_what_to_do() {
+async fn without_a_hub_the_error_names_the_remedy() {
     let broker = InProcess::idle();
     let mut caller = Caller::of(&broker).await;
     let refused = caller.get("paris").await.unwrap_err();

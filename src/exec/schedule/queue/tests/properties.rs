@@ -151,7 +151,7 @@ proptest! {
         for step in &steps {
             model.happen(step);
         }
-        // All runs that still wait start if no run fails any more.
+        // All runs that still wait start once no run fails.
         for _ in 0..100 * (model.waiting.len() + 1) {
             while !model.running.is_empty() {
                 model.happen(&Step::Finish { run: 0, outcome: Outcome::Success });
