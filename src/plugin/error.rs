@@ -80,7 +80,7 @@ pub enum ResolveError {
     },
     /// `interactiveMode: Always`.
     #[error(
-        "exec plugin cannot support interactive mode: standard input is unavailable: provider `{provider}` has `interactiveMode: Always`, and a broker has no terminal"
+        "provider `{provider}`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and a broker has no terminal"
     )]
     NeedsTerminal {
         /// Name of the provider.
@@ -95,7 +95,7 @@ pub enum ResolveError {
         known: usize,
     },
     /// No such file.
-    #[error("plugin `{command}` of provider `{provider}` is not installed{}", place(.command, .install_hint.as_deref()))]
+    #[error("provider `{provider}`: plugin `{command}` is not installed{}", place(.command, .install_hint.as_deref()))]
     PluginNotFound {
         /// Name of the provider.
         provider: Arc<str>,
@@ -105,7 +105,7 @@ pub enum ResolveError {
         install_hint: Option<String>,
     },
     /// The file cannot even be looked at.
-    #[error("plugin `{command}` of provider `{provider}` cannot be looked up")]
+    #[error("provider `{provider}`: plugin `{command}` cannot be looked up")]
     PluginUnreadable {
         /// Name of the provider.
         provider: Arc<str>,
@@ -123,7 +123,7 @@ pub enum ResolveError {
         source: ProfileError,
     },
     /// No such profile, or none at all.
-    #[error("there is no ClusterProfile `{}`{}", shown(&.profile.to_string()), unknown_profile(*.is_configured))]
+    #[error("ClusterProfile `{}` not found{}", shown(&.profile.to_string()), unknown_profile(*.is_configured))]
     UnknownProfile {
         /// What was asked for.
         profile: ProfileName,
@@ -144,7 +144,7 @@ pub enum ResolveError {
         known: Vec<Definition>,
     },
     /// No provider of that name.
-    #[error("no provider is named `{}`{}; known: {}", shown(.name), did_you_mean(.name, .known), listed(.known))]
+    #[error("provider `{}` not found{}; known: {}", shown(.name), did_you_mean(.name, .known), listed(.known))]
     UnknownProvider {
         /// What was asked for.
         name: String,
@@ -202,5 +202,5 @@ fn unknown_profile(is_configured: bool) -> &'static str {
 
 fn did_you_mean(name: &str, known: &[String]) -> String {
     let nearest = nearest(name, known.iter().map(String::as_str));
-    nearest.map(|nearest| format!(", did you mean `{nearest}`?")).unwrap_or_default()
+    nearest.map(|nearest| format!(" (did you mean `{nearest}`?)")).unwrap_or_default()
 }

@@ -184,8 +184,8 @@ fn a_key_is_found_without_the_run_that_it_names() {
 fn an_unknown_name_lists_the_known_ones() {
     let of = |name| provider(name, Command::Name("x".into()));
     let providers = resolver([of("production"), of("dev")]);
-    insta::assert_snapshot!(refused(&providers, ask("prodution")), @"no provider is named `prodution`, did you mean `production`?; known: dev, production");
-    insta::assert_snapshot!(refused(&providers, ask("elsewhere")), @"no provider is named `elsewhere`; known: dev, production");
+    insta::assert_snapshot!(refused(&providers, ask("prodution")), @"provider `prodution` not found (did you mean `production`?); known: dev, production");
+    insta::assert_snapshot!(refused(&providers, ask("elsewhere")), @"provider `elsewhere` not found; known: dev, production");
 }
 
 /// The provider `name` as the kubeconfig `file` defines it.
@@ -288,7 +288,7 @@ fn a_message_fits_a_header_and_steers_no_terminal() {
 #[test]
 fn a_plugin_that_reads_a_terminal_is_refused_in_client_gos_words() {
     let providers = resolver([Provider { needs_terminal: true, ..provider("p", Command::Name("x".into())) }]);
-    insta::assert_snapshot!(refused(&providers, ask("p")), @"exec plugin cannot support interactive mode: standard input is unavailable: provider `p` has `interactiveMode: Always`, and a broker has no terminal");
+    insta::assert_snapshot!(refused(&providers, ask("p")), @"provider `p`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and a broker has no terminal");
 }
 
 #[test]

@@ -70,11 +70,15 @@ pub(super) fn no_peer() -> Status {
 /// The request leads to no run.
 pub(super) fn unresolved(error: &ResolveError) -> Status {
     let metadata = match error {
-        ResolveError::NeedsTerminal { provider }
+        ResolveError::IdentityConflict { provider, .. }
+        | ResolveError::NeedsTerminal { provider }
         | ResolveError::NoCluster { provider, .. }
         | ResolveError::PluginNotFound { provider, .. }
-        | ResolveError::PluginUnreadable { provider, .. } => Some((PROVIDER, provider.to_string())),
-        ResolveError::UnknownProvider { name, .. } => Some((PROVIDER, name.clone())),
+        | ResolveError::PluginUnreadable { provider, .. }
+        | ResolveError::VariableNotAllowed { provider, .. } => Some((PROVIDER, provider.to_string())),
+        ResolveError::AmbiguousProvider { name, .. }
+        | ResolveError::UnknownDefinition { name, .. }
+        | ResolveError::UnknownProvider { name, .. } => Some((PROVIDER, name.clone())),
         ResolveError::Profile { profile, .. } | ResolveError::UnknownProfile { profile, .. } => {
             Some((CLUSTER, profile.to_string()))
         }

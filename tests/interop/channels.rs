@@ -111,8 +111,10 @@ fn grpcurl_prints_the_reason_of_an_error() {
     let plugin = FakePlugin::builder().token("t").build();
     let broker = Broker::builder(broker()).providers(&json!([clusterless("corp", &plugin)])).start();
     let mut grpcurl = Command::new(prepared.join("grpcurl/grpcurl"));
-    grpcurl.args(["-plaintext", "-unix", "-d", r#"{"ref": {"provider": {"name": "not-configured"}}}"#]);
-    grpcurl.arg(broker.socket()).arg("credbroker.v1.CredentialBroker/GetCredential");
+    grpcurl.args(["-plaintext", "-d", r#"{"ref": {"provider": {"name": "not-configured"}}}"#]);
+    grpcurl
+        .arg(format!("unix://{}", broker.socket().display()))
+        .arg("credbroker.v1.CredentialBroker/GetCredential");
     let output = grpcurl.output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     for expected in ["google.rpc.ErrorInfo", "\"reason\"", "UNKNOWN_PROVIDER", "not-configured"] {

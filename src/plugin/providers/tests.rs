@@ -104,8 +104,8 @@ fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
         providers
     };
     let missing = |command| of(command).runnable("p").unwrap_err().to_string();
-    insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"plugin `plugin` of provider `p` is not installed in the broker's PATH. Install it with `apt install plugin`.");
-    insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"plugin `/nowhere/plugin` of provider `p` is not installed. Install it with `apt install plugin`.");
+    insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"provider `p`: plugin `plugin` is not installed in the broker's PATH. Install it with `apt install plugin`.");
+    insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"provider `p`: plugin `/nowhere/plugin` is not installed. Install it with `apt install plugin`.");
     let named = of(Command::Name("plugin".into()));
     std::fs::write(dir.path().join("plugin"), "").unwrap();
     assert!(named.runnable("p").is_err());

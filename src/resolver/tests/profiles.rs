@@ -191,13 +191,13 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
 fn the_error_says_why_a_profile_is_missing() {
     let of = |name: &str| provider(name, Command::Name("x".into()));
     let paris = || by_profile("paris");
-    insta::assert_snapshot!(refused(&resolver([of("p")]), paris()), @"there is no ClusterProfile `fleet/paris`: this broker reads none; add `clusterProfiles` to its configuration");
+    insta::assert_snapshot!(refused(&resolver([of("p")]), paris()), @"ClusterProfile `fleet/paris` not found: this broker reads none; add `clusterProfiles` to its configuration");
     let fleet = with_unread_fleet([of("p")]);
     insta::assert_snapshot!(refused(&fleet, paris()), @"ClusterProfile `fleet/paris` is not known yet: the hub has not answered yet");
     fleet.fleet().unwrap().set_hub(HubState { synced: false, problem: Some("connection refused".into()) });
     insta::assert_snapshot!(refused(&fleet, paris()), @"ClusterProfile `fleet/paris` is not known yet: connection refused");
     fleet.fleet().unwrap().set_hub(HubState { synced: true, problem: Some("connection refused".into()) });
-    insta::assert_snapshot!(refused(&fleet, paris()), @"there is no ClusterProfile `fleet/paris` in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for");
+    insta::assert_snapshot!(refused(&fleet, paris()), @"ClusterProfile `fleet/paris` not found in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for");
     assert!(fleet.follow(&with_fleet_spec()).is_none());
 }
 

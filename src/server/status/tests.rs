@@ -182,6 +182,12 @@ fn line(status: &Status) -> String {
     let reason = Reason::from_name(&info.reason).expect("a reason of ours");
     assert_eq!(status.code(), reason.code(), "{reason:?}");
     assert!(status.message().ends_with(&format!(" ({})", info.reason)), "{}", status.message());
+    let subject = [("provider", "provider"), ("cluster", "ClusterProfile")]
+        .into_iter()
+        .find_map(|(key, noun)| Some(format!("{noun} `{}`", info.metadata.get(key)?)));
+    if let Some(subject) = subject {
+        assert!(status.message().starts_with(&subject), "{subject}: {}", status.message());
+    }
     let retry = status.get_details_retry_info().and_then(|info| info.retry_delay);
     if status.code() == Code::Unavailable {
         assert!(retry.is_some(), "UNAVAILABLE says when to try again: {status:?}");
