@@ -228,12 +228,9 @@ const PYTHON: &str = "python.rs, in a directory of its test";
 fn each_command_of_the_documents_is_run_by_something() {
     let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "benches/README.md".into()];
     files.extend(["examples/python/README.md".into(), "examples/plugins/README.md".into()]);
-    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
-    files.extend(
-        docs.filter_map(|name| name.into_string().ok())
-            .filter(|name| name.ends_with(".md"))
-            .map(|name| format!("docs/{name}")),
-    );
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    files.extend(docs.map(|path| format!("docs/{}", path.file_name().unwrap().display())));
     let tested = ["README.md", "docs/operations.md", "docs/fleet.md"]
         .map(|file| credbroker_blocks(file).concat())
         .concat();
