@@ -48,7 +48,7 @@ pub struct Kubeconfig {
 pub struct KubeFile {
     /// Absolute, as it was named.
     pub path: PathBuf,
-    /// What identifies its definitions; see [`defining_file`](defining::defining_file).
+    /// The path that identifies its definitions: absolute, with symbolic links followed.
     pub identity: PathBuf,
     /// A map.
     pub root: Node,
