@@ -93,7 +93,7 @@ fn fifty_clusters_are_read_under_their_own_identities_through_rotations() {
     server.cut_connections();
     changes_until_seen(&with_tokens, 2);
     server.delete_cluster_profile("fleet", "c00");
-    until(&lines, |line| line["change"] == "gone" && line["cluster"] == "fleet/c00");
+    until(&lines, |line| line["change"] == "removed" && line["cluster"] == "fleet/c00");
     controller.kill().unwrap();
     controller.wait().unwrap();
 

@@ -186,7 +186,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("systemctl --user enable --now credbroker.socket", SYSTEMD),
     ("systemctl --user restart credbroker.service", SYSTEMD),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
-    ("BLESS=1 client/public-api.sh", "`.ci/run` compares, without writing"),
     ("cargo bench --bench fleet", BENCH),
     ("cargo bench --bench latency", BENCH),
     ("cargo bench --bench rotation", BENCH),
