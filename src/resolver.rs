@@ -1,4 +1,4 @@
-//! From a request to one invocation of one plugin.
+//! Resolves a request to one invocation of one plugin.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -14,28 +14,28 @@ use crate::{
     text::shown,
 };
 
-/// For how long a request waits for the first look at a hub that has not been seen to fail.
+/// How long a request waits for the first read of a hub that has not failed yet.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
 
-/// What a caller asks for.
+/// A caller's request for a credential.
 #[derive(Clone, Default)]
 pub struct CredentialRequest {
-    /// Whose credential.
+    /// The credential that a request names.
     pub source: Source,
-    /// What client-go sent the caller about the cluster, if anything.
+    /// Cluster information that client-go sent to the caller, if any.
     pub cluster: Option<Cluster>,
-    /// Of the caller's environment, as it sent it.
+    /// Variables of the caller's environment, as the caller sent them.
     pub env: BTreeMap<String, String>,
-    /// Where the caller runs, which decides what its variables may name.
+    /// Where the caller runs, which decides which variables it may send.
     pub origin: Origin,
 }
 
-/// Whose credential.
+/// The credential that a request names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
-    /// A provider's.
+    /// The credential of a provider.
     Provider(ProviderRef),
-    /// That of a cluster, by the profile's name.
+    /// The credential of a cluster, by the name of its ClusterProfile.
     ClusterProfile(ProfileName),
 }
 
@@ -53,16 +53,16 @@ impl fmt::Debug for CredentialRequest {
     }
 }
 
-/// All that a request can name.
+/// Resolves requests against the providers and the fleet.
 #[derive(Debug)]
 pub struct Resolver {
     providers: Arc<Providers>,
-    /// `None`: no ClusterProfiles are read.
+    /// `None`: the broker reads no ClusterProfiles.
     fleet: Option<Arc<Fleet>>,
 }
 
 impl Resolver {
-    /// Of the configured providers, and the fleet if one is read.
+    /// A resolver for the configured providers, and for the fleet if one is read.
     pub fn new(providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) -> Self {
         Self { providers, fleet }
     }
@@ -77,12 +77,12 @@ impl Resolver {
         self.fleet.as_ref()
     }
 
-    /// The key of the run that `ask` leads to: enough to find what is held. Reads memory only, copies nothing of the
-    /// request, and hashes only what the plugin would receive of it.
+    /// The key of the run that `ask` leads to, to look up its credential. Reads memory only, copies no part of the
+    /// request, and hashes only the parts that the plugin would receive.
     ///
     /// # Errors
     ///
-    /// As [`resolve`](Self::resolve), which checks more: nothing is held under the key of what it refuses.
+    /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
         let sent = ask.cluster.as_ref();
         let lead = self.lead(&ask.source, sent)?;
@@ -90,11 +90,11 @@ impl Resolver {
         Ok(lead.key(sent, &ask.env))
     }
 
-    /// Turns a request into one invocation, a fresh value. Reads memory only: the run looks for the plugin's file.
+    /// Resolves a request to one invocation. Reads memory only; the run looks up the plugin's file.
     ///
     /// # Errors
     ///
-    /// The request leads to no run, and does not until the configuration or the fleet changes.
+    /// The request leads to no run until the configuration or the fleet changes.
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
         let CredentialRequest { source, cluster, env, origin } = ask;
         let lead = self.lead(&source, cluster.as_ref())?;
@@ -124,7 +124,7 @@ impl Resolver {
         }
     }
 
-    /// Waits for what only the hub can tell, if it was never read and may answer any moment.
+    /// Waits for the first read of the hub if the request depends on it. The wait is bounded.
     pub async fn settled(&self, ask: &CredentialRequest) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
         let needs_fleet = match &ask.source {
@@ -133,12 +133,12 @@ impl Resolver {
         };
         if needs_fleet {
             let mut hub = fleet.hub_states();
-            // Late or not, the answer is what is known then.
+            // Ignores a timeout: the answer then uses what is known.
             drop(timeout(FIRST_LOOK, hub.wait_for(HubState::is_settled)).await);
         }
     }
 
-    /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: it is for none.
+    /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: `spec` has no profile.
     pub fn follow(&self, spec: &PluginSpec) -> Option<watch::Receiver<u64>> {
         Some(self.fleet.as_ref()?.follow(spec.target.as_ref()?))
     }
@@ -162,7 +162,7 @@ impl Resolver {
         entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
     }
 
-    /// The cluster that a caller names only finds what the broker knows; the plugin receives what the broker knows.
+    /// Finds a known cluster that matches the one that the caller sent. The plugin receives the broker's value.
     fn matched<'a>(&'a self, entry: &'a Entry, sent: &Cluster) -> Result<Lead<'a>, ResolveError> {
         let provider = &entry.provider;
         let known = || format!("those that the broker knows for provider `{}`", provider.name);
@@ -187,7 +187,7 @@ impl Resolver {
         let mut same = same.into_iter();
         let Some(target) = same.next() else {
             return Err(match self.fleet.as_ref().map(|fleet| fleet.hub()) {
-                // It may be one of those that come.
+                // The first read of the hub may still find it.
                 Some(unread) if !unread.synced => unread.unavailable("the cluster".to_owned()),
                 _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
             });

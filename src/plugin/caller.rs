@@ -1,4 +1,4 @@
-//! What a caller contributes to a run.
+//! The part of a caller's environment that reaches a plugin.
 
 use std::{collections::BTreeMap, ffi::OsStr};
 
@@ -12,21 +12,22 @@ use super::{
 /// Where a caller runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Origin {
-    /// As the broker's own user, in its mount namespace and its PID namespace: such a process could run the plugin with
-    /// its own files by itself.
+    /// As the broker's own user, in its mount namespace and its PID namespace. Such a process could run the plugin with
+    /// its own files anyway.
     Beside,
     /// Anywhere else, for example in another container.
     #[default]
     Elsewhere,
 }
 
-/// Whether the caller's variable `name` reaches the plugin. What the stanza sets wins, and would only make the same run
-/// look like another.
+/// Whether the caller's variable `name` reaches the plugin. A variable that the stanza sets does not: the stanza's
+/// value wins, and the caller's would only give equal runs different keys.
 pub(super) fn reaches(name: &str, provider: &Provider) -> bool {
     provider.caller_env.matches(name) && !is_denied(name) && !is_set(name, provider)
 }
 
-/// Checks the variables of a caller. Those that the provider neither takes nor conflicts with are left out of the run.
+/// Checks the variables of a caller. One that the provider does not take is refused only if it selects another
+/// identity.
 pub(super) fn check(
     env: &BTreeMap<String, String>,
     origin: Origin,
@@ -41,7 +42,7 @@ pub(super) fn check(
             if !is_possible(name, value) {
                 return Err(ResolveError::InvalidVariable { name: name.clone() });
             }
-            // An empty value names nothing.
+            // An empty value names no file or program.
             !value.is_empty() && !is_allowed(name, origin, provider)
         } else {
             provider.refuses_other_identities && conflicts(name, value, provider)
@@ -53,11 +54,11 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether a variable of `callerEnv` may come from a caller at `origin`.
+/// Whether a caller at `origin` may send the variable, which `callerEnv` names.
 fn is_allowed(name: &str, origin: Origin, provider: &Provider) -> bool {
     match effect(name) {
         Effect::Program => false,
-        // It reaches no plugin.
+        // The variable reaches no plugin.
         _ if is_denied(name) => true,
         Effect::Place => origin == Origin::Beside,
         Effect::Unknown => origin == Origin::Beside || provider.caller_env.lists(name),
@@ -70,12 +71,12 @@ fn is_possible(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-/// Whether the caller selects an identity with a variable that the plugin would not receive so.
+/// Whether the caller selects an identity with a value that the plugin would not receive.
 fn conflicts(name: &str, value: &str, provider: &Provider) -> bool {
     effect(name) == Effect::Identity && run_value(name, provider).unwrap_or_default() != OsStr::new(value)
 }
 
-/// The value that the plugin would receive; `None`: it would not be set.
+/// The value that the plugin would receive; `None`: unset.
 fn run_value<'a>(name: &str, provider: &'a Provider) -> Option<&'a OsStr> {
     let set = provider.env.iter().rev().find(|(set, _)| set == name);
     set.map(|(_, value)| OsStr::new(value)).or_else(|| provider.inherited.get(name))
@@ -85,7 +86,7 @@ fn is_set(name: &str, provider: &Provider) -> bool {
     provider.env.iter().any(|(set, _)| set == name)
 }
 
-/// Why the variable is refused, which only an error needs to know.
+/// The error for a refused variable.
 fn refusal(name: &str, provider: &Provider) -> ResolveError {
     let (variable, by) = (name.to_owned(), std::sync::Arc::clone(&provider.name));
     match effect(name) {

@@ -1,4 +1,4 @@
-//! Which file a command is.
+//! Commands, and the files that they run.
 
 use std::{
     ffi::OsStr,
@@ -11,17 +11,17 @@ use std::{
 /// How a plugin's executable is named.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Command {
-    /// A bare name, looked up in the `PATH` of the plugin's inherited environment. As with client-go, a `PATH` in the
-    /// stanza's own `env` is for the plugin and does not change which plugin that is.
+    /// A bare name, looked up in the `PATH` that the plugin inherits. As with client-go, a `PATH` in the stanza's own
+    /// `env` reaches the plugin but does not change the look-up.
     Name(String),
     /// An absolute path.
     Path(PathBuf),
 }
 
-/// A file to run, and what changes when it is replaced.
+/// A file to run, and the values that change when it is replaced.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Executable {
-    /// Absolute.
+    /// Absolute path.
     pub path: PathBuf,
     /// Inode number.
     pub inode: u64,
@@ -30,7 +30,7 @@ pub struct Executable {
 }
 
 impl Command {
-    /// Where such a command is looked up, for the end of a message that says that it is not installed.
+    /// Where the command is looked up, for the end of the message that it is not installed.
     pub(crate) fn place(&self) -> &'static str {
         match self {
             Self::Name(_) => " in the broker's PATH",
@@ -48,8 +48,8 @@ impl std::fmt::Display for Command {
     }
 }
 
-/// The file that `command` is now; `None` if there is none. A bare name is looked up in `path`, a `PATH`; it stays
-/// where it was found last (`known`) for as long as there is a file.
+/// The file that `command` currently means; `None` if there is none. A bare name is looked up in `path`, a `PATH`. The
+/// file where it was found last (`known`) is kept while it exists.
 pub(super) fn look(command: &Command, path: &OsStr, known: Option<&Path>) -> io::Result<Option<Executable>> {
     let name = match command {
         Command::Path(path) => return there(stat(path)),
@@ -63,8 +63,8 @@ pub(super) fn look(command: &Command, path: &OsStr, known: Option<&Path>) -> io:
     find_in_path(name, path).map_or(Ok(None), |found| there(stat(&found)))
 }
 
-/// The first executable file of that name in a `PATH`. When there is only one that may not be run, that one: to start it then
-/// says what is wrong. Relative entries are skipped: they would mean something else in every working directory.
+/// The first executable file of that name in a `PATH`. If none is executable, the first file of that name: its start
+/// fails with the reason. Relative entries are skipped, because they depend on the working directory.
 pub fn find_in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
     let candidates = std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name));
     let mut forbidden = None;
@@ -79,7 +79,7 @@ pub fn find_in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
     forbidden
 }
 
-/// Follows symbolic links: a package manager that points the link elsewhere has upgraded the plugin.
+/// Follows symbolic links: a package manager upgrades a plugin by changing the link.
 fn stat(path: &Path) -> io::Result<Executable> {
     let metadata = fs::metadata(path)?;
     Ok(Executable { path: path.to_owned(), inode: metadata.ino(), modified: metadata.modified()? })

@@ -1,4 +1,4 @@
-//! Which provider a name means.
+//! Definitions: which provider a name means.
 
 use std::{
     fmt,
@@ -8,9 +8,9 @@ use std::{
 
 use super::key::HashInput;
 
-/// What identifies a provider that comes from a kubeconfig, beside its name: the file that defines it.
+/// The file that defines a provider of a kubeconfig. Together with its name, it identifies the provider.
 ///
-/// A changed stanza there is the same definition with another [`PluginKey`](super::PluginKey).
+/// A changed stanza keeps its definition, but gets another [`PluginKey`](super::PluginKey).
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Definition {
     file: PathBuf,
@@ -18,20 +18,20 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Of the user `name` in `file`, which is absolute and has no symbolic link that another process could resolve
-    /// otherwise.
+    /// The definition of the user `name` in `file`, which is absolute and has no symbolic link that another process
+    /// could resolve differently.
     pub fn new(file: PathBuf, name: &str) -> Self {
         let digest = digest(&file, name);
         Self { file, digest }
     }
 
-    /// The kubeconfig that defines it.
+    /// The kubeconfig that defines the provider.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// 40 hexadecimal digits, the first 160 bits of a SHA-256 over file and name. To make two pairs with the same digest
-    /// takes about 2^80 attempts, to match that of a given pair 2^160.
+    /// 40 hexadecimal digits: the first 160 bits of a SHA-256 over file and name. A collision takes about 2^80
+    /// attempts, and a match with a given pair 2^160.
     pub fn digest(&self) -> &str {
         &self.digest
     }
@@ -49,12 +49,12 @@ fn digest(file: &Path, name: &str) -> Arc<str> {
     digest.into()
 }
 
-/// Names a provider in a request.
+/// A provider as a request names it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProviderRef {
-    /// Its name.
+    /// Name of the provider.
     pub name: String,
-    /// The [digest](Definition::digest) of the definition that is meant; `None`: the only one of that name.
+    /// [Digest](Definition::digest) of the requested definition; `None`: the only one of that name.
     pub definition: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for Definition {
     }
 }
 
-/// A path that is safe to print. Of a long one the end, where paths differ most.
+/// A path that is safe to print. A long path is cut to its end, where paths differ most.
 pub(super) fn shown_path(path: &Path) -> String {
     const MOST: usize = 120;
     let path = path.to_string_lossy();

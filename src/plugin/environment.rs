@@ -9,7 +9,7 @@ use std::{
 
 use credbroker_proto::{Globs, IDENTITY_VARIABLES};
 
-/// Reach every plugin from the broker: what a program needs to run at all, and to reach its issuer.
+/// Variables that reach every plugin from the broker: a program needs them to run and to reach its issuer.
 const STANDING: [&str; 17] = [
     "PATH",
     "HOME",
@@ -30,8 +30,8 @@ const STANDING: [&str; 17] = [
     "KUBERNETES_SERVICE_*",
 ];
 
-/// Reach no plugin, wherever they come from: they load code into it, belong to the broker's own service manager, or
-/// would pass the broker's own settings on. `KUBERNETES_EXEC_INFO` is written for each run.
+/// Variables that reach no plugin from any source: they load code into it, belong to the broker's service manager, or
+/// hold the broker's own settings. The broker writes `KUBERNETES_EXEC_INFO` for each run.
 const DENIED: [&str; 8] = [
     "LD_*",
     "DYLD_*",
@@ -48,7 +48,7 @@ const DENIED: [&str; 8] = [
 pub struct Environment(pub BTreeMap<OsString, OsString>);
 
 impl Environment {
-    /// The value of `name`, also when it is empty.
+    /// The value of `name`, which may be empty.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
@@ -58,10 +58,10 @@ impl Environment {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// What a plugin gets of the broker's own environment (`self`): the standing list and what `pass_env` names.
+    /// The variables of the broker's environment (`self`) that a plugin inherits: the standard list and `pass_env`.
     ///
-    /// A name that `caller_env` covers never comes from the broker, or a broker started with `AWS_PROFILE=prod` would
-    /// hand prod to every caller that has no such variable.
+    /// A name in `caller_env` is never inherited. Otherwise a broker started with `AWS_PROFILE=prod` would give prod to
+    /// every caller without that variable.
     #[must_use]
     pub fn inherited(&self, pass_env: &Globs, caller_env: &Globs) -> Self {
         let standing = Globs::new(STANDING);
@@ -84,13 +84,13 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// Whether a variable of that name is kept from every plugin.
+/// Whether a variable of that name reaches no plugin.
 pub fn is_denied(name: &str) -> bool {
     static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED));
     GLOBS.matches(name)
 }
 
-/// The variables by which common plugins choose an identity: `callerEnv` of a provider that comes from a kubeconfig.
+/// The variables with which common plugins select an identity: `callerEnv` of a provider from a kubeconfig.
 pub fn identity_variables() -> Globs {
     Globs::new(IDENTITY_VARIABLES)
 }

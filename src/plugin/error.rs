@@ -19,9 +19,9 @@ pub enum ResolveError {
         shown(.name), all_of(.candidates)
     )]
     AmbiguousProvider {
-        /// The name.
+        /// Name of the provider.
         name: String,
-        /// Its definitions, sorted by file.
+        /// Definitions of that name, sorted by file.
         candidates: Vec<Definition>,
     },
     /// The exec extension is not JSON, so the plugin could not read it.
@@ -29,12 +29,12 @@ pub enum ResolveError {
         "the exec extension of the cluster that the caller sent is not valid JSON (line {line}, column {column})"
     )]
     ClusterConfig {
-        /// Where it stops being JSON.
+        /// Line of the syntax error.
         line: usize,
-        /// Where it stops being JSON.
+        /// Column of the syntax error.
         column: usize,
     },
-    /// A cluster without an address.
+    /// The caller's cluster has no address.
     #[error("the caller sent a cluster whose `server` is empty")]
     ClusterServer,
     /// The caller's cluster is not the one that the broker knows.
@@ -43,20 +43,20 @@ pub enum ResolveError {
          kubeconfig, write it again with `credbroker kubeconfig`"
     )]
     ClusterMismatch {
-        /// What it was compared with.
+        /// Description of the known clusters.
         known: String,
-        /// In what they differ.
+        /// How the clusters differ.
         difference: &'static str,
     },
-    /// The hub was not read yet, so it is not known.
+    /// The request depends on the hub, which was not read yet.
     #[error("{wanted} is not known yet: {problem}")]
     HubUnavailable {
-        /// What was asked for.
+        /// Description of the profile or cluster.
         wanted: String,
-        /// Why it was not read.
+        /// Why the hub was not read.
         problem: Arc<str>,
     },
-    /// The caller selects an identity with a variable that the plugin would not receive so.
+    /// The caller selects an identity with a value that the plugin would not receive.
     #[error(
         "provider `{provider}`: the caller sets `{variable}`, but the plugin would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
         if *.runs_with { "with another value of" } else { "without" }
@@ -66,19 +66,19 @@ pub enum ResolveError {
         provider: Arc<str>,
         /// Name of the variable.
         variable: String,
-        /// Whether the plugin would receive another value, or none.
+        /// Whether the plugin would receive another value (true), or none.
         runs_with: bool,
     },
-    /// A variable that no process can be given.
+    /// A variable that the kernel cannot pass to a process.
     #[error(
         "the caller's variable `{}` cannot be passed on: a name has no `=` and is not empty, and neither it nor its value has a NUL",
         shown(.name)
     )]
     InvalidVariable {
-        /// Its name.
+        /// Name of the variable.
         name: String,
     },
-    /// `interactiveMode: Always`.
+    /// The plugin has `interactiveMode: Always`, and a broker has no terminal.
     #[error(
         "provider `{provider}`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and a broker has no terminal"
     )]
@@ -91,67 +91,67 @@ pub enum ResolveError {
     NoCluster {
         /// Name of the provider.
         provider: Arc<str>,
-        /// How many clusters the kubeconfig uses this user for.
+        /// Number of clusters that the kubeconfig uses this user for.
         known: usize,
     },
-    /// No such file.
+    /// The plugin's file does not exist.
     #[error("provider `{provider}`: plugin `{command}` is not installed{}", place(.command, .install_hint.as_deref()))]
     PluginNotFound {
         /// Name of the provider.
         provider: Arc<str>,
-        /// As configured.
+        /// Configured command.
         command: Command,
         /// `installHint` of the stanza, sanitised.
         install_hint: Option<String>,
     },
-    /// The file cannot even be looked at.
+    /// The plugin's file cannot be looked up.
     #[error("provider `{provider}`: plugin `{command}` cannot be looked up")]
     PluginUnreadable {
         /// Name of the provider.
         provider: Arc<str>,
-        /// As configured.
+        /// Configured command.
         command: Command,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: Arc<io::Error>,
     },
     /// The profile leads to no plugin.
     #[error("ClusterProfile `{profile}` cannot be used")]
     Profile {
-        /// What was asked for.
+        /// Name of the profile.
         profile: ProfileName,
-        /// Why.
+        /// Why the profile cannot be used.
         source: ProfileError,
     },
-    /// No such profile, or none at all.
+    /// The broker does not know the profile, or reads no profiles.
     #[error("ClusterProfile `{}` not found{}", shown(&.profile.to_string()), unknown_profile(*.is_configured))]
     UnknownProfile {
-        /// What was asked for.
+        /// Name of the profile.
         profile: ProfileName,
-        /// Whether the broker reads any.
+        /// Whether the broker reads profiles.
         is_configured: bool,
     },
-    /// A definition that is not among those that the broker has read.
+    /// The broker has not read the definition.
     #[error(
         "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker",
         shown(.name), shown(.definition), known_definitions(.known)
     )]
     UnknownDefinition {
-        /// The name.
+        /// Name of the provider.
         name: String,
-        /// The digest that was sent.
+        /// Digest in the request.
         definition: String,
-        /// Its definitions that the broker has, sorted by file.
+        /// Definitions of that name that the broker has read, sorted by file.
         known: Vec<Definition>,
     },
-    /// No provider of that name.
+    /// The broker has no provider of that name.
     #[error("provider `{}` not found{}; known: {}", shown(.name), did_you_mean(.name, .known), listed(.known))]
     UnknownProvider {
-        /// What was asked for.
+        /// Name in the request.
         name: String,
         /// Every configured name, sorted.
         known: Vec<String>,
     },
-    /// A variable that callers may not contribute.
+    /// Callers may not send the variable.
     #[error(
         "provider `{provider}`: the caller's variable `{}` is not allowed: {danger}; unset it, or set it in `env` of the provider's `exec` stanza{remedy}",
         shown(.variable)
@@ -161,9 +161,9 @@ pub enum ResolveError {
         provider: Arc<str>,
         /// Name of the variable.
         variable: String,
-        /// What it could do.
+        /// Effect that the variable could have.
         danger: &'static str,
-        /// What else helps; it begins with a comma.
+        /// Further remedy; begins with a comma.
         remedy: &'static str,
     },
 }

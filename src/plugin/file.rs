@@ -1,4 +1,4 @@
-//! A plugin's file, as the last look found it.
+//! The file of a plugin, as the last look-up found it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,15 +19,15 @@ use tokio::{
 
 use super::command::{Command, Executable, look};
 
-/// How long a run waits for a look at its file. The file system of a hung mount never answers.
+/// How long a run waits for the look-up of its file. The file system of a hung mount never answers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A file that was there at the last look.
+/// A file that the last look-up found.
 #[derive(Clone, Debug)]
 pub struct FoundFile {
     /// The file.
     pub executable: Arc<Executable>,
-    /// Which of the files that were found so far it is; the first is 1.
+    /// Number of this file among the different files found so far; the first is 1.
     pub version: u64,
 }
 
@@ -35,36 +35,36 @@ pub struct FoundFile {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// No such file.
+    /// The file does not exist.
     #[error("there is no such file")]
     NotFound,
     /// The file system has not answered.
     #[error("its file system has not answered")]
     Unanswered,
-    /// It cannot be looked at.
+    /// The file cannot be looked up.
     #[error("it cannot be looked up")]
     Unreadable(#[source] Arc<io::Error>),
 }
 
-/// Looks a command up. It gets the path where the file was found last.
+/// Looks up a command. The argument is the path where the file was found last.
 type Look = dyn Fn(Option<&Path>) -> io::Result<Option<Executable>> + Send + Sync;
 
-/// The file of a plugin: what the last look found, and how often it was replaced.
+/// The file of a plugin: the result of the last look-up, and the number of replacements.
 ///
-/// Everything but a look only reads memory. Looks happen on the blocking pool, one at a time: a file on a hung mount
-/// costs one thread, and those who need that file an error.
+/// All other methods read memory only. Look-ups run on the blocking pool, one at a time for each file: a file on a hung
+/// mount blocks one thread, and the runs that need it fail.
 pub struct PluginFile {
     command: Command,
     look: Box<Look>,
     seen: RwLock<Seen>,
     version: AtomicU64,
-    /// Held during a look.
+    /// Held during a look-up.
     turn: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// What was found last, whether it is still there or not.
+    /// The file that was found last, even if it no longer exists.
     last: Option<Arc<Executable>>,
     now: Presence,
 }
@@ -79,7 +79,7 @@ enum Presence {
 }
 
 impl PluginFile {
-    /// The file of `command`; `path` is the `PATH` that a bare name is looked up in. Nothing is looked at yet.
+    /// The file of `command`; `path` is the `PATH` in which a bare name is looked up. Does not look it up yet.
     pub fn new(command: Command, path: Option<&OsStr>) -> Self {
         let (searched, path) = (command.clone(), path.map_or_else(OsString::new, OsStr::to_owned));
         Self::with(command, move |known| look(&searched, &path, known))
@@ -93,22 +93,22 @@ impl PluginFile {
         Self { command, look: Box::new(look), seen, version, turn }
     }
 
-    /// As configured.
+    /// The configured command.
     pub fn command(&self) -> &Command {
         &self.command
     }
 
-    /// How many different files were found so far: 0 before the first, and one more whenever a file is found that is
-    /// not the last one (another path, inode or modification time). A file that vanishes changes nothing.
+    /// Number of different files found so far. It grows when a look-up finds a file that differs from the last one in
+    /// path, inode or modification time. A file that vanishes does not change it.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// What the last look found.
+    /// The result of the last look-up.
     ///
     /// # Errors
     ///
-    /// There was no file, it could not be looked at, or nothing has looked yet ([`FileError::Unanswered`]).
+    /// The file did not exist, could not be looked up, or was not looked up yet ([`FileError::Unanswered`]).
     pub fn found(&self) -> Result<FoundFile, FileError> {
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         match (&seen.now, &seen.last) {
@@ -121,11 +121,11 @@ impl PluginFile {
         }
     }
 
-    /// Looks, and returns what is there now. Waits a bounded time for the file system.
+    /// Looks up the file and returns the result. Waits a bounded time for the file system.
     ///
     /// # Errors
     ///
-    /// As [`found`](Self::found); [`FileError::Unanswered`] when this look, or one before it, does not end.
+    /// As [`found`](Self::found); [`FileError::Unanswered`] if this look-up, or one before it, does not end in time.
     pub async fn look(self: &Arc<Self>) -> Result<FoundFile, FileError> {
         let look = async {
             let turn = Arc::clone(&self.turn).lock_owned().await;
@@ -137,15 +137,15 @@ impl PluginFile {
         }
     }
 
-    /// Looks, unless a look is in flight, and waits up to `patience` for the end.
+    /// Looks up the file unless a look-up is in progress, and waits up to `patience` for the end.
     pub(super) async fn look_unless_looking(self: &Arc<Self>, patience: Duration) {
         if let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() {
-            // A look that does not end keeps its turn, and none follows it.
+            // A look-up that does not end keeps its turn, so no other one starts.
             drop(timeout(patience, self.start(turn)).await);
         }
     }
 
-    /// The task is on no tracker: on a hung mount it never ends, and a drain must not wait for it.
+    /// The task is not on the tracker: on a hung mount it never ends, and a drain must not wait for it.
     fn start(self: &Arc<Self>, turn: OwnedMutexGuard<()>) -> JoinHandle<()> {
         let file = Arc::clone(self);
         spawn_blocking(move || {
@@ -154,7 +154,7 @@ impl PluginFile {
         })
     }
 
-    /// Looks on this thread, for as long as that takes.
+    /// Looks up the file on this thread, without a time limit.
     pub(super) fn look_now(&self) {
         let known = self.last().map(|executable| executable.path.clone());
         let looked = (self.look)(known.as_deref());
@@ -172,7 +172,7 @@ impl PluginFile {
         };
     }
 
-    /// As if a look had found another file.
+    /// Acts as if a look-up had found another file.
     #[cfg(test)]
     pub(crate) fn replace(&self) {
         let mut seen = self.seen.write().unwrap();
@@ -187,7 +187,7 @@ impl PluginFile {
     }
 }
 
-/// Where it was found last, else as configured.
+/// The path where the file was found last, else the configured command.
 impl fmt::Display for PluginFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.last() {

@@ -1,4 +1,4 @@
-//! Which runs are the same run.
+//! Keys: which runs are equal.
 
 use std::{
     collections::BTreeMap,
@@ -15,18 +15,18 @@ use crate::credential::Cluster;
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///
-/// Not in it: which file the command is at the moment. An upgraded plugin answers for the same credential.
+/// The plugin's file is not part of it: an upgraded plugin returns the same credential.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 pub struct PluginKey(pub(crate) [u8; 32]);
 
-/// Its first bytes, which are as uniform as any hash of it.
+/// Uses the first bytes of the key, which are already uniform.
 impl Hash for PluginKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.first_chunk().copied().map_or(0, u64::from_ne_bytes));
     }
 }
 
-/// Takes the first bytes of a [`PluginKey`] as they are.
+/// Hasher that returns the first bytes of a [`PluginKey`] unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeyHasher(u64);
 
@@ -58,16 +58,15 @@ impl fmt::Debug for PluginKey {
     }
 }
 
-/// What a provider, or a ClusterProfile with its provider, contributes to the key of each of its runs: all that no
-/// request changes, hashed once.
+/// The part of a key that no request changes: a provider, or a ClusterProfile with its provider, hashed once.
 ///
-/// Not in it: the install hint and the limits, which change no answer.
+/// The install hint and the limits are not part of it, because they change no answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RunDigest([u8; 32]);
 
 impl RunDigest {
-    /// Of runs for a profile. Its name and its whole endpoint are in it, even where the plugin does not receive
-    /// them: a credential for one cluster is never served for another.
+    /// Digest of runs for a profile. It covers the profile's name and the whole endpoint, even if the plugin does not
+    /// receive them: a credential for one cluster is never served for another.
     pub(crate) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
         let mut fields = HashInput::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
         fields.text(&Self::of(provider).0);
@@ -104,7 +103,7 @@ impl RunDigest {
 
 impl PluginKey {
     /// The key of one run. `cluster` and `caller_env`, which is sorted, are what the plugin receives, not all that the
-    /// caller sent. Where it receives nothing of either, which is most of the time, nothing is hashed.
+    /// caller sent. If the plugin receives neither, which is the usual case, nothing is hashed.
     pub(super) fn of<'a>(
         run: RunDigest,
         cluster: Option<&Cluster>,
@@ -112,7 +111,7 @@ impl PluginKey {
     ) -> Self {
         let mut caller_env = caller_env.peekable();
         if cluster.is_none() && caller_env.peek().is_none() {
-            return Self(run.0); // no other key: what is hashed below begins with another text
+            return Self(run.0); // differs from the hashes below, which begin with another version
         }
         let authorities = cluster.map_or(0, |cluster| cluster.certificate_authority_data.len());
         let mut fields = HashInput::new(b"credbroker run 2", authorities);
@@ -126,13 +125,13 @@ impl PluginKey {
     }
 }
 
-/// The hash's input. Every field has a fixed size or says its length first, and every list its count, so two inputs
+/// Input of a hash. Every field has a fixed size or starts with its length, and every list has its count, so two inputs
 /// are equal only if all their fields are.
 pub(super) struct HashInput(Vec<u8>);
 
 impl HashInput {
-    /// `version` names the layout: a change of it is a change of every key. `large` is the size of what may be large;
-    /// room for it is made at once, and no more than that, since every freed block is wiped.
+    /// `version` names the layout; a new version changes every key. `large` is the size of fields that may be large.
+    /// The buffer is allocated once with that size and not more, because every freed block is wiped.
     pub(super) fn new(version: &[u8], large: usize) -> Self {
         let mut fields = Self(Vec::with_capacity(large + 1024));
         fields.text(version);
@@ -163,11 +162,11 @@ impl HashInput {
             self.text(value.as_bytes());
             count += 1;
         }
-        self.count(count); // known only now; as they are the last field, it ends the list as well as it would begin it
+        self.count(count); // known only here; unambiguous, because this list is the last field
     }
 
     fn cluster(&mut self, cluster: &Cluster) {
-        // A field that is added to the cluster does not compile here until it is in the key.
+        // A new field of `Cluster` does not compile here until it is added to the key.
         let Cluster {
             server,
             tls_server_name,

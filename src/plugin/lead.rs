@@ -1,4 +1,4 @@
-//! From a provider and a request to one run.
+//! How a provider and a request lead to one run.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,28 +15,27 @@ use super::{
 };
 use crate::credential::Cluster;
 
-/// The run that a request leads to, without what only the request has.
+/// The run that a request leads to. The cluster and the variables of the caller are passed to each method.
 pub(crate) struct Lead<'a> {
     entry: &'a Entry,
     place: ClusterChoice<'a>,
 }
 
-/// What of a cluster is in a run.
+/// The cluster of a run.
 enum ClusterChoice<'a> {
-    /// Nothing.
+    /// The run has no cluster.
     Nowhere,
     /// The cluster that the caller sent; the plugin receives it.
     Sent,
-    /// One that the configuration names; the plugin receives it.
+    /// A configured cluster; the plugin receives it.
     Known(&'a Cluster),
-    /// It is for a ClusterProfile.
+    /// The run is for a ClusterProfile, whose endpoint the plugin receives if the provider wants it.
     Profile(Arc<Target>),
 }
 
 impl Entry {
-    /// The provider as it is configured, for a caller that sent this cluster. The plugin receives none unless the
-    /// provider wants one; else what the caller sent, which is for this request alone, or the one cluster that the
-    /// kubeconfig uses this user for.
+    /// The provider as configured, for a caller that sent this cluster. If the provider wants a cluster, the plugin
+    /// receives the one that the caller sent, else the only one that the kubeconfig uses this user for.
     pub(crate) fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
         let known = self.provider.clusters.as_slice();
         match (sent, known) {
@@ -51,7 +50,7 @@ impl Entry {
         }
     }
 
-    /// The provider for one of the clusters that it is configured with.
+    /// The provider for one of its configured clusters.
     pub(crate) fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
         if !self.provider.provide_cluster_info {
             return self.lead(ClusterChoice::Nowhere);
@@ -62,7 +61,7 @@ impl Entry {
         self.lead(ClusterChoice::Known(known))
     }
 
-    /// What a ClusterProfile leads to, which is this provider.
+    /// This provider for the ClusterProfile of `target`.
     pub(crate) fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
         self.lead(ClusterChoice::Profile(target))
     }
@@ -72,7 +71,7 @@ impl Entry {
         Ok(Lead { entry: self, place })
     }
 
-    /// There is no terminal here.
+    /// Fails if the plugin needs a terminal, because a broker has none.
     pub(crate) fn can_run_unattended(&self) -> Result<(), ResolveError> {
         if self.provider.needs_terminal {
             return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
@@ -82,13 +81,13 @@ impl Entry {
 }
 
 impl Lead<'_> {
-    /// Whether a caller at `origin` may contribute these variables. Every request needs this check: a credential in the cache
-    /// may have been requested by a caller with more rights.
+    /// Checks whether a caller at `origin` may send these variables. Every request needs this check: a caller with more
+    /// rights may have requested the credential in the cache.
     pub(crate) fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
         check(env, origin, self.provider())
     }
 
-    /// The key of the run for a caller that sent these.
+    /// The key of the run for a caller that sent this cluster and these variables.
     pub(crate) fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
         let provider = self.provider();
         let caller_env = env.iter().filter(|(name, _)| reaches(name, provider));
@@ -103,7 +102,7 @@ impl Lead<'_> {
         }
     }
 
-    /// The run for a caller that sent these.
+    /// The run for a caller that sent this cluster and these variables.
     pub(crate) fn spec(
         self,
         sent: Option<Cluster>,
@@ -127,7 +126,7 @@ impl Lead<'_> {
         Ok(PluginSpec { key, provider, file: Arc::clone(&self.entry.file), cluster, caller_env: env, target })
     }
 
-    /// A profile may add to what is configured.
+    /// The provider of the run: a profile may add to the configured one.
     fn provider(&self) -> &Arc<Provider> {
         match &self.place {
             ClusterChoice::Profile(target) => &target.provider,
@@ -136,7 +135,7 @@ impl Lead<'_> {
     }
 }
 
-/// The plugin could not read an extension that is not JSON.
+/// Checks that the exec extension is JSON: the plugin could not read it otherwise.
 fn check_config(cluster: &Cluster) -> Result<(), ResolveError> {
     if cluster.config.is_empty() {
         return Ok(());

@@ -1,12 +1,12 @@
-//! Is the cluster that a caller names the one that we know?
+//! Compares the cluster that a caller sent with one that the broker knows.
 
 use serde_json::Value;
 
 use crate::credential::Cluster;
 
-/// In what `sent` differs from `known`; `None`: it is the same place. What a caller does not send cannot differ: older
-/// clients drop the TLS name, and no client but those in Go and Python sends anything. Proxy and compression are the
-/// caller's own business: client-go puts the proxy of its environment there.
+/// How `sent` differs from `known`; `None` if it is the same cluster. A value that the caller does not send cannot
+/// differ: older clients drop the TLS name, and only clients in Go and Python send any value. Proxy and compression are
+/// not compared: client-go takes the proxy from the caller's environment.
 pub(crate) fn difference(sent: &Cluster, known: &Cluster) -> Option<&'static str> {
     let differs = |sent: &str, known: &str| !sent.is_empty() && sent != known;
     if sent.server.trim_end_matches('/') != known.server.trim_end_matches('/') {
@@ -24,7 +24,7 @@ pub(crate) fn difference(sent: &Cluster, known: &Cluster) -> Option<&'static str
     }
 }
 
-/// Go decodes and encodes the JSON: blanks and escapes can differ.
+/// Compares values, because Go decodes and encodes the JSON: blanks and escapes can differ.
 fn is_same_json(sent: &[u8], known: &[u8]) -> bool {
     let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
     sent.is_empty()

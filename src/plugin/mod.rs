@@ -1,4 +1,4 @@
-//! Configured plugins, and one immutable invocation of one of them.
+//! Configured plugins, and how a request becomes one invocation of a plugin.
 
 mod caller;
 mod command;

@@ -1,4 +1,4 @@
-//! The name of a ClusterProfile, and why one leads to no plugin.
+//! Names of ClusterProfiles, and why a profile leads to no plugin.
 
 use std::{fmt, sync::Arc};
 
@@ -7,27 +7,27 @@ use crate::text::{listed, shown};
 /// Namespace and name of a `ClusterProfile`. Cheap to clone; sorts by namespace, then name.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProfileName {
-    /// Its namespace.
+    /// Namespace of the profile.
     pub namespace: Arc<str>,
-    /// Its name there.
+    /// Name in the namespace.
     pub name: Arc<str>,
 }
 
 impl ProfileName {
-    /// Of these two.
+    /// A name that is not checked.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// Of an object, if it has names that an API server gives. No other is ever kept, so that a name can stand in a log,
-    /// at a terminal, in a kubeconfig and in an argument.
+    /// The name of an object, if an API server would accept it. The broker keeps no other names of objects, so that a
+    /// name is safe in a log, at a terminal, in a kubeconfig and in an argument.
     pub fn of_object(namespace: &str, name: &str) -> Option<Self> {
         let is_whole = is_subdomain(namespace) && !namespace.contains('.') && is_subdomain(name);
         is_whole.then(|| Self::new(namespace, name))
     }
 }
 
-/// As RFC 1123 has it: what Kubernetes takes for the name of an object.
+/// Whether Kubernetes accepts `name` for an object: a subdomain of RFC 1123.
 fn is_subdomain(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -55,41 +55,41 @@ pub enum ProfileError {
     /// A value that the endpoint, a plugin or the kernel cannot take.
     #[error("{field} {problem}")]
     Invalid {
-        /// Where in the object.
+        /// Path of the field in the object.
         field: String,
-        /// What is wrong with it, and what to do.
+        /// Problem with the value, and what to do.
         problem: &'static str,
     },
-    /// A value of another shape.
+    /// A value of the wrong type.
     #[error("{field} must be {expected}")]
     Malformed {
-        /// Where in the object.
+        /// Path of the field in the object.
         field: String,
-        /// What it should be.
+        /// Expected value.
         expected: &'static str,
     },
-    /// No configured provider is one that the profile lists.
+    /// The profile lists no configured provider.
     #[error("no provider matches: the profile lists {}; the broker has {}", listed(.profile), listed(.configured))]
     NoMatch {
-        /// Names in the profile.
+        /// Names of providers in the profile.
         profile: Vec<String>,
-        /// Names in the configuration, in its order.
+        /// Names of providers in the configuration, in its order.
         configured: Vec<String>,
     },
-    /// One name with two endpoints.
+    /// One provider name has two endpoints.
     #[error("status.{list} names provider `{}` twice, so the endpoint is ambiguous", shown(.provider))]
     Repeated {
-        /// The name.
+        /// Name of the provider.
         provider: String,
-        /// Which list.
+        /// Name of the list in the profile's status.
         list: &'static str,
     },
-    /// A variable that no profile may set: it would change what the plugin runs or whom it talks to.
+    /// A variable that no profile may set: it would change what the plugin runs or which service it connects to.
     #[error("{field} sets `{}`, which a ClusterProfile may not set under any policy; set it in the provider's `env`", shown(.variable))]
     VariableDenied {
-        /// Where in the object.
+        /// Path of the field in the object.
         field: String,
-        /// Its name.
+        /// Name of the variable.
         variable: String,
     },
 }

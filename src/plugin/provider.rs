@@ -1,4 +1,4 @@
-//! A configured plugin: everything about it that no request changes.
+//! Providers: the configuration of a plugin, which no request changes.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -7,72 +7,72 @@ use credbroker_proto::Globs;
 use super::{command::Command, definition::Definition, environment::Environment};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
-/// One configured plugin, checked. Immutable: a request is resolved into a new value.
+/// One configured plugin, validated and immutable.
 #[derive(Clone)]
 pub struct Provider {
-    /// The name callers ask for.
+    /// Name that callers use.
     pub name: Arc<str>,
-    /// Where a kubeconfig defines it: another file may define another provider of that name. `None`: the broker's own
-    /// configuration does, and no other provider has its name.
+    /// The kubeconfig that defines the provider; another file may define another provider of that name. `None`: the
+    /// broker's own configuration defines it, and no other provider has its name.
     pub definition: Option<Definition>,
-    /// What to start.
+    /// Command to start.
     pub command: Command,
-    /// Its arguments, verbatim: no shell, no expansion.
+    /// Arguments, verbatim: no shell, no expansion.
     pub args: Vec<String>,
-    /// The stanza's `env`, in order; a later entry wins. Wins over everything else.
+    /// The stanza's `env`, in order; a later entry wins. It overrides all other sources.
     pub env: Vec<(String, String)>,
-    /// What the plugin gets of the broker's own environment: the standard list and `passEnv`, without what
+    /// Variables that the plugin inherits from the broker: the standard list and `passEnv`, without those that
     /// `callerEnv` names.
     pub inherited: Arc<Environment>,
-    /// Which of the caller's variables reach the plugin.
+    /// Names of the caller's variables that reach the plugin.
     pub caller_env: Globs,
-    /// A caller that selects an identity by name with a variable outside of `caller_env` is refused, unless the plugin
-    /// would receive the same value.
+    /// Whether to refuse a caller that selects an identity with a variable outside of `caller_env`. A value that the
+    /// plugin would receive anyway is accepted.
     pub refuses_other_identities: bool,
-    /// The version the plugin speaks.
+    /// Version of the ExecCredential API that the plugin speaks.
     pub api_version: ApiVersion,
     /// Whether the plugin receives its cluster.
     pub provide_cluster_info: bool,
-    /// `interactiveMode: Always`: it must read from a terminal, which a broker has not.
+    /// `interactiveMode: Always`: the plugin must read from a terminal, which a broker does not have.
     pub needs_terminal: bool,
-    /// What to tell a person when the plugin is not installed; sanitised.
+    /// Installation hint for people when the plugin is not installed; sanitised.
     pub install_hint: Option<String>,
-    /// Whose budget its runs share.
+    /// Issuer whose budget the runs share.
     pub issuer: Arc<Issuer>,
-    /// A run that takes longer is ended.
+    /// Time limit of a run.
     pub timeout: Duration,
-    /// The same for a login that a person attends.
+    /// Time limit of a login that a person attends.
     pub interactive_timeout: Duration,
-    /// Bounds on any lifetime.
+    /// Bounds on the lifetime of each credential.
     pub lifetime: LifetimeLimits,
-    /// The distinct clusters of the kubeconfig contexts that use this user: for callers that send none, and to ask
-    /// whether a credential is accepted.
+    /// The distinct clusters of the kubeconfig contexts that use this user: for callers that send none, and to verify
+    /// credentials.
     pub clusters: Vec<Cluster>,
-    /// What a caller may say about the cluster.
+    /// How the broker uses the cluster that a caller sends.
     pub cluster_info: ClusterInfo,
-    /// Whether an API server is asked about a credential that seems to be rejected.
+    /// Whether the broker asks an API server about a credential that seems to be rejected.
     pub verify: Verify,
-    /// What it takes of ClusterProfiles. `None`: it is a user of a kubeconfig, not an access provider.
+    /// What the provider takes from ClusterProfiles. `None`: a user of a kubeconfig, not an access provider.
     pub profile_sourced: Option<ProfileSourced>,
 }
 
-/// What comes of the cluster that a caller of a provider sends.
+/// How the broker uses the cluster that a caller of a provider sends.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClusterInfo {
-    /// The plugin receives it, and it is part of the key.
+    /// The plugin receives the cluster, which is part of the key.
     #[default]
     FromCaller,
-    /// It must be one that the broker knows for this provider; the plugin receives the broker's own value.
+    /// The cluster must match one that the broker knows for this provider; the plugin receives the broker's value.
     Match,
 }
 
-/// Whether a suspected rejection is verified.
+/// Whether the broker verifies a suspected rejection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Verify {
-    /// Wherever the broker knows the cluster.
+    /// If the broker knows the cluster.
     #[default]
     Auto,
-    /// The API server is never asked.
+    /// Never.
     Never,
 }
 
@@ -82,7 +82,7 @@ pub enum ArgsPolicy {
     /// They do not.
     #[default]
     Ignore,
-    /// After the provider's own.
+    /// They follow the provider's own.
     Append,
 }
 
@@ -92,13 +92,13 @@ pub enum EnvPolicy {
     /// They do not.
     #[default]
     Ignore,
-    /// Those that the provider does not set itself.
+    /// Those that the provider does not set.
     AppendIfNotExists,
-    /// All, also where the provider sets another value.
+    /// All, even if the provider sets another value.
     Replace,
 }
 
-/// What a provider takes of profiles.
+/// What a provider takes from profiles.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProfileSourced {
     /// `profileSourcedCLIArgsPolicy`.
@@ -107,7 +107,7 @@ pub struct ProfileSourced {
     pub env: EnvPolicy,
 }
 
-/// Names of variables, never their values; how many arguments: they may be secrets too.
+/// Shows the names of variables and the number of arguments: the values may be secrets.
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
@@ -117,15 +117,15 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// The service that issues the credentials of one or more providers: an identity provider, a cloud account. All runs of
-/// its providers share its budget.
+/// The service that issues the credentials of one or more providers: an identity provider, a cloud account. The runs of
+/// these providers share its budget.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Issuer {
-    /// Its name: the provider's `issuer`, else the provider's own name.
+    /// Name of the issuer: the provider's `issuer`, else the provider's own name.
     pub name: Arc<str>,
-    /// Runs that are started in any second.
+    /// Maximum number of runs that start in any second.
     pub runs_per_second: NonZeroUsize,
-    /// Runs at a time.
+    /// Maximum number of runs at a time.
     pub concurrency: NonZeroUsize,
 }
 
@@ -144,7 +144,7 @@ pub(crate) mod tests {
     /// More runs than any test has.
     const MANY: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-    /// The least there is to a provider.
+    /// A minimal provider.
     pub(crate) fn provider(name: &str, command: Command) -> Provider {
         Provider {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! All configured plugins, and one invocation of one of them.
+//! All configured plugins, and the look-up of one by name.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,23 +19,23 @@ use super::{
     provider::Provider,
 };
 
-/// How often the plugins' files are looked at.
+/// Interval between look-ups of the plugins' files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the look at one file may hold up those at the others.
+/// How long the look-up of one file may delay the others.
 const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
-/// All configured plugins by name. A request does not change them.
+/// All configured plugins by name. No request changes them.
 #[derive(Debug, Default)]
 pub struct Providers {
-    /// All definitions of a name, sorted by file.
+    /// Providers by name; those of one name are sorted by file.
     by_name: HashMap<Arc<str>, Vec<Entry>>,
-    /// In the configuration's order.
+    /// Access providers, in the configuration's order.
     access: Vec<Arc<Provider>>,
-    /// Every file once: users of one plugin share it.
+    /// Each file once: providers with the same plugin share it.
     files: Vec<Arc<PluginFile>>,
 }
 
-/// One provider, with what all of its runs share.
+/// One provider, with the values that all of its runs share.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) provider: Arc<Provider>,
@@ -44,7 +44,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Why a run would not start.
+    /// Checks whether a run could start.
     fn runnable(&self) -> Result<(), ResolveError> {
         self.can_run_unattended()?;
         let Provider { name, command, install_hint, .. } = &*self.provider;
@@ -66,13 +66,13 @@ impl Entry {
 }
 
 impl Providers {
-    /// In the configuration's order. Pairs of name and definition are distinct, which the configuration has checked; of
-    /// two the last one stays.
+    /// Takes providers in the configuration's order. The configuration has checked that pairs of name and definition
+    /// are distinct; the last of two equal pairs is kept.
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
         Self::with(providers, PluginFile::new)
     }
 
-    /// The same, with files that are made by `file` of a command and a `PATH`.
+    /// As [`new`](Self::new), with files that `file` makes from a command and a `PATH`.
     pub(super) fn with(
         providers: impl IntoIterator<Item = Provider>,
         file: impl Fn(Command, Option<&OsStr>) -> PluginFile,
@@ -99,8 +99,8 @@ impl Providers {
         all
     }
 
-    /// Looks at the plugins' files about once a second, until `draining` is cancelled. A file on a hung mount holds up
-    /// its own plugin only.
+    /// Looks up the plugins' files about once a second, until `draining` is cancelled. A file on a hung mount affects
+    /// only its own plugin.
     pub async fn keep_looking(&self, draining: &CancellationToken) {
         let mut turns = interval(LOOK_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -115,13 +115,13 @@ impl Providers {
         draining.run_until_cancelled(looking).await;
     }
 
-    /// Looks at every file, on this thread.
+    /// Looks up every file on this thread.
     #[cfg(test)]
     pub(crate) fn look(&self) {
         self.files.iter().for_each(|file| file.look_now());
     }
 
-    /// Those that may serve ClusterProfiles, in the configuration's order.
+    /// Providers that may serve ClusterProfiles, in the configuration's order.
     pub fn access_providers(&self) -> &[Arc<Provider>] {
         &self.access
     }
@@ -138,26 +138,26 @@ impl Providers {
         sorted.into_iter().map(ToString::to_string).collect()
     }
 
-    /// A provider of that name: any, where several definitions have it.
+    /// A provider of that name; if it has several definitions, the first.
     pub fn find(&self, name: &str) -> Result<&Arc<Provider>, ResolveError> {
         let first = self.by_name.get(name).and_then(|entries| entries.first());
         first.map(|entry| &entry.provider).ok_or_else(|| self.unknown(name))
     }
 
-    /// Whether a request for that configured provider would start something: its plugin needs no terminal, and was
-    /// there when it was looked at last. Reads memory only.
+    /// Whether a run of that configured provider could start: its plugin needs no terminal, and the last look-up found
+    /// it. Reads memory only.
     pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
         self.configured(name)?.runnable()
     }
 
-    /// The same for one of [`Self::iter`], with any definition.
+    /// As [`runnable`](Self::runnable), for a provider of [`iter`](Self::iter) with any definition.
     pub fn is_runnable(&self, provider: &Provider) -> Result<(), ResolveError> {
         let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
         let same = entries.find(|entry| entry.provider.definition == provider.definition);
         same.map_or(Ok(()), Entry::runnable)
     }
 
-    /// The provider that a request names: the only one of its name, or the very definition that it asks for.
+    /// The provider that a request names: the only one of its name, or the one with the requested definition.
     pub(crate) fn entry(&self, provider: &ProviderRef) -> Result<&Entry, ResolveError> {
         let ProviderRef { name, definition } = provider;
         let entries = self.by_name.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();

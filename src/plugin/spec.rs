@@ -1,27 +1,27 @@
-//! One invocation, fully resolved.
+//! One invocation of a plugin, fully resolved.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
 use super::{file::PluginFile, key::PluginKey, provider::Provider, target::Target};
 use crate::credential::Cluster;
 
-/// Everything a run needs, resolved for one request into a fresh value. Equal keys mean equal runs.
+/// Everything that a run needs, resolved for one request. Equal keys mean equal runs.
 pub struct PluginSpec {
-    /// Names this invocation: everything that can change the answer, and nothing else.
+    /// Key of the run: a hash of everything that can change the answer, and nothing else.
     pub key: PluginKey,
     /// The configured plugin.
     pub provider: Arc<Provider>,
-    /// The file that runs. It is not part of the key: with another version of it, a credential in the cache is due but usable.
+    /// The file that runs. It is not part of the key: after an upgrade, a credential in the cache is due but usable.
     pub file: Arc<PluginFile>,
-    /// What the plugin gets its cluster: `None` unless the provider wants it.
+    /// Cluster that the plugin receives; `None` unless the provider wants it.
     pub cluster: Option<Arc<Cluster>>,
-    /// The caller's variables that the provider's `callerEnv` names.
+    /// Variables of the caller that reach the plugin.
     pub caller_env: BTreeMap<String, String>,
-    /// The ClusterProfile that it is for; `None`: it was asked for by the provider's name.
+    /// ClusterProfile that the run is for; `None`: the request named the provider.
     pub target: Option<Arc<Target>>,
 }
 
-/// Names of variables, never their values.
+/// Shows the names of variables, never their values.
 impl fmt::Debug for PluginSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("PluginSpec");
@@ -34,24 +34,24 @@ impl fmt::Debug for PluginSpec {
 }
 
 impl PluginSpec {
-    /// Which of the plugin's files was found last; see [`PluginFile::version`]. Reads memory only.
+    /// Version of the plugin's file that was found last; see [`PluginFile::version`]. Reads memory only.
     pub fn file_version(&self) -> u64 {
         self.file.version()
     }
 
-    /// Where the credential is for, as far as that is known: the ClusterProfile's endpoint, else the cluster that the
-    /// plugin gets.
+    /// Cluster that the credential is for, if known: the ClusterProfile's endpoint, else what the plugin receives.
     pub fn endpoint(&self) -> Option<&Cluster> {
         let endpoint = self.target.as_ref().map(|target| &*target.endpoint);
         endpoint.or(self.cluster.as_deref())
     }
 
-    /// How messages name the plugin: its executable, without arguments or environment.
+    /// Name of the plugin in messages: its executable, without arguments or environment.
     pub fn command(&self) -> Arc<str> {
         self.file.to_string().into()
     }
 
-    /// The plugin's whole environment but for `KUBERNETES_EXEC_INFO`: inherited, then the caller's, then the stanza's.
+    /// The plugin's environment without `KUBERNETES_EXEC_INFO`. The stanza's values override the caller's, which
+    /// override the inherited ones.
     pub fn environment(&self) -> BTreeMap<OsString, OsString> {
         let mut env = self.provider.inherited.0.clone();
         env.extend(self.caller_env.iter().map(|(name, value)| (name.into(), value.into())));

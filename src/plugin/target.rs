@@ -5,16 +5,16 @@ use std::sync::Arc;
 use super::{key::RunDigest, profile::ProfileName, provider::Provider};
 use crate::credential::Cluster;
 
-/// Where a ClusterProfile leads: which plugin runs how, and the cluster that its credential is for.
+/// The plugin run that a ClusterProfile leads to, and the cluster that its credential is for.
 #[derive(Debug)]
 pub struct Target {
     /// The profile.
     pub profile: ProfileName,
     /// The plugin, with what the profile adds.
     pub provider: Arc<Provider>,
-    /// The address of the cluster.
+    /// The cluster and how to reach it.
     pub endpoint: Arc<Cluster>,
-    /// Digest of the three.
+    /// Digest of the three other fields.
     pub(super) digest: RunDigest,
 }
 
@@ -25,12 +25,12 @@ impl Target {
         Self { profile, provider, endpoint, digest }
     }
 
-    /// Whether it is the same profile, leading to the same run for the same cluster.
+    /// Whether the profile, the run and the cluster are the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 
-    /// Whether the plugin would run in the same way for the same cluster, on behalf of any profile.
+    /// Whether the plugin runs in the same way for the same cluster, for any profile.
     pub(crate) fn is_same_run(&self, other: &Self) -> bool {
         let (run, others) = (&self.provider, &other.provider);
         run.name == others.name

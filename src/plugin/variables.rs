@@ -1,4 +1,4 @@
-//! What the variables of a caller can change in a plugin: the one table.
+//! The table of variables and what they can change in a plugin.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -14,9 +14,9 @@ pub(super) enum Effect {
     Place,
     /// Which identity is used, by its name alone.
     Identity,
-    /// None of these: a region, a switch, or a secret that is the caller's own.
+    /// None of these: a region, a switch, or the caller's own secret.
     Value,
-    /// The table does not have it. As [`Place`](Self::Place), unless the configuration names it without a `*`.
+    /// Not in the table. As [`Place`](Self::Place), unless the configuration names it without a `*`.
     Unknown,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Effect {
 pub(super) fn effect(name: &str) -> Effect {
     static ROWS: LazyLock<Vec<(Effect, Globs)>> =
         LazyLock::new(|| TABLE.iter().map(|(effect, names)| (*effect, Globs::new(*names))).collect());
-    // Some programs read names in lower case too, for example those of proxies.
+    // Some programs also read names in lower case, for example those of proxies.
     let upper = if name.bytes().any(|byte| byte.is_ascii_lowercase()) {
         Cow::Owned(name.to_ascii_uppercase())
     } else {
@@ -34,7 +34,7 @@ pub(super) fn effect(name: &str) -> Effect {
     row.map_or(Effect::Unknown, |(effect, _)| *effect)
 }
 
-/// The first row that matches decides: known names first, then what the end of a name says.
+/// The first row that matches decides: known names come first, then endings of names.
 const TABLE: [(Effect, &[&str]); 8] = [
     (Effect::Identity, IDENTITIES),
     (Effect::Value, VALUES),
@@ -46,7 +46,7 @@ const TABLE: [(Effect, &[&str]); 8] = [
     (Effect::Value, VALUE_ENDINGS),
 ];
 
-/// Select an identity by its name, and do nothing else.
+/// Variables that select an identity by its name and have no other effect.
 const IDENTITIES: &[&str] = &[
     "AWS_PROFILE",
     "AWS_DEFAULT_PROFILE",
@@ -153,8 +153,8 @@ const VALUES: &[&str] = &[
     "ALIBABA_CLOUD_SECURITY_TOKEN",
 ];
 
-/// Files and directories, some of which name programs in turn, and services. Of a directory that holds settings and
-/// extensions alike, people have one for each account.
+/// Directories, services, and files, some of which name programs. A directory that holds both settings and extensions
+/// is here, because people have one for each account.
 const PLACES: &[&str] = &[
     "HOME",
     "XDG_*",
@@ -246,7 +246,7 @@ const PROGRAMS: &[&str] = &[
     "TELEPORT_TOOLS_*",
 ];
 
-/// Paths that are files, not lists of directories with programs.
+/// Paths of files, not of directories with programs.
 const FILE_ENDINGS: &[&str] = &[
     "*_CERTIFICATE_PATH",
     "*_CERT_PATH",
@@ -320,7 +320,7 @@ const PLACE_ENDINGS: &[&str] = &[
     "*_URLS",
 ];
 
-/// Nothing that is run, read or reached is called so.
+/// Endings that do not name a program, a file or a service.
 const VALUE_ENDINGS: &[&str] = &["*_NAMESPACE", "*_PROFILE", "*_REGION", "*_TENANT", "*_TENANT_ID"];
 
 #[cfg(test)]
@@ -352,7 +352,7 @@ mod tests {
                 "TSH_EDITOR",
                 "TELEPORT_TOOLS_VERSION",
                 "VAULT_TOKEN_HELPER",
-                "OIDC_TOKEN_COMMAND", // by its prefix alone it would be a place
+                "OIDC_TOKEN_COMMAND", // by its prefix alone, it would be a place
                 "PATH",
                 "LD_PRELOAD",
                 "PYTHONPATH",
@@ -429,7 +429,7 @@ mod tests {
         assert_effects(Effect::Unknown, &["AWS_SOMETHING_NEW", "TENANT", "WHO", ""]);
     }
 
-    /// A kubeconfig's users take these from the caller, so no identity of the broker answers in their place.
+    /// Users of a kubeconfig take these from the caller, so that the broker's own identity never replaces the caller's.
     #[test]
     fn what_selects_an_identity_is_sent_by_the_shim() {
         let sent = Globs::new(IDENTITY_VARIABLES);

@@ -1,4 +1,4 @@
-//! Which API server can say whether it accepts a credential.
+//! Which API server the broker may ask whether it accepts a credential.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::{
 };
 use crate::credential::Cluster;
 
-/// The cluster whose API server may be asked about a credential of `provider`, or of the ClusterProfile `target`.
-/// `sent` is the cluster that the caller named.
+/// The cluster whose API server the broker may ask about a credential of `provider`, or of the ClusterProfile `target`.
+/// `sent` is the cluster that the caller sent.
 ///
-/// It is always the broker's own value: a caller only chooses among what the broker knows, so no caller can have a
-/// credential sent to an address of its choice. `None`: the one that is meant is not known, or not to be asked.
+/// The result is always the broker's own value: a caller only selects among known clusters, so no caller can have a
+/// credential sent to an address of its choice. `None`: the cluster is not known, or must not be asked.
 pub fn verifiable_at(
     provider: &Provider,
     target: Option<&Arc<Target>>,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::plugin::{Command, ProfileName, provider::tests::provider as bare};
 
-    /// What it is about, the known clusters, the one that is sent, and the one to ask.
+    /// Description, known clusters, cluster that the caller sent, cluster to ask.
     type Example<'a> = (&'a str, &'a [Cluster], Option<&'a Cluster>, Option<&'a Cluster>);
 
     fn cluster(server: &str) -> Cluster {

@@ -1,4 +1,4 @@
-//! The accept loop: bounded in connections, calm when descriptors run out.
+//! The accept loop: it limits the number of connections, and waits when file descriptors run out.
 
 use std::{
     io,
@@ -26,11 +26,11 @@ use super::{
     traffic::Watchdog,
 };
 
-/// Pauses while nothing can be accepted: doubling between these.
+/// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Connections that are refused, at a time: they get an error, and take no place of those that are served.
+/// Refused connections at a time. They get an error, and do not take the slot of a served connection.
 const STRANGERS: usize = 64;
-/// How long such a peer may take to read it.
+/// Time for a refused peer to read its error.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Accepts connections and serves each on a separate task.
@@ -41,12 +41,12 @@ pub struct Acceptor {
     slots: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     limit: usize,
-    /// The last connection found no place.
+    /// Whether the last connection found no free slot.
     is_full: AtomicBool,
 }
 
 impl Acceptor {
-    /// At most `limit` connections at a time, one more is refused; at most `watches` watches on each.
+    /// Serves at most `limit` connections at a time, each with at most `watches` watches. Refuses further ones.
     pub fn new(
         mut services: Services,
         policy: PeerPolicy,
@@ -68,13 +68,13 @@ impl Acceptor {
         }
     }
 
-    /// Ends connections whose peers take nothing of what waits for them, as long as it is polled.
+    /// Ends connections whose peers stop reading their answers. Runs until the future is dropped.
     pub async fn watch_over(&self) {
         self.connections.watchdog.run().await;
     }
 
-    /// Accepts until the broker drains, from the newest of `listeners`. That one stays open until its sender is dropped:
-    /// who connects meanwhile waits in its backlog for the successor, if systemd holds it too.
+    /// Accepts connections from the newest of `listeners` until the broker drains. That listener stays open until its
+    /// sender is dropped: if systemd holds it too, later connections wait in its backlog for the next broker.
     pub async fn run(&self, mut listeners: watch::Receiver<Arc<UnixListener>>) {
         let draining = &self.connections.draining;
         let mut pause = PAUSE.0;
@@ -102,7 +102,7 @@ impl Acceptor {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                     debug!(%error, "a connection went away before it was accepted");
                 }
-                // A shortage, of descriptors or memory, or worse: to try again at once would only burn a processor.
+                // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
                 Err(error) => {
                     note_shortage(&error, pause);
                     tokio::select! {
@@ -115,7 +115,7 @@ impl Acceptor {
         }
     }
 
-    /// Those that connected before the name of `listener` was lost are served too.
+    /// Accepts the connections that wait at a listener that was replaced.
     fn accept_the_rest(&self, listener: &UnixListener) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(socket) = rustix::net::accept_with(listener, flags) {
@@ -149,7 +149,7 @@ impl Acceptor {
         });
     }
 
-    /// A place for a connection of `peer`.
+    /// Takes a slot for a connection of `peer`.
     fn place(&self, peer: &Peer) -> Result<OwnedSemaphorePermit, Refusal> {
         if !self.connections.policy.allows(peer) {
             return Err(Refusal::Denied);
@@ -164,7 +164,7 @@ impl Acceptor {
     }
 }
 
-/// Logged once per shortage, not once per attempt.
+/// Logs once per shortage, not once per attempt.
 fn note_shortage(error: &io::Error, pause: Duration) {
     if pause == PAUSE.0 {
         warn!(%error, "no connection can be accepted; trying again until something is given back");
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection whose peer has said hello.
+    /// A connection whose peer has sent its preface and SETTINGS.
     fn connect(path: &Path) -> UnixStream {
         let mut stream = StdStream::connect(path).unwrap();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();

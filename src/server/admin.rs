@@ -1,4 +1,4 @@
-//! `CredentialBrokerAdmin`: what a broker has in its cache, for people and tools.
+//! `CredentialBrokerAdmin`: the cache, the providers and the broker itself, for people and tools.
 
 use credbroker_proto::v1 as pb;
 use pb::credential_broker_admin_server::CredentialBrokerAdmin;

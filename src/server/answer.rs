@@ -1,4 +1,4 @@
-//! An answer on its way to the peer: counted until the peer takes it, and ended with the broker.
+//! The body of an answer. It counts as unsent until the peer takes it, and ends when the broker drains.
 
 use std::{
     pin::Pin,
@@ -17,16 +17,16 @@ use super::{
     traffic::{Call, Traffic, Unsent},
 };
 
-/// Bytes of a frame that HTTP/2 copies into the buffer that it writes, and of a message that is cut into such frames.
-/// One write for the whole answer, and for those of other calls, costs less than the copy.
+/// Longest frame in bytes that h2 copies into its write buffer. Messages of up to `IN_PIECES` bytes are split into such
+/// frames: one write for several frames saves more than the copies cost.
 const PIECE: usize = 1023;
 const IN_PIECES: usize = 8 * 1024;
 
-/// The body of an answer. A stream that has nothing to say when the broker drains ends with `DRAINING`, also if the
-/// service keeps it: left open it would hold the drain up.
+/// The body of an answer. A stream without a message to send when the broker drains ends with the status `DRAINING`,
+/// even if the service keeps it open: an open stream would delay the drain.
 pub(super) struct Answer {
     body: Body,
-    /// Encoded ahead, so that it is counted although the peer takes nothing.
+    /// The frame to send next. It counts as unsent before the peer takes it.
     ahead: Option<Frame<Unsent>>,
     room: Option<Pin<Box<OwnedNotified>>>,
     end: End,
@@ -36,11 +36,11 @@ pub(super) struct Answer {
 }
 
 enum End {
-    /// All of it is ahead; the trailers are left.
+    /// The whole message is in `ahead`; the trailers follow.
     Whole,
-    /// It has sent trailers, or all of its body.
+    /// The trailers, or all of the body, were sent.
     Reached,
-    /// Nothing waits for it yet.
+    /// No future waits for the token yet: the body was always ready so far.
     Unwatched(CancellationToken),
     Watched(Pin<Box<WaitForCancellationFutureOwned>>),
 }
@@ -57,15 +57,15 @@ impl Answer {
         Self { body, ahead: None, room: None, end, traffic, _call: call, _slot: slot }
     }
 
-    /// An answer of this one message.
+    /// An answer of one message, which is already framed.
     pub(super) fn whole(frame: Bytes, traffic: &Arc<Traffic>, call: Call) -> Self {
         let ahead = Some(Frame::data(Unsent::new(frame, traffic)));
         let (body, traffic) = (Body::empty(), Arc::clone(traffic));
         Self { body, ahead, room: None, end: End::Whole, traffic, _call: call, _slot: None }
     }
 
-    /// Encodes the first message if it is there and there is room for it, and never waits. Without room it stays as it
-    /// is, which for what many share costs nothing.
+    /// Encodes the first message if it is ready and there is room for it. Never waits. Without room, the body is not
+    /// polled.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.traffic.has_room()
             && let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut self.body).poll_frame(cx)
@@ -79,7 +79,7 @@ impl Answer {
         frame.map_data(|bytes| Unsent::new(bytes, &self.traffic))
     }
 
-    /// What goes out of `frame` at once; the rest of it is ahead.
+    /// Returns the part of `frame` to send now, and keeps the rest in `ahead`.
     fn first_piece(&mut self, frame: Frame<Unsent>) -> Frame<Unsent> {
         match frame.into_data() {
             Ok(mut data) if (PIECE + 1..=IN_PIECES).contains(&data.remaining()) => {
@@ -92,7 +92,7 @@ impl Answer {
         }
     }
 
-    /// Without room a further message is not even made.
+    /// Waits for room. Until then, no further message is encoded.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.traffic.has_room() {
@@ -103,10 +103,10 @@ impl Answer {
             }
             let room = self.room.get_or_insert_with(|| Box::pin(self.traffic.room()));
             if room.as_mut().poll(cx).is_ready() {
-                // Woken, and another was quicker.
+                // Another call took the room first.
                 *room = Box::pin(self.traffic.room());
             } else if !self.traffic.has_room() {
-                // Asked again: room that was made before the registration must not be missed.
+                // Room may have been made before the future was registered, so this checks again.
                 return Poll::Pending;
             }
         }
@@ -164,7 +164,7 @@ mod tests {
 
     const CHUNK: usize = 300 * 1024;
 
-    /// An answer of so many chunks that then says nothing more.
+    /// An answer of `chunks` chunks, whose stream then stays open without a message.
     fn answer(traffic: &Arc<Traffic>, draining: &CancellationToken, chunks: usize) -> Answer {
         let chunk = || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; CHUNK])));
         let chunks = stream::iter((0..chunks).map(move |_| chunk())).chain(stream::pending());

@@ -1,4 +1,4 @@
-//! Messages that are sent as they were encoded.
+//! A codec that sends messages which are already encoded.
 
 use std::{fmt, marker::PhantomData};
 
@@ -12,13 +12,13 @@ use tonic_prost::ProstCodec;
 
 use super::preencoded::HEAD;
 
-/// A token and what goes with it; a buffer grows for a message that is larger. Each open watch keeps one for its whole
-/// life, and tonic's own are of 8 KiB.
+/// Initial size in bytes of an encoding buffer, enough for most credentials; it grows for a larger message. Each open
+/// watch keeps one buffer, and tonic's default is 8 KiB.
 const BUFFER: usize = 2 * 1024;
-/// When a buffer is sent although there is more to encode, as tonic does.
+/// Bytes after which a buffer is sent although there is more to encode. The same as tonic's default.
 const YIELD_THRESHOLD: usize = 32 * 1024;
 
-/// Reads requests as prost does, and sends answers that are encoded already.
+/// Decodes requests with prost, and sends answers that are already encoded.
 pub(super) struct Encoded<T>(PhantomData<T>);
 
 impl<T> Default for Encoded<T> {
@@ -48,7 +48,7 @@ impl<T: Message + Default + Send + 'static> Codec for Encoded<T> {
     }
 }
 
-/// One copy, into the frame.
+/// Copies an encoded message into the frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy;
 

@@ -27,46 +27,46 @@ use super::{
     traffic::{Call, Noted, Traffic, Watchdog},
 };
 
-/// From accept to the peer's first SETTINGS frame.
+/// Time from accept to the end of the peer's first SETTINGS frame.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Requests under way at a time on one connection.
+/// Concurrent requests on one connection.
 const STREAMS: u32 = 1024;
-/// Streams that the peer opened and reset before we looked at them ("rapid reset").
+/// Streams that the peer opened and reset before the broker accepted them ("rapid reset").
 const PENDING_RESETS: usize = 20;
-/// Streams that we reset for a fault of the peer's.
+/// Streams that the broker reset because of an error of the peer.
 const ERROR_RESETS: usize = 64;
-/// Bytes of a request's headers.
+/// Bytes of the headers of a request.
 const HEADERS: u32 = 16 * 1024;
 /// Bytes that wait to be sent on one stream.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Bytes that the peer may send ahead, on one stream and in all: a request has at most 256 KiB.
+/// Bytes that the peer may send ahead, on one stream and on the whole connection. A request has at most 256 KiB.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const FRAME: u32 = 16 * 1024;
-/// After GOAWAY, for calls under way to end.
+/// Time after GOAWAY for calls in progress to end.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// After GOAWAY, for a peer without a call to acknowledge it.
+/// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_FAREWELL: Duration = Duration::from_millis(500);
-/// Methods whose answers go on as long as the peer wishes, beside the watches that the service counts.
+/// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// The same, and their requests go on too.
+/// Prefix of more such methods. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";
 
 const GRPC: &str = "application/grpc";
 
-/// Why no request of a connection is served. Decided once, when it is accepted.
+/// Why the broker refuses every request of a connection. Decided once, when the connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
-    /// The peer may not ask.
+    /// The policy does not allow the peer.
     Denied,
-    /// There are `limits.connections` already.
+    /// `limits.connections` connections are already open.
     Full {
-        /// That limit.
+        /// Value of `limits.connections`.
         limit: usize,
     },
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     pub(super) services: Services,
@@ -80,7 +80,7 @@ pub(super) struct Connections {
 impl Connections {
     /// Serves `stream` until the peer is done, stops reading, or the broker drains.
     pub(super) async fn serve(self, stream: UnixStream, peer: Peer, refusal: Option<Refusal>) {
-        // A separate token: every poll of a connection locks its token.
+        // Each connection has a separate token, because each of its polls locks the token.
         let end = self.draining.child_token();
         let traffic = Traffic::new(end.clone());
         self.watchdog.watch(&traffic);
@@ -91,12 +91,12 @@ impl Connections {
         let exchanges =
             Arc::new(Exchanges { connections: self, watches, peer, refusal, traffic: Arc::clone(&traffic) });
         let served = Arc::clone(&exchanges);
-        // Boxed: it is larger than an answer that waits to be sent, and hyper keeps the room of the larger of the two.
+        // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
         let service = service_fn(move |request| Box::pin(exchange(Arc::clone(&served), request)));
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut gathered = false;
-        // A rotation wakes all watches, and each wakes the connection. It lets the others that are ready go first, so
-        // that it writes their messages together: one system call instead of one for each.
+        // A rotation wakes all watches, and each of them wakes the connection. The connection yields once, so that the
+        // other ready tasks add their messages first, and one system call writes all of them.
         let gathering = poll_fn(|cx| {
             gathered = !gathered && exchanges.watches.are_many();
             if gathered {
@@ -137,8 +137,8 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
         .auto_date_header(false)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
-        // No pings: on a Unix socket the kernel reports when a peer is gone, and hyper pays for them with a lock and a
-        // look at the clock for every frame, a tenth of the requests per second.
+        // No pings: on a Unix socket the kernel reports that a peer is gone. With pings, hyper takes a lock and reads
+        // the clock for every frame, which costs a tenth of the requests per second.
         .keep_alive_interval(None)
         .max_concurrent_streams(STREAMS)
         .max_frame_size(FRAME)
@@ -149,7 +149,7 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
     builder
 }
 
-/// What the calls of one connection share.
+/// State that the calls of one connection share.
 struct Exchanges {
     connections: Connections,
     watches: WatchSlots,
@@ -158,10 +158,10 @@ struct Exchanges {
     traffic: Arc<Traffic>,
 }
 
-/// One call: room for its answer, then the request whole, then the service, which finds the peer in the
+/// One call: waits for room for the answer, reads the request, then calls the service, which finds the peer in the
 /// request's extensions.
 ///
-/// Not an `async fn`, whose arguments would be in its future twice.
+/// Not an `async fn`: its future would hold the arguments twice.
 fn exchange(
     shared: Arc<Exchanges>,
     request: Request<Incoming>,
@@ -169,7 +169,7 @@ fn exchange(
     let call = Call::of(&shared.traffic);
     let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
-        // First: a request that waits for room holds nothing but what the peer may send ahead.
+        // Before the body is read, so that a waiting request holds only what the peer may send ahead.
         shared.room(&mut head.headers).await;
         let (response, slot) = match admitted {
             Ok((streams, slot)) => match shared.question(streams, body).await {
@@ -190,7 +190,7 @@ fn exchange(
     }
 }
 
-/// What tonic asks of a request before it looks at its body; what fails here is refused there.
+/// Whether tonic would accept the head of this request. If not, tonic gets the request and refuses it.
 fn is_grpc(head: &Parts) -> bool {
     let content = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     head.method == Method::POST && content.is_some_and(|content| content.starts_with(GRPC.as_bytes()))
@@ -203,7 +203,7 @@ fn whole(answer: Answer) -> Response<Answer> {
 }
 
 impl Exchanges {
-    /// Whether the request goes on message by message, and the slot that its answer takes among the watches.
+    /// Whether the request is a stream of messages, and the watch slot that its answer takes.
     fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
         match self.refusal {
             None => {}
@@ -226,7 +226,7 @@ impl Exchanges {
         if self.traffic.has_room() {
             return;
         }
-        // A map keeps room for more headers than a request has, and a thousand requests may wait.
+        // A `HeaderMap` reserves space for more headers than a request has, and a thousand requests may wait.
         let few: Box<[_]> = mem::take(headers).into_iter().collect();
         loop {
             let room = Box::pin(self.traffic.room());
@@ -239,7 +239,7 @@ impl Exchanges {
         headers.extend(few);
     }
 
-    /// The answer that is in memory, framed. It goes past the services: a hit is a look-up.
+    /// The framed answer from memory. A cache hit is only a look-up, so it bypasses the services.
     fn recall(&self, head: &Parts, question: &Question) -> Option<Bytes> {
         match question {
             Question::Whole(body) if head.uri.path() == GET => {
@@ -263,7 +263,7 @@ impl Exchanges {
     }
 }
 
-/// hyper's tasks are on the tracker too: drain waits for them.
+/// Spawns hyper's tasks on the tracker, so that the drain waits for them.
 #[derive(Clone, Debug)]
 struct TrackedExecutor(TaskTracker);
 
@@ -281,7 +281,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// A peer may have a thousand of them under way.
+    /// A peer can have a thousand calls in progress.
     #[test]
     fn a_call_is_small() {
         let size = size_of_future(exchange);

@@ -1,4 +1,4 @@
-//! Wire messages to domain values and back.
+//! Converts wire messages to domain values and back.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::{
     resolver::{CredentialRequest, Source},
 };
 
-/// What a caller asks for.
+/// Reads the `ref` of a request.
 pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
@@ -32,7 +32,7 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Resul
     Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env, origin })
 }
 
-/// The profile that `field` of a request names.
+/// Reads the profile that `field` of a request names.
 pub(super) fn profile_name(profile: pb::ClusterProfileRef, field: &str) -> Result<ProfileName, Status> {
     if profile.namespace.is_empty() || profile.name.is_empty() {
         return Err(status::invalid(&format!("`{field}` needs a namespace and a name")));
@@ -40,7 +40,7 @@ pub(super) fn profile_name(profile: pb::ClusterProfileRef, field: &str) -> Resul
     Ok(ProfileName::new(profile.namespace, profile.name))
 }
 
-/// The name of a profile.
+/// Encodes the name of a profile.
 pub(super) fn profile(name: &ProfileName) -> pb::ClusterProfileRef {
     pb::ClusterProfileRef { namespace: name.namespace.to_string(), name: name.name.to_string() }
 }
@@ -87,7 +87,7 @@ pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
     }
 }
 
-/// `None` for an empty text.
+/// `None` if `text` is empty.
 pub(super) fn present(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -1,7 +1,7 @@
 //! The calls that answer with a credential: `GetCredential`, `WatchCredential` and `ReportRejected`.
 //!
-//! Their answers are bytes that were encoded once, when the credential arrived, so they go past the generated service,
-//! which would encode a message for each of them.
+//! The answers were encoded once, when the credential arrived. They bypass the generated service, which would encode
+//! each of them again.
 
 use std::{
     convert::Infallible,
@@ -49,7 +49,7 @@ pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 
 /// Answers `GetCredential` from memory.
 pub(super) trait Memory: Send + Sync {
-    /// The framed answer to `message`, encoded as it came; `None`: the service decides, and says what is wrong with it.
+    /// The framed answer to `message`, an encoded request. `None`: the service must decide, and reports any error.
     fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes>;
 }
 
@@ -64,7 +64,7 @@ impl<R: PluginRunner> Memory for BrokerService<R> {
     }
 }
 
-/// The service `CredentialBroker`: the calls of this module, and the generated service for the others.
+/// The `CredentialBroker` service. It handles the calls of this module, and the generated service handles the others.
 #[derive(Debug)]
 pub(super) struct Credentials<R> {
     broker: Arc<BrokerService<R>>,
@@ -220,7 +220,7 @@ fn answer(issued: &Issued) -> Response<Bytes> {
     Response::new(issued.encoded.frame.clone())
 }
 
-/// The answer to a get, with what was done about the report.
+/// The answer to a report: the answer to a get, and the outcome.
 fn report_answer(reported: &Reported) -> Response<Bytes> {
     use pb::report_rejected_response::Outcome;
     let (outcome, retry_after) = match reported.outcome {
@@ -244,15 +244,16 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
     request.extensions().get().copied().ok_or_else(status::no_peer)
 }
 
-/// Who asks, and for what. By value, so that nothing of the name is kept while the caller waits.
+/// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
+/// before the wait.
 fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
     let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request;
     let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
     (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
 }
 
-/// The caller of that name; empty: it gave none. The name is hashed, so that it costs nothing to remember. A process
-/// that the kernel does not show is distinguished by its name alone.
+/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept. If the kernel
+/// does not show the process ID, the name alone distinguishes the caller.
 fn named(peer: &Peer, name: &str) -> Caller {
     static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
@@ -260,7 +261,7 @@ fn named(peer: &Peer, name: &str) -> Caller {
     Caller { name, peer, ..Caller::default() }
 }
 
-/// Waits for `event`, but not longer than `deadline`, and returns the rest of the deadline.
+/// Waits for `event` until the deadline, and returns the rest of the deadline.
 async fn wait_within(deadline: Option<Duration>, event: impl Future<Output = ()>) -> Option<Duration> {
     let Some(limit) = deadline else {
         event.await;
@@ -272,18 +273,17 @@ async fn wait_within(deadline: Option<Duration>, event: impl Future<Output = ()>
     Some(limit.saturating_sub(started.elapsed()))
 }
 
-/// How long the caller may be kept waiting: its `grpc-timeout` less a margin, so that the broker can still say what it
-/// waits for.
+/// The caller's `grpc-timeout` less a margin, so that the broker can still report what it waits for.
 fn deadline<T>(request: &Request<T>) -> Option<Duration> {
     let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     let timeout = timeout(text)?;
     Some(timeout.saturating_sub((timeout / 10).min(MARGIN)))
 }
 
-/// What is left of a caller's deadline for the answer to reach it.
+/// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// At most eight digits and a unit, as the gRPC protocol defines it. `None`: not a timeout, which is the same as none.
+/// Parses at most eight digits and a unit, as gRPC defines them. `None`: not a valid timeout, which means no deadline.
 fn timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let valid = (1..=8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());

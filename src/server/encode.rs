@@ -1,7 +1,7 @@
-//! The answer that gets, watches and reports send, encoded once for each generation of each key.
+//! The answer to gets, watches and reports, encoded once for each generation of each key.
 //!
-//! `GetCredentialResponse`, `WatchCredentialResponse` and `ReportRejectedResponse` have the same fields, so that one
-//! encoding serves all three; a test holds them to it.
+//! `GetCredentialResponse`, `WatchCredentialResponse` and `ReportRejectedResponse` share the encoded fields, so one
+//! encoding serves all three. A test checks this.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
         certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()),
         lifetime: convert::duration(draft.lifetime),
     };
-    // Fields are written in the order of their numbers, each as tag, length and bytes; absent ones are left out.
+    // prost writes fields in the order of their numbers, each as tag, length and bytes, and omits absent ones.
     let mut end = preencoded::HEAD + head(credential.encoded_len());
     let mut field = |value: Option<&[u8]>| -> Option<Range<usize>> {
         let length = value?.len();
@@ -40,7 +40,7 @@ pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
     EncodedCredential { frame: preencoded::frame(&message), token, certificate, key }
 }
 
-/// Bytes of a tag with a field number below 16, and of the length that follows it.
+/// Length in bytes of a tag with a field number below 16 and of the length that follows it.
 fn head(length: usize) -> usize {
     1 + encoded_len_varint(length as u64)
 }

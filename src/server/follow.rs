@@ -1,4 +1,4 @@
-//! A watch: one message per rotation, newest only.
+//! Watches of credentials: one message per rotation.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -15,14 +15,15 @@ use crate::{
     resolver::{CredentialRequest, Resolver},
 };
 
-/// The messages of one watch, framed. Made when the peer can take one, so a slow reader gets the latest when it returns, and
-/// delays no other.
+/// The framed messages of one watch. A message is made when the peer can take it, so a slow reader gets only the latest
+/// and does not delay other readers.
 pub(super) type CredentialMessages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// Open watches from which a connection gathers their messages before it writes.
+/// Number of open watches from which on a connection collects messages before it writes.
 const MANY: usize = 8;
 
-/// The watches of one connection. Fewer than its streams, so that a get on the same connection always passes.
+/// Limits the watches of one connection. The limit is below the number of streams, so that a get on the same connection
+/// always passes.
 #[derive(Clone, Debug)]
 pub(super) struct WatchSlots {
     slots: Arc<Semaphore>,
@@ -34,13 +35,13 @@ impl WatchSlots {
         Self { slots: Arc::new(Semaphore::new(limit)), limit }
     }
 
-    /// A slot of the connection that `request` came on.
+    /// Takes a slot of the connection that `request` came on.
     pub(super) fn take<T>(request: &Request<T>) -> Result<OwnedSemaphorePermit, Status> {
         let Some(slots) = request.extensions().get::<Self>() else { return Err(status::no_peer()) };
         slots.acquire()
     }
 
-    /// Whether so many watches are open that a rotation wakes them faster than one message can be written.
+    /// Whether enough watches are open that a rotation wakes them faster than the connection writes single messages.
     pub(super) fn are_many(&self) -> bool {
         self.limit - self.slots.available_permits() >= MANY
     }
@@ -51,7 +52,7 @@ impl WatchSlots {
     }
 }
 
-/// An open watch: what was asked for, and the invocation that it leads to for now.
+/// An open watch: the request, and the run that it currently leads to.
 pub(super) struct CredentialStream<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
@@ -59,7 +60,7 @@ pub(super) struct CredentialStream<R> {
     caller: Caller,
     subject: Subject,
     watch: CredentialWatch<R>,
-    /// Notified when its ClusterProfile changes, if it has one.
+    /// Notified when the ClusterProfile changes. `None`: the watch is not for a profile.
     profile: Option<watch::Receiver<u64>>,
     _slot: OwnedSemaphorePermit,
 }
@@ -112,15 +113,15 @@ impl<R: PluginRunner> CredentialStream<R> {
         }
     }
 
-    /// Follows the profile to another endpoint or provider, which is another key. What was held is for another place,
-    /// so where the profile no longer leads anywhere the watch ends.
+    /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a
+    /// run, the watch ends: its credential is for another cluster.
     fn move_with_profile(&mut self) -> Result<(), Status> {
         let spec = self.resolver.resolve(self.ask.clone()).map_err(|error| status::unresolved(&error))?;
         self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }
 
-    /// Follows what is held for `spec` now. Of the same key, too: a profile that goes and comes back in one moment leaves
-    /// the key as it was, but what was held under it is forgotten, and would be renewed for no other caller.
+    /// Replaces the watch even if the key is the same. A profile that is deleted and created again at once keeps its
+    /// key, but the cache has dropped the entry that the old watch follows.
     fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
         let profile = self.resolver.follow(&spec);
         let subject = Subject::of(&spec);
@@ -131,10 +132,10 @@ impl<R: PluginRunner> CredentialStream<R> {
     }
 }
 
-/// Waits until the profile changes or is deleted; without end if there is none.
+/// Waits until the profile changes or is deleted; without end if there is no profile.
 async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
     match profile {
-        // An error says that it is gone: a change, too.
+        // An error means that the profile was deleted, which is also a change.
         Some(profile) => drop(profile.changed().await),
         None => std::future::pending().await,
     }

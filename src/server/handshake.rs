@@ -1,6 +1,6 @@
-//! A deadline for the HTTP/2 handshake: a peer that connects and says nothing, or half a preface, is cut off.
+//! A deadline for the HTTP/2 handshake. It disconnects a peer that sends nothing, or only a part of the handshake.
 //!
-//! HTTP/2 keep-alive cannot do it: its pings start only after the handshake.
+//! HTTP/2 keep-alive does not cover this: its pings start only after the handshake.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// `PRI * HTTP/2.0 …` and the nine bytes that head the SETTINGS frame which must follow.
+/// Length of the preface `PRI * HTTP/2.0 …` and of the head of the SETTINGS frame that must follow.
 const PREFACE_AND_HEAD: usize = 24 + 9;
 
 /// A stream that fails with `TimedOut` unless the peer's preface and first SETTINGS frame arrive in time.
@@ -33,7 +33,7 @@ struct Waiting {
 }
 
 impl<S> HandshakeDeadline<S> {
-    /// The peer has `limit` from now.
+    /// Gives the peer `limit` from now.
     pub(super) fn new(stream: S, limit: Duration) -> Self {
         let (deadline, head) = (Box::pin(sleep(limit)), Vec::with_capacity(PREFACE_AND_HEAD));
         Self { stream, waiting: Some(Waiting { deadline, head, received: 0 }) }
@@ -41,7 +41,7 @@ impl<S> HandshakeDeadline<S> {
 }
 
 impl Waiting {
-    /// Takes note of what arrived: true once the SETTINGS frame is complete.
+    /// Records bytes that arrived. Returns true once the SETTINGS frame is complete.
     fn note(&mut self, bytes: &[u8]) -> bool {
         self.received += bytes.len();
         let missing = PREFACE_AND_HEAD - self.head.len();
@@ -128,7 +128,7 @@ mod tests {
         let (mut peer, ours) = duplex(1024);
         let mut ours = HandshakeDeadline::new(ours, LIMIT);
         for byte in HELLO {
-            peer.write_all(&[*byte]).await.unwrap(); // in as many pieces as there can be
+            peer.write_all(&[*byte]).await.unwrap(); // byte by byte
             assert_eq!(ours.read_u8().await.unwrap(), *byte);
         }
         let late = tokio::time::timeout(LIMIT * 10, ours.read_u8()).await;

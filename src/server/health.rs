@@ -1,4 +1,4 @@
-//! gRPC health, for as many watches as a connection may have.
+//! gRPC health with watches that use little memory.
 
 use std::pin::Pin;
 
@@ -11,7 +11,7 @@ use tonic_health::{
 
 use super::preencoded::{self, Preencoded};
 
-/// tonic's service, but for its buffers: each of its watches keeps 8 KiB to encode messages of two bytes.
+/// Wraps tonic's service to avoid its buffers: each of its watches keeps 8 KiB to encode messages of two bytes.
 #[derive(Debug)]
 pub(super) struct Health(HealthService);
 
@@ -37,7 +37,7 @@ impl pb::health_server::Health for Health {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let states = self.0.watch(request).await?.into_inner();
-        // It never fails, and ends with the reporter.
+        // The stream never fails, and ends with the reporter.
         let states = states.take_while(|state| std::future::ready(state.is_ok()));
         Ok(Preencoded::response(states.filter_map(async |state| Some(Ok(preencoded::frame(&state.ok()?))))))
     }

@@ -1,4 +1,4 @@
-//! What a broker says about itself.
+//! What a broker reports about itself.
 
 use std::{path::PathBuf, time::SystemTime};
 
@@ -6,14 +6,14 @@ use credbroker_proto::v1 as pb;
 
 use super::convert;
 
-/// What does not change while a broker runs.
+/// Facts about a broker that do not change while it runs.
 #[derive(Clone, Debug)]
 pub struct BrokerInfo {
-    /// When it started.
+    /// Time when the broker started.
     pub started: SystemTime,
-    /// The files that its configuration was read from.
+    /// Files that the configuration was read from.
     pub config_files: Vec<PathBuf>,
-    /// The sockets that it listens on, as far as they have names.
+    /// Paths of the sockets that the broker listens on. Sockets without a path are left out.
     pub sockets: Vec<PathBuf>,
 }
 

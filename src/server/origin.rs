@@ -1,4 +1,4 @@
-//! Where a peer runs.
+//! Where a peer runs: beside the broker, or elsewhere.
 
 use std::{io, path::PathBuf};
 
@@ -6,15 +6,15 @@ use rustix::process::{geteuid, getpid};
 
 use crate::plugin::Origin;
 
-/// The broker's own user and namespaces, which those of a peer are compared with.
+/// User and namespaces of the broker, to compare those of a peer with.
 #[derive(Debug)]
 pub(super) struct Home {
     uid: u32,
-    /// `None`: `/proc` does not show this PID namespace, so it says nothing about peers either.
+    /// `None`: `/proc` shows another PID namespace, so it cannot identify peers.
     namespaces: Option<Namespaces>,
 }
 
-/// As `/proc` names them, for example `mnt:[4026531841]`.
+/// Namespaces as `/proc` names them, for example `mnt:[4026531841]`.
 #[derive(Debug, Eq, PartialEq)]
 struct Namespaces {
     mount: PathBuf,
@@ -22,7 +22,7 @@ struct Namespaces {
 }
 
 impl Home {
-    /// Of this process.
+    /// User and namespaces of this process.
     pub(super) fn of_this_process() -> Self {
         let own = getpid().as_raw_nonzero().get();
         let shown =
@@ -33,8 +33,7 @@ impl Home {
 
     /// Where the process `pid` of user `uid` runs, which has just connected. Reads `/proc`, which does not block.
     ///
-    /// Its number could be another process's by now only if it ended and all other numbers were given out since it
-    /// connected.
+    /// `pid` could name another process only if the peer ended and all other PIDs were used since it connected.
     pub(super) fn origin(&self, uid: u32, pid: Option<i32>) -> Origin {
         match (pid, &self.namespaces) {
             (Some(pid), Some(own))

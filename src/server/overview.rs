@@ -1,4 +1,4 @@
-//! What the broker holds, on the wire.
+//! Messages that describe the broker's credentials and providers.
 
 use credbroker_proto::v1::{
     CredentialState, Failure, ListCredentialsResponse, ProviderState, credential_state,
@@ -18,12 +18,12 @@ use crate::{
     verify::Verdict,
 };
 
-/// Bytes of credentials in one page: the limit of many clients is 4 MiB, and a key that fails has a message of 2 KiB.
+/// Bytes of one page. Many clients limit a message to 4 MiB, and a key that fails has an error message of 2 KiB.
 pub(super) const PAGE: usize = 1 << 20;
-/// How many are taken from the cache at a time.
+/// Number of keys that are read from the cache at a time.
 const BATCH: usize = 512;
 
-/// The page that follows the one with this `page_token`, and its own token.
+/// The page that follows the one with `page_token`, with its own token.
 pub(super) fn page<R: PluginRunner>(
     cache: &CredentialCache<R>,
     selector: &Selector,
@@ -45,7 +45,7 @@ pub(super) fn page<R: PluginRunner>(
     Ok(ListCredentialsResponse { credentials, next_page_token })
 }
 
-/// A position in a page token, with the whole key.
+/// Writes a position for a page token, with the whole key.
 fn position((provider, key): &ListPosition) -> String {
     let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}/{provider}", key.concat())
@@ -64,7 +64,7 @@ fn read(position: &str) -> Option<ListPosition> {
     Some((provider.into(), PluginKey(bytes)))
 }
 
-/// One provider, and whether its plugin can run.
+/// State of one provider, and whether its plugin can run.
 pub(super) fn provider(providers: &Providers, provider: &Provider) -> ProviderState {
     let failure = providers.is_runnable(provider).err().map(|error| Failure {
         reason: status::resolve_reason(&error).into(),
@@ -80,7 +80,7 @@ pub(super) fn provider(providers: &Providers, provider: &Provider) -> ProviderSt
     }
 }
 
-/// One key, without its credential.
+/// State of one key, without its credential.
 pub(super) fn state(held: &KeyStatus) -> CredentialState {
     let spec = &held.spec;
     let issued = held.issued.as_ref();

@@ -1,4 +1,4 @@
-//! Pages of lists, as AIP-158 has them.
+//! Pages of lists, as AIP-158 defines them.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -10,21 +10,22 @@ use tonic::Status;
 
 use super::status;
 
-/// Rows of a page at most.
+/// Maximum number of rows in a page.
 const ROWS: usize = 1_000;
 
-/// Which rows of a list a request asks for.
+/// Size of the pages that a request asks for, and the list that they are from.
 #[derive(Debug)]
 pub(super) struct Paging {
     rows: usize,
-    /// Limit in bytes: an answer must fit the limits of clients, and a slow reader holds it.
+    /// Maximum bytes of a page: an answer must fit the limits of clients, and a slow reader keeps it in memory.
     bytes: usize,
-    /// Says which list it is, and what was selected from it.
+    /// Prefix of the list's page tokens: the name of the list and a hash of the filter.
     list: String,
 }
 
 impl Paging {
-    /// Pages of `bytes` of the list `name`, of what `filter` selects. With it, where the page before ended.
+    /// Reads a request for the rows of list `name` that match `filter`, in pages of `bytes`. Also returns the position
+    /// where the previous page ended.
     ///
     /// # Errors
     ///
@@ -39,8 +40,8 @@ impl Paging {
         let size = usize::try_from(page_size)
             .map_err(|_negative| status::invalid("`page_size` must not be negative"))?;
         let rows = if size == 0 { ROWS } else { size.min(ROWS) };
-        // A token may outlive the broker that wrote it. One of a broker with another hash is refused, and the client
-        // lists again.
+        // A token may come from another release. If that release computes another hash, the token is refused, and the
+        // client lists again.
         let mut hasher = DefaultHasher::new();
         filter.hash(&mut hasher);
         let paging = Self { rows, bytes, list: format!("{name}.{:016x}.", hasher.finish()) };
@@ -51,8 +52,8 @@ impl Paging {
         Ok((paging, after))
     }
 
-    /// As many of `rows` as fit, and the token of the page that follows. Each comes with where it is in the list. A row
-    /// that is larger than a page is a page.
+    /// Takes as many of `rows`, each with its position in the list, as fit. Also returns the token of the next page. A
+    /// row that is larger than a page gets a separate page.
     pub(super) fn fill<T: Message, P>(
         &self,
         rows: impl Iterator<Item = (T, P)>,
@@ -73,7 +74,7 @@ impl Paging {
     }
 }
 
-/// The status of a token that is not from the list.
+/// The status for a token that is not from the list.
 pub(super) fn foreign() -> Status {
     status::invalid("`page_token` must be the `next_page_token` of a response to the same request")
 }
@@ -88,11 +89,11 @@ mod tests {
         Paging::read("list", &"filter", BYTES, size, "").unwrap().0
     }
 
-    /// Pages of rows of so many bytes, by their numbers.
+    /// Number of rows in each page of a list with `rows` rows of `length` bytes.
     fn pages(size: i32, rows: usize, length: usize) -> Vec<usize> {
         let (mut lengths, mut after) = (Vec::new(), 0);
         loop {
-            // A string is a message: its tag and its length are two or three bytes.
+            // A `String` is a message: its tag and length take two or three bytes.
             let rest = (after..rows).map(|row| ("x".repeat(length), row));
             let (page, token) = paging(size).fill(rest, usize::to_string);
             lengths.push(page.len());

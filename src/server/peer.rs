@@ -1,4 +1,4 @@
-//! Who is at the other end, and whether it may ask.
+//! The process at the other end of a connection, and whether the broker serves it.
 
 use std::io;
 
@@ -7,21 +7,21 @@ use tokio::net::UnixStream;
 use super::origin::Home;
 use crate::plugin::Origin;
 
-/// The process that connected, as the kernel recorded it. Integers, taken once: nothing that a peer can choose.
+/// The process that connected, as the kernel recorded it. The peer cannot choose these numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Peer {
     /// Effective uid.
     pub uid: u32,
     /// Effective gid.
     pub gid: u32,
-    /// Process id; `None` when the peer is in another pid namespace.
+    /// Process ID; `None` if the peer is in another PID namespace.
     pub pid: Option<i32>,
-    /// Where it runs.
+    /// Where the process runs.
     pub origin: Origin,
 }
 
 impl Peer {
-    /// From `SO_PEERCRED`, and `/proc` for where it runs.
+    /// Reads `SO_PEERCRED`, and `/proc` for the origin.
     pub(super) fn of(stream: &UnixStream, home: &Home) -> io::Result<Self> {
         let credentials = stream.peer_cred()?;
         let pid = credentials.pid().filter(|pid| *pid > 0);
@@ -29,33 +29,33 @@ impl Peer {
         Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid, origin })
     }
 
-    /// The kernel uses these uids for all users that it cannot map, so they do not identify a user.
+    /// Whether the kernel uses this uid for all users that it cannot map, so that it does not identify a user.
     pub(super) fn is_unmapped(&self) -> bool {
         UNMAPPED.contains(&self.uid)
     }
 }
 
-/// What the kernel reports for a uid that has no number here (`/proc/sys/kernel/overflowuid`), and for none at all.
+/// Uid that the kernel reports for an unmapped user (`/proc/sys/kernel/overflowuid`), and the invalid uid.
 const UNMAPPED: [u32; 2] = [65_534, u32::MAX];
 
-/// Who may ask.
+/// Which peers the broker serves.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerPolicy {
     own_uid: u32,
 }
 
 impl PeerPolicy {
-    /// The broker's own uid and root: the two that could take what it holds anyway.
+    /// Allows the broker's own uid and root: both could take the broker's credentials anyway.
     pub fn own_and_root() -> Self {
         Self { own_uid: rustix::process::geteuid().as_raw() }
     }
 
-    /// Whether the broker's own user may: not if it runs as an unmapped one.
+    /// Whether the broker serves its own user. It does not if that user is unmapped.
     pub fn serves_its_own(self) -> bool {
         !UNMAPPED.contains(&self.own_uid)
     }
 
-    /// Whether `peer` may ask.
+    /// Whether the broker serves `peer`.
     pub fn allows(self, peer: &Peer) -> bool {
         (peer.uid == self.own_uid || peer.uid == 0) && !peer.is_unmapped()
     }

@@ -1,4 +1,4 @@
-//! Messages that were encoded ahead, for many streams at once. tonic would encode, or copy, each for each stream.
+//! Messages that are encoded once for many streams. tonic would encode or copy them for each stream.
 
 use std::{
     convert::Infallible,
@@ -14,37 +14,37 @@ use hyper::body::{Body as HttpBody, Frame};
 use prost::Message;
 use tonic::{Response, Status, body::Body};
 
-/// An error is the last.
+/// Framed messages. An error ends the stream.
 type Frames = MessageStream<Bytes>;
-/// What the generated service expects of a method that answers with a stream.
+/// The type that the generated service expects of a method with a stream of answers.
 type MessageStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Travels in the extensions of a response, and takes the place of its body.
+/// Frames in the extensions of a response. They replace its body.
 #[derive(Clone)]
 pub(super) struct Preencoded(Arc<Mutex<Option<Frames>>>);
 
-/// Bytes before a message: whether it is compressed, and its length.
+/// Bytes before a message: the compression flag and the length.
 pub(super) const HEAD: usize = 5;
 
-/// The message of a body that is this message and nothing else, not compressed.
+/// The message in `body`. `None` unless `body` is exactly one uncompressed message.
 pub(super) fn message(body: &Bytes) -> Option<Bytes> {
     let (head, message) = body.split_first_chunk::<HEAD>()?;
     let [0, length @ ..] = *head else { return None };
     (usize::try_from(u32::from_be_bytes(length)) == Ok(message.len())).then(|| body.slice(HEAD..))
 }
 
-/// `message` as one gRPC message on the wire, not compressed.
+/// `message` as one uncompressed gRPC message on the wire.
 pub(super) fn frame(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(HEAD + length);
     frame.put_u8(0);
     frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    // It has the capacity that was asked for.
+    // Cannot fail: the buffer has the capacity.
     let _complete = message.encode(&mut frame);
     frame.freeze()
 }
 
-/// The message of `frame` followed by the fields of `more`, framed. Fields that follow count as part of the message.
+/// The message of `frame` with the fields of `more` appended, framed. Appended fields are part of the message.
 pub(super) fn extended(frame: &Bytes, more: &impl Message) -> Bytes {
     let message = frame.get(HEAD..).unwrap_or_default();
     let length = message.len() + more.encoded_len();
@@ -52,13 +52,13 @@ pub(super) fn extended(frame: &Bytes, more: &impl Message) -> Bytes {
     extended.put_u8(0);
     extended.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     extended.put(message);
-    // It has the capacity that was asked for.
+    // Cannot fail: the buffer has the capacity.
     let _complete = more.encode(&mut extended);
     extended.freeze()
 }
 
 impl Preencoded {
-    /// A response of these frames, typed as the generated service wants it.
+    /// A response of these frames, typed as the generated service expects it.
     pub(super) fn response<T: Send + 'static>(
         frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static,
     ) -> Response<MessageStream<T>> {
@@ -67,12 +67,12 @@ impl Preencoded {
         response
     }
 
-    /// Once: a copy of the response would have none.
+    /// Takes the frames. `None` if a clone has already taken them.
     pub(super) fn into_frames(self) -> Option<Frames> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The body of a response, if it travels beside it.
+    /// Replaces the body of `response` with the frames in its extensions, if there are any.
     pub(super) fn put_in_place(response: &mut http::Response<Body>) {
         let beside = response.extensions_mut().remove::<Self>();
         if let Some(frames) = beside.and_then(Self::into_frames) {
@@ -82,7 +82,7 @@ impl Preencoded {
 }
 
 struct FrameBody {
-    /// `None`: it has ended.
+    /// `None`: the body has ended.
     frames: Option<Frames>,
 }
 
@@ -106,16 +106,16 @@ impl HttpBody for FrameBody {
     }
 }
 
-/// What ends an answer that was given whole.
+/// Trailers of an answer that succeeded.
 pub(super) fn ok() -> HeaderMap {
     let ok = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
     HeaderMap::from_iter([ok])
 }
 
-/// What ends an answer that failed.
+/// Trailers of an answer that failed.
 pub(super) fn trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    // Our own texts fit a header; without one the stream would end all the same.
+    // The broker's messages fit a header. Without a header, the stream would still end.
     let _complete = status.add_header(&mut trailers);
     trailers
 }

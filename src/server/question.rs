@@ -1,4 +1,4 @@
-//! A request as it comes in: whole before a service sees it, in time and within the bounds of its connection.
+//! The body of a request: read completely before a service sees it, within a deadline and the limits of its connection.
 
 use std::{
     future::poll_fn,
@@ -20,18 +20,18 @@ use super::{
     traffic::{Traffic, UNFINISHED, Unfinished},
 };
 
-/// From its headers to its last byte.
+/// Time from the headers of a request to its last byte.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a service gets of a request's body.
+/// The body of a request as a service receives it.
 pub(super) enum Question {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// Message by message, as long as it goes on.
+    /// Message by message, until the stream ends.
     Stream(Box<Stream>),
 }
 
-/// A body whose end is up to the peer, or to the broker's.
+/// A body that ends when the peer ends it or the broker drains.
 pub(super) struct Stream {
     body: Incoming,
     received: usize,
@@ -40,14 +40,14 @@ pub(super) struct Stream {
 }
 
 impl Question {
-    /// A request for a method that reads one message.
+    /// Reads the request of a method that takes one message.
     ///
     /// # Errors
     ///
-    /// It took too long, or too much of this connection's requests is unfinished.
+    /// The body failed or took too long, or the unfinished requests of the connection are too large.
     pub(super) async fn whole(body: Incoming, traffic: &Arc<Traffic>) -> Result<Self, Status> {
         let mut receiving = Receiving { body, bytes: BytesMut::new(), unfinished: None };
-        // Usually it is there, and needs no timer.
+        // Polled without a timer first, because the body has usually arrived.
         let now = poll_fn(|cx| Poll::Ready(receiving.poll(traffic, cx))).await;
         let received = match now {
             Poll::Ready(received) => received,
@@ -59,7 +59,7 @@ impl Question {
         received.map(Self::Whole)
     }
 
-    /// A request for a method that reads many.
+    /// The request of a method that takes a stream of messages.
     pub(super) fn stream(body: Incoming, traffic: &Arc<Traffic>, draining: &CancellationToken) -> Self {
         let draining = Box::pin(draining.clone().cancelled_owned());
         let unfinished = Unfinished::new(traffic);
@@ -69,7 +69,7 @@ impl Question {
 
 struct Receiving {
     body: Incoming,
-    /// Copies, since what is received may be a small piece of a large buffer.
+    /// A copy, because a received chunk may be a small piece of a large buffer.
     bytes: BytesMut,
     unfinished: Option<Unfinished>,
 }
@@ -92,7 +92,7 @@ impl Receiving {
             if !unfinished.grow_to(self.bytes.capacity()) {
                 return Poll::Ready(Err(status::too_much_unfinished(UNFINISHED)));
             }
-            // What is larger than any request is refused by the service, which sees the length that it claims.
+            // Enough for the service to refuse a request that is too large: it reads the length before the message.
             if is_last || self.bytes.len() > REQUEST + 5 {
                 break;
             }
@@ -110,7 +110,7 @@ impl Stream {
         Poll::Ready(frame.map(|frame| {
             let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
             self.received += frame.data_ref().map_or(0, Bytes::len);
-            // Counted to its end: a reader may keep what it has not decoded.
+            // Bytes count until the stream ends, because the reader may keep bytes that it has not decoded.
             if self.unfinished.grow_to(self.received) {
                 Ok(frame)
             } else {

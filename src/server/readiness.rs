@@ -1,4 +1,4 @@
-//! Whether there is a credential for each cluster.
+//! Whether the broker has a credential for each cluster.
 
 use std::{collections::HashMap, error::Error, sync::Arc};
 
@@ -14,17 +14,17 @@ use crate::{
     text::chain,
 };
 
-/// How it stood for every profile at one moment.
+/// The readiness of all profiles at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
     held: HashMap<ProfileName, (State, Option<Failed>)>,
-    /// Providers that no request gets anything of, until something changes on this machine.
+    /// Providers whose plugins cannot run until something changes on this machine.
     broken: HashMap<Arc<str>, ResolveError>,
 }
 
 impl Readiness {
-    /// One look at the whole cache, and at each provider's plugin. Callers that bring their own variables have separate
-    /// keys: the best of a profile's keys counts.
+    /// Reads the whole cache, and checks each provider's plugin. Callers that send variables have separate keys; the
+    /// best key of a profile counts.
     pub(super) fn of<R: PluginRunner>(cache: &CredentialCache<R>, resolver: &Resolver) -> Self {
         let mut all = Self::default();
         for (profile, holding, failed) in cache.profile_states() {
@@ -54,7 +54,7 @@ impl Readiness {
         (state, problem.map(|(reason, _)| reason))
     }
 
-    /// Why it is not ready, for people.
+    /// Why the profile is not ready, for people.
     pub(super) fn message(&self, known: &KnownProfile) -> String {
         self.look(known).1.map(|(_, error)| chain(error)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! `CredentialSelector`: which credentials in the cache a request means.
+//! `CredentialSelector`: which credentials in the cache a request selects.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{cache::Selector, resolver::Resolver};
 ///
 /// # Errors
 ///
-/// It selects nothing, is not valid, or names a provider that is not configured.
+/// The selector is empty or not valid, or it names a provider or a hub that is not configured.
 pub(super) fn selector(
     message: Option<pb::CredentialSelector>,
     resolver: &Resolver,

@@ -1,4 +1,4 @@
-//! The services, and the calls about clusters.
+//! The gRPC services, and the calls about clusters.
 
 use std::{fmt, sync::Arc};
 
@@ -21,20 +21,20 @@ use super::{
 };
 use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
 
-/// Bytes of a request: a cluster with its authorities, and the caller's variables.
+/// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
 
-/// The service over one cache and one configuration.
+/// The broker's own service, over one cache and one configuration.
 #[derive(Debug)]
 pub struct BrokerService<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
-    /// `None`: no ClusterProfiles are read.
+    /// `None`: the broker reads no ClusterProfiles.
     pub(super) clusters: Option<Clusters<R>>,
     pub(super) info: BrokerInfo,
 }
 
-/// What answers requests. Clones share it.
+/// The services that answer requests. Clones share them.
 #[derive(Clone)]
 pub struct Services {
     pub(super) routes: Routes,
@@ -64,10 +64,10 @@ pub fn services<R: PluginRunner>(
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // The details of errors, so that clients without them can decode them.
+            // Error details, for clients that do not have their definitions.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    // The descriptor sets are committed with their crates; a test asks the service for them.
+    // Both builds succeed: the descriptor sets are constants, and a test queries the services.
     let routes = match (reflection().build_v1(), reflection().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
         _ => routes,
@@ -101,7 +101,7 @@ impl<R: PluginRunner> BrokerService<R> {
     }
 }
 
-/// At debug: a span that is not recorded costs nothing, and a hit needs none.
+/// The span of a call, at debug level: a span that is not recorded costs nothing.
 pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
     let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))

@@ -19,12 +19,12 @@ use crate::{
     text::chain,
 };
 
-/// How long a client waits before it asks a broker's successor.
+/// Retry delay when the broker drains or is busy.
 const SUCCESSOR: Duration = Duration::from_secs(1);
-/// How long it waits before it asks again for what only the hub can tell.
+/// Retry delay when the answer depends on the hub.
 const HUB: Duration = Duration::from_secs(2);
 
-/// Bytes of a value in the metadata: longer ones, which only a caller can name, are left out.
+/// Maximum bytes of a metadata value. Longer values, which only callers can send, are left out.
 const LONGEST_VALUE: usize = 200;
 
 /// What a request resolved to, for the metadata of its errors.
@@ -51,7 +51,7 @@ pub(super) fn invalid(message: &str) -> Status {
     status(Reason::InvalidRequest, message, None, [])
 }
 
-/// The peer may not ask.
+/// The policy does not allow the peer.
 pub(super) fn peer_denied(peer: &Peer) -> Status {
     let cause = if peer.is_unmapped() {
         "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
@@ -62,7 +62,7 @@ pub(super) fn peer_denied(peer: &Peer) -> Status {
     status(Reason::PeerDenied, &message, None, [])
 }
 
-/// No layer said who is asking.
+/// The request has no peer.
 pub(super) fn no_peer() -> Status {
     status(Reason::PeerDenied, "the connection has no identity", None, [])
 }
@@ -87,7 +87,7 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
     status(resolve_reason(error), &chain(error), Some(HUB), metadata)
 }
 
-/// ClusterProfiles are not read.
+/// The broker reads no ClusterProfiles.
 pub(super) fn no_hub() -> Status {
     let message =
         "this broker does not read ClusterProfiles: its configuration has no `clusterProfiles`; add it";
@@ -103,7 +103,7 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     };
     let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
     let reason = cache_reason(&failed.error);
-    // A throttled issuer's error says it itself.
+    // The error of a throttled issuer already names the command.
     let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
     if held && reason.code() == Code::Unavailable && !retry.is_zero() {
         let _infallible = write!(message, "; `credbroker refresh {provider}` runs it at once");
@@ -119,7 +119,7 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))
 }
 
-/// A stream ends because the broker does.
+/// A stream ends because the broker drains.
 pub(super) fn draining() -> Status {
     status(Reason::Draining, &CacheError::Draining.to_string(), Some(SUCCESSOR), [])
 }
@@ -140,7 +140,7 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     overloaded("limits.watchesPerConnection", &message, None)
 }
 
-/// Too much of the requests of one connection has not ended.
+/// The unfinished requests of one connection are too large.
 pub(super) fn too_much_unfinished(limit: usize) -> Status {
     let limit = limit >> 20;
     let message = format!(
@@ -149,7 +149,7 @@ pub(super) fn too_much_unfinished(limit: usize) -> Status {
     overloaded("unfinished requests", &message, None)
 }
 
-/// A request did not end in time.
+/// A request was not received in time.
 pub(super) fn unfinished(limit: Duration) -> Status {
     let message = format!("the request was not received completely within {limit:?}; send it again");
     status(Reason::RequestIncomplete, &message, None, [])
@@ -159,7 +159,7 @@ fn overloaded(limit: &str, message: &str, retry: Option<Duration>) -> Status {
     status(Reason::Overloaded, message, retry, [(LIMIT, limit.to_owned())])
 }
 
-/// The one place where a status is made. Its message ends with the reason, for clients that do not decode details.
+/// Makes every status. The message ends with the reason, for clients that do not decode details.
 fn status(
     reason: Reason,
     message: &str,

@@ -1,10 +1,10 @@
-//! A header block in its frames (RFC 9113, sections 4.1, 6.2 and 6.10).
+//! Reads and rewrites the frames of a header block (RFC 9113, sections 4.1, 6.2 and 6.10).
 
 use std::{borrow::Cow, ops::Range};
 
 use super::hpack;
 
-/// Bytes of a frame's head.
+/// Length of a frame header in bytes.
 pub(super) const HEAD: usize = 9;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const CONTINUATION: u8 = 9;
@@ -13,10 +13,10 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// The head of a frame.
+/// A frame header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    /// Of the payload.
+    /// Length of the payload in bytes.
     pub(super) length: usize,
     pub(super) kind: u8,
     pub(super) stream: [u8; 4],
@@ -24,7 +24,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// `None`: these are fewer than [`HEAD`] bytes.
+    /// Parses the first bytes. `None`: there are fewer than [`HEAD`].
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let [high, middle, low, kind, flags, stream @ ..] = *bytes.first_chunk::<HEAD>()?;
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
@@ -35,7 +35,7 @@ impl Head {
         self.flags & END_HEADERS != 0
     }
 
-    /// Where the fields are in this frame. `None`: the padding is longer than the frame.
+    /// The position of the fields in the payload. `None`: the frame is too short for its padding or priority.
     fn fields(self, payload: &[u8]) -> Option<Range<usize>> {
         let (mut start, mut padding) = (0, 0);
         if self.kind == HEADERS && self.flags & PADDED != 0 {
@@ -49,15 +49,15 @@ impl Head {
     }
 }
 
-/// Replaces each authority that h2 would refuse in `frames`, a HEADERS frame and the CONTINUATION frames that complete
-/// it. Returns how many bytes the frames have now: never more than before. A malformed block stays as it is.
+/// Replaces each authority that h2 would refuse. `frames` is a HEADERS frame and the CONTINUATION frames that complete
+/// it. Returns their new length in bytes, which never grows. A malformed block stays unchanged.
 pub(super) fn rewrite(frames: &mut [u8]) -> usize {
     let Some(mut block) = fields(frames) else { return frames.len() };
     let edits = hpack::refused(&block).unwrap_or_default();
     if edits.is_empty() {
         return frames.len();
     }
-    // From the last to the first: an edit may be shorter than what it replaces.
+    // From last to first: an edit may be shorter than the bytes it replaces, which moves those behind it.
     for edit in edits.into_iter().rev() {
         block.to_mut().splice(edit.place, edit.bytes);
     }
@@ -68,7 +68,7 @@ pub(super) fn rewrite(frames: &mut [u8]) -> usize {
     edited.len()
 }
 
-/// The fields of all `frames`: without a copy if there is one frame only. `None`: malformed.
+/// The fields of all `frames`, borrowed if there is only one frame. `None`: a frame is malformed.
 fn fields(frames: &[u8]) -> Option<Cow<'_, [u8]>> {
     let mut block = Cow::Borrowed(<&[u8]>::default());
     for (head, payload) in split(frames) {
@@ -82,7 +82,7 @@ fn fields(frames: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(block)
 }
 
-/// `block` in the same frames: each has as many fields as before until the block ends.
+/// Writes `block` into the same frames. Each frame keeps its share of the fields until the block ends.
 fn reframed(frames: &[u8], mut block: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(frames.len());
     for (head, payload) in split(frames) {
@@ -101,7 +101,7 @@ fn reframed(frames: &[u8], mut block: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Heads and payloads of whole frames.
+/// The headers and payloads of the complete frames.
 fn split(mut frames: &[u8]) -> impl Iterator<Item = (Head, &[u8])> {
     std::iter::from_fn(move || {
         let head = Head::parse(frames)?;

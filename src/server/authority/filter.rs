@@ -1,30 +1,30 @@
-//! The frames of a connection: which bytes pass as they are, and which are a header block.
+//! Separates the header blocks of a connection from the bytes that pass unchanged.
 
 use super::block::{self, CONTINUATION, HEAD, HEADERS, Head};
 
-/// Bytes of a header block, the heads of its frames included, that are held until it is complete. A larger one passes
-/// as it is: the broker's limit for the fields of a request is the same.
+/// Maximum bytes of a header block, including its frame headers, to hold until it is complete. A larger block passes
+/// unchanged, because the broker rejects it: the limit for the headers of a request is the same.
 pub(super) const HELD: usize = 16 * 1024;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Where in the stream the next byte is.
+/// The position of the next byte in the stream.
 #[derive(Debug)]
 pub(super) enum Filter {
-    /// What remains of the preface.
+    /// In the preface; holds the part that is missing.
     Preface(&'static [u8]),
-    /// So many bytes before the head of a frame.
+    /// This many bytes before the next frame header.
     Frames(usize),
-    /// The peer does not speak HTTP/2: everything passes.
+    /// The peer does not speak HTTP/2: all bytes pass.
     Foreign,
 }
 
-/// What became of the bytes that a [`Filter`] was given.
+/// The result of one [`Filter::filter`] call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Filtered {
-    /// So many bytes from the first on may pass.
+    /// Number of bytes at the start that may pass.
     pub(super) ready: usize,
-    /// The bytes from `ready` to here are unfinished: they come first in the next call. Those behind are void.
+    /// End of the incomplete bytes after `ready`; the next call must begin with them. Bytes after the end are invalid.
     pub(super) length: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Filters `bytes` in place. What is not ready is less than [`HELD`].
+    /// Filters `bytes` in place. Fewer than [`HELD`] bytes are not ready.
     pub(super) fn filter(&mut self, bytes: &mut [u8]) -> Filtered {
         let (mut ready, mut length) = (0, bytes.len());
         while let Some(rest) = bytes.get_mut(ready..length).filter(|rest| !rest.is_empty()) {
@@ -61,7 +61,7 @@ impl Filter {
         Filtered { ready, length }
     }
 
-    /// What the first bytes are; `bytes` is not empty.
+    /// Decides about the first bytes; `bytes` is not empty.
     fn next(&mut self, bytes: &[u8]) -> Next {
         match self {
             Self::Foreign => Next::Pass(bytes.len()),
@@ -91,14 +91,14 @@ impl Filter {
     }
 }
 
-/// The frame that begins here, or the frames of a header block. What passes may be longer than `bytes`.
+/// Decides about the frame or header block at the start of `bytes`. The length to pass may exceed `bytes`.
 fn frame(bytes: &[u8]) -> Next {
     let Some(first) = Head::parse(bytes) else { return Next::Unfinished };
     if first.kind != HEADERS {
         return Next::Pass(HEAD + first.length);
     }
     let (mut head, mut end) = (first, HEAD + first.length);
-    // Only the heads decide, not how many bytes are there: the outcome is the same however a peer's bytes arrive.
+    // Decides from frame headers only, so the result does not depend on how the bytes are split into reads.
     while !head.ends_block() {
         if end + HEAD > HELD {
             return Next::Pass(HEAD + first.length);

@@ -1,4 +1,4 @@
-//! The representations of a header block (RFC 7541, sections 5 and 6), walked without a table.
+//! Finds `:authority` in a header block (RFC 7541, sections 5 and 6) without keeping a dynamic table.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -6,23 +6,23 @@ use http::uri::Authority;
 
 use super::huffman;
 
-/// `:authority` in the static table.
+/// Index of `:authority` in the static table.
 const AUTHORITY: usize = 1;
 const NAME: &[u8] = b":authority";
-/// The same Huffman-coded.
+/// [`NAME`], Huffman-coded.
 const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
-/// As many bytes has an integer at most: h2 accepts no longer ones.
+/// Maximum length of an integer in bytes. h2 rejects longer ones.
 const INTEGER: u32 = 5;
 
-/// Bytes of a header block that are to be replaced.
+/// A replacement of bytes in a header block.
 #[derive(Debug)]
 pub(super) struct Edit {
     pub(super) place: Range<usize>,
-    /// As many or fewer.
+    /// The new bytes, never more than `place` has.
     pub(super) bytes: Vec<u8>,
 }
 
-/// What to replace in `block`, in order, so that h2 accepts each literal authority. `None`: the block is malformed.
+/// The edits, in order, that make h2 accept each literal authority in `block`. `None`: the block is malformed.
 pub(super) fn refused(block: &[u8]) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut cursor = BlockReader { block, at: 0 };
@@ -64,7 +64,7 @@ impl<'a> BlockReader<'a> {
         Some(*byte)
     }
 
-    /// An integer whose first byte has `prefix` bits of it.
+    /// Reads an integer that begins in the low `prefix` bits of the next byte.
     fn integer(&mut self, prefix: u32) -> Option<usize> {
         let most = 0xff >> (8 - prefix);
         let mut value = usize::from(self.byte()? & most);
@@ -90,9 +90,9 @@ impl<'a> BlockReader<'a> {
     }
 }
 
-/// A name or a value as it is sent.
+/// An encoded name or value.
 struct HpackString<'a> {
-    /// Huffman-coded.
+    /// Whether `data` is Huffman-coded.
     coded: bool,
     data: &'a [u8],
 }
@@ -102,8 +102,8 @@ impl HpackString<'_> {
         self.data == if self.coded { CODED_NAME } else { NAME }
     }
 
-    /// What to send in place of this authority, if h2 refuses it: as many bytes or fewer, and as many when they are
-    /// decoded. `None`: the coding is malformed.
+    /// The replacement of this authority if h2 refuses it: of the same decoded length, and not longer when encoded.
+    /// `None`: the encoding is malformed.
     #[expect(clippy::option_option, reason = "`?` ends the walk of a malformed block")]
     fn refused(&self) -> Option<Option<Vec<u8>>> {
         let value =
@@ -115,7 +115,7 @@ impl HpackString<'_> {
         Some(Some(if self.coded { huffman::encode(&harmless) } else { harmless }))
     }
 
-    /// `data` for this text, which is at `place` with its length.
+    /// Replaces this string with `data`. `place` covers its length and its bytes.
     fn edit(&self, place: Range<usize>, data: Vec<u8>) -> Edit {
         if data.len() == self.data.len() {
             return Edit { place: place.end - data.len()..place.end, bytes: data };
@@ -126,7 +126,7 @@ impl HpackString<'_> {
     }
 }
 
-/// The length of a text, with the bit that says whether it is Huffman-coded.
+/// Encodes the length of a string, with the Huffman flag.
 fn length(coded: bool, length: usize) -> Vec<u8> {
     let flag = if coded { 0x80 } else { 0 };
     let Some(mut rest) = length.checked_sub(0x7f) else {
@@ -141,8 +141,8 @@ fn length(coded: bool, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// `byte`, or in its place one that `http` accepts anywhere in an authority: with a Huffman code of the same length
-/// where there is one, else with a shorter code.
+/// `byte`, or a replacement that `http` accepts anywhere in an authority. The replacement's Huffman code has the same
+/// length if such a byte exists, and is shorter otherwise.
 fn harmless(byte: u8) -> u8 {
     match byte {
         _ if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte) => byte,

@@ -1,9 +1,9 @@
 //! HPACK's Huffman code (RFC 7541, section 5.2 and appendix B).
 //!
-//! It is canonical: of two codes the longer one is the greater, and among codes of one length the greater symbol has the
-//! greater code. So the lengths say everything.
+//! The code is canonical: a longer code is greater than a shorter one, and among codes of one length, the order is that
+//! of the symbols. The lengths therefore define all codes.
 
-/// Bits of each symbol's code.
+/// Length of each symbol's code in bits.
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
     28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6,
@@ -16,16 +16,16 @@ const LENGTHS: [u8; 256] = [
     21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27,
     27, 27, 26,
 ];
-/// Bits of the longest code.
+/// Length of the longest code in bits.
 const LONGEST: usize = 30;
 const CODES: Codes = Codes::new();
 
 struct Codes {
-    /// Each symbol's code.
+    /// Codes by symbol.
     of: [u32; 256],
-    /// The symbols in the order of their codes.
+    /// Symbols in the order of their codes.
     ordered: [u8; 256],
-    /// The codes of each length.
+    /// The range of codes of each length.
     levels: [Level; LONGEST + 1],
 }
 
@@ -33,7 +33,7 @@ struct Codes {
 struct Level {
     first: u32,
     count: u32,
-    /// Of the first one's symbol in `ordered`.
+    /// Index in `ordered` of the symbol of `first`.
     place: u32,
 }
 
@@ -75,8 +75,7 @@ impl Codes {
     }
 }
 
-/// The bytes that `data` encodes. `None`: it has a code that means nothing, or other padding than fewer than eight
-/// bits of ones.
+/// Decodes `data`. `None`: a code is invalid, or the padding is not at most seven bits of ones.
 pub(super) fn decode(data: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(data.len() * 8 / 5);
     let (mut code, mut length) = (0, 0);
@@ -92,7 +91,7 @@ pub(super) fn decode(data: &[u8]) -> Option<Vec<u8>> {
     (length < 8 && code == (1 << length) - 1).then_some(decoded)
 }
 
-/// `value` in as few bytes as the code allows.
+/// Encodes `value`, with padding to a whole byte.
 pub(super) fn encode(value: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(value.len());
     let (mut bits, mut count) = (0_u64, 0);

@@ -1,14 +1,14 @@
 //! Accepts every `:authority` that a gRPC client sends over a Unix socket.
 //!
-//! HTTP/2 wants the name of a host there. A socket has none, so clients send what they have: gRPC's C core the
-//! percent-encoded path (`run%2Fbroker.sock`), grpc-java and Swift the path as it is. [`h2`] resets each such
-//! request with `PROTOCOL_ERROR` before any service sees it. The authority means nothing on a Unix socket, so the bytes
-//! that h2 refuses are replaced on their way in.
+//! HTTP/2 expects a host name in `:authority`. A Unix socket has none, so clients send its path: gRPC's C core
+//! percent-encoded (`run%2Fbroker.sock`), grpc-java and Swift unchanged. [`h2`] resets such a request with
+//! `PROTOCOL_ERROR` before any service sees it. The authority has no meaning on a Unix socket, so this filter replaces
+//! the bytes that h2 refuses before h2 reads them.
 //!
-//! The replacement has the same decoded length, and HPACK's dynamic table counts lengths only: the tables of both sides
-//! stay in step, and the rest of the connection reads as the peer sent it.
+//! The replacement has the same decoded length. HPACK's dynamic table depends only on lengths, so the tables of both
+//! sides stay in step, and the rest of the connection decodes as the peer sent it.
 //!
-//! Everything below [`AuthorityFilter`] is free of I/O: bytes in, bytes out.
+//! All modules below [`AuthorityFilter`] work on byte slices, without I/O.
 //!
 //! [`h2`]: https://docs.rs/h2
 
@@ -31,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use self::filter::{Filter, HELD};
 
-/// Bytes that are read at a time while the rest of a header block is awaited.
+/// Bytes to read at a time while a header block is incomplete.
 const READ: usize = 4 * 1024;
 
 /// A stream whose peer may send any `:authority`.
@@ -39,19 +39,19 @@ const READ: usize = 4 * 1024;
 pub(super) struct AuthorityFilter<S> {
     stream: S,
     filter: Filter,
-    /// What was read and not yet passed on. Empty, and without memory, but for reads that end within a header block.
+    /// Bytes that were read but not passed on. Empty and unallocated, unless a read ended within a header block.
     held: Vec<u8>,
-    /// How many bytes of `held` may pass.
+    /// Number of bytes at the start of `held` that may pass.
     ready: usize,
 }
 
 impl<S> AuthorityFilter<S> {
-    /// `stream` begins with the peer's preface.
+    /// Wraps `stream`, which begins with the peer's preface.
     pub(super) fn new(stream: S) -> Self {
         Self { stream, filter: Filter::default(), held: Vec::new(), ready: 0 }
     }
 
-    /// Passes on what is ready.
+    /// Copies the bytes that are ready into `buffer`.
     fn pass(&mut self, buffer: &mut ReadBuf<'_>) {
         let count = self.ready.min(buffer.remaining());
         buffer.put_slice(self.held.get(..count).unwrap_or_default());
@@ -64,7 +64,7 @@ impl<S> AuthorityFilter<S> {
 }
 
 impl<S: AsyncRead + Unpin> AuthorityFilter<S> {
-    /// Reads into `buffer` and filters there; holds what is unfinished. True at the end of the stream.
+    /// Reads into `buffer`, filters in place, and moves incomplete bytes to `held`. True at the end of the stream.
     fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
@@ -78,7 +78,7 @@ impl<S: AsyncRead + Unpin> AuthorityFilter<S> {
         Poll::Ready(Ok(false))
     }
 
-    /// Reads more of what is unfinished.
+    /// Reads more bytes to complete the held frames.
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let before = self.held.len();
         let more = READ.min(HELD.saturating_sub(before));

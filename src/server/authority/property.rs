@@ -1,4 +1,4 @@
-//! What holds for any bytes in any chunks: shared by the tests and the fuzz target.
+//! Properties of the filter for any bytes in any chunks, shared by the tests and the fuzz target.
 
 use http::uri::Authority;
 use loona_hpack::Decoder;
@@ -10,7 +10,7 @@ const HEAD: usize = 9;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// Filters `bytes` in chunks of these sizes, in turn.
+/// Filters `bytes` in chunks whose sizes cycle through `sizes`.
 pub(super) fn filtered(bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
     let (mut filter, mut held, mut passed) = (Filter::default(), Vec::new(), Vec::new());
     let (mut rest, mut sizes) = (bytes, sizes.iter().cycle());
@@ -28,7 +28,8 @@ pub(super) fn filtered(bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
     passed
 }
 
-/// The chunks do not matter, and nothing but refused authorities is replaced, each by one as long that is accepted.
+/// Checks that the chunks do not matter, and that each refused authority becomes an accepted one of the same length,
+/// and all other bytes stay unchanged.
 pub(super) fn check(bytes: &[u8], sizes: &[usize]) {
     let after = filtered(bytes, &[]);
     assert_eq!(after, filtered(bytes, sizes), "chunks of {sizes:?}");
@@ -40,7 +41,7 @@ pub(super) fn check(bytes: &[u8], sizes: &[usize]) {
     let (after, rest) = frames(after.strip_prefix(PREFACE).unwrap());
     assert_eq!(unfinished, rest, "what is unfinished passes as it is");
     assert_eq!(before.len(), after.len());
-    // The tables of both sides, until something cannot be decoded: h2 ends the connection there.
+    // The dynamic tables of both sides, compared until the first decoding error: h2 ends the connection there.
     let mut decoders = Some((Decoder::new(), Decoder::new()));
     let mut at = 0;
     while at < before.len() {
@@ -97,7 +98,7 @@ impl Frame<'_> {
         self.head[4] & flag != 0
     }
 
-    /// What is before the fields, and after them. `None`: the frame is malformed.
+    /// Number of bytes before and after the fields. `None`: the frame is malformed.
     fn margins(&self) -> Option<(usize, usize)> {
         if self.kind() != HEADERS {
             return Some((0, 0));
@@ -107,14 +108,14 @@ impl Frame<'_> {
         (before + padding <= self.payload.len()).then_some((before, padding))
     }
 
-    /// All but the length and the fields.
+    /// Everything except the length and the fields.
     fn outside(&self) -> (&[u8], &[u8], &[u8]) {
         let Some((before, after)) = self.margins() else { return (&self.head[3..], self.payload, &[]) };
         (&self.head[3..], &self.payload[..before], &self.payload[self.payload.len() - after..])
     }
 }
 
-/// The whole frames of `bytes`, and the rest.
+/// The complete frames of `bytes`, and the rest.
 pub(super) fn frames(mut bytes: &[u8]) -> (Vec<Frame<'_>>, &[u8]) {
     let mut frames = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(HEAD) {
@@ -126,7 +127,7 @@ pub(super) fn frames(mut bytes: &[u8]) -> (Vec<Frame<'_>>, &[u8]) {
     (frames, bytes)
 }
 
-/// How many of the first frames are one header block that is complete and well-formed: none if they are not.
+/// Number of frames in the header block at the start, or 0 if it is incomplete or malformed.
 pub(super) fn block(frames: &[Frame<'_>]) -> usize {
     if frames[0].kind() != HEADERS {
         return 0;

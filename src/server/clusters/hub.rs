@@ -10,7 +10,7 @@ use credbroker_proto::{Reason, v1 as pb};
 use super::convert;
 use crate::fleet::HubState;
 
-/// The state of the hub and since when it is so.
+/// The state of the hub, and the time since when it has been so.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct TimedHubState {
     state: HubState,
@@ -34,8 +34,8 @@ impl TimedHubState {
 pub(super) struct HubHistory(Mutex<TimedHubState>);
 
 impl HubHistory {
-    /// `state`, read at `now`, with the time since which it is synced or not, and failing or not. Another message of a
-    /// failure does not change the time.
+    /// Records `state` at `now`. The time changes when `synced` changes or a failure begins or ends, not when only
+    /// the message of a failure changes.
     pub(super) fn observe(&self, state: HubState, now: SystemTime) -> TimedHubState {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = |state: &HubState| (state.synced, state.problem.is_some());

@@ -1,8 +1,8 @@
-//! The clusters of the fleet, on the wire.
+//! Lists and watches of the fleet's clusters.
 //!
-//! What all watchers are sent is computed once: a task makes a [`Snapshot`] when the fleet or the hub changes, and every
-//! second while there are watches, since credentials come and go without a sign. A watch remembers which snapshot its peer
-//! has; messages are encoded once for all that have the same.
+//! Watchers share their messages. A task makes a [`Snapshot`] when the fleet or the hub changes. While watches exist,
+//! it also makes one every second, because changes of credentials send no notification. Each watch remembers which
+//! snapshot its peer has, and a message is encoded once for all peers that have the same one.
 
 mod hub;
 mod snapshot;
@@ -42,11 +42,11 @@ use crate::{
 
 pub(super) use watching::ClusterMessages;
 
-/// Bytes of clusters in one message: the limit of many clients is 4 MiB, and it is what a slow reader holds.
+/// Bytes of clusters per message. Many clients accept at most 4 MiB, and a slow reader holds one message in memory.
 const MESSAGE: usize = 256 * 1024;
-/// How often readiness is computed while there are watches: credentials come and go without a sign.
+/// Interval between snapshots while there are watches: changes of credentials send no notification.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Changes that come so close together are sent together.
+/// Delay after a change, so that changes close together share one message.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// The fleet as its readers see it. Clones share it.
@@ -69,16 +69,16 @@ struct Shared<R> {
     clock: Arc<dyn Clock>,
     snapshots: watch::Sender<Arc<Snapshot>>,
     history: HubHistory,
-    /// One is made at a time. When the newest was begun, since boot.
+    /// Time since boot at which the newest snapshot was begun. The lock ensures that one is made at a time.
     making: Mutex<Option<Duration>>,
-    /// Snapshots that were begun.
+    /// Number of snapshots that were begun.
     begun: AtomicU64,
-    /// There is a watcher.
+    /// Notified when a watch begins.
     wanted: Notify,
 }
 
 impl<R: PluginRunner> Clusters<R> {
-    /// Readers of `fleet`. Whether there is a credential for a cluster, `cache` and `resolver` say.
+    /// Creates the readers of `fleet`. `cache` and `resolver` provide the readiness of each cluster.
     pub fn new(
         fleet: Arc<Fleet>,
         resolver: Arc<Resolver>,
@@ -103,14 +103,13 @@ impl<R: PluginRunner> Clusters<R> {
         }
     }
 
-    /// Keeps the snapshot that is watched current, and notes when the hub changes. Returns only when no snapshot can be
-    /// made.
+    /// Keeps the watched snapshot current, and records changes of the hub. Returns only if no snapshot can be made.
     pub async fn run(&self) {
         let mut hubs = self.shared.fleet.hub_states();
         let noting = async {
             loop {
                 self.shared.hub();
-                // The sender is the fleet's, which we hold.
+                // Never an error: `fleet` holds the sender.
                 drop(hubs.changed().await);
             }
         };
@@ -141,7 +140,7 @@ impl<R: PluginRunner> Clusters<R> {
                 return;
             }
             let changed = async {
-                // Both senders are the fleet's, which we hold.
+                // Never an error: `fleet` holds both senders.
                 tokio::select! {
                     changed = revisions.changed() => drop(changed),
                     changed = hubs.changed() => drop(changed),
@@ -169,7 +168,7 @@ impl<R: PluginRunner> Clusters<R> {
                 Some(ProfileName::new(namespace, name))
             }
         };
-        // The first page says how it is now, after a refresh or an evict too; the others follow it within moments.
+        // The first page is current, also after a refresh or an evict. The others follow soon and may be a second old.
         let snapshot = self.make(after.as_ref().map(|_| LOOK_EVERY)).await.ok_or_else(status::draining)?;
         let rows = snapshot.after(after.as_ref(), namespace.as_deref());
         let rows = rows.map(|row| (row.message(), row.name()));
@@ -177,7 +176,7 @@ impl<R: PluginRunner> Clusters<R> {
         Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(snapshot.hub()) })
     }
 
-    /// The clusters now, then what changes.
+    /// Sends the current clusters, then changes.
     pub(super) async fn follow(
         &self,
         namespace: Option<String>,
@@ -185,13 +184,13 @@ impl<R: PluginRunner> Clusters<R> {
     ) -> Response<ClusterMessages> {
         let snapshots = self.shared.snapshots.subscribe();
         self.shared.wanted.notify_one();
-        // What has changed since is sent as a change.
+        // Later changes are sent as changes.
         self.make(Some(LOOK_EVERY)).await;
         Preencoded::response(watching::messages(snapshots, namespace, slot))
     }
 
-    /// A snapshot that was begun after this was called, or `max_age` before it at most. `None`: the runtime ends, or a
-    /// panic kept it from being made.
+    /// Returns a snapshot that was begun after this call, or at most `max_age` before it. `None`: the runtime ends, or
+    /// making the snapshot panicked.
     async fn make(&self, max_age: Option<Duration>) -> Option<Arc<Snapshot>> {
         let Shared { fleet, clock, snapshots, making, begun, .. } = &*self.shared;
         let earlier = begun.load(Ordering::Acquire);
@@ -216,7 +215,7 @@ impl<R: PluginRunner> Clusters<R> {
             Snapshot::next(&before, fleet.list(None), hub, &readiness)
         });
         let next = Arc::new(next.await.ok()?);
-        // Only now: a caller may have gone while the snapshot was made.
+        // Set only after success: a cancelled call must not mark a snapshot as made.
         *made = Some(at);
         snapshots.send_if_modified(|current| {
             let is_news = next.number() != current.number();
@@ -226,7 +225,7 @@ impl<R: PluginRunner> Clusters<R> {
         Some(next)
     }
 
-    /// Without watchers, what was encoded for them is of no more use.
+    /// Drops the encoded messages if there are no watchers.
     async fn forget(&self) {
         let mut made = self.shared.making.lock().await;
         let snapshots = &self.shared.snapshots;

@@ -1,4 +1,4 @@
-//! The state of every cluster at one moment, and the difference of two moments.
+//! The state of every cluster at one moment, and the difference between two such states.
 
 use std::{
     cmp::Ordering,
@@ -20,12 +20,12 @@ use crate::{
     server::{preencoded, readiness::Readiness},
 };
 
-/// Immutable but for the messages, which are encoded when the first watch needs them.
+/// Immutable except for the encoded messages, which are added when a watch first needs them.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    /// Grows with every change that watchers must see.
+    /// Increases with every change that watchers must see.
     number: u64,
-    /// The number of the snapshot before.
+    /// The number of the previous snapshot.
     before: u64,
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
@@ -40,14 +40,14 @@ pub(super) struct Row {
     ready: cluster_state::Readiness,
     reason: Option<Reason>,
     message: String,
-    /// The number of the snapshot in which it became so.
+    /// The number of the snapshot in which this state first appeared.
     since: u64,
 }
 
-/// Which message: of which namespace, to those who have which snapshot, from where on.
+/// Identifies a message: the namespace, the number of the snapshot that the peer has, and the start position.
 type PageKey = (Option<String>, u64, DiffPosition);
 
-/// How far a watch has come with the difference of two snapshots: positions in the newer one and in the older one.
+/// Progress of a watch through the difference of two snapshots: positions in the newer one and in the older one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct DiffPosition {
     newer: usize,
@@ -59,17 +59,17 @@ pub(super) struct DiffPosition {
 pub(super) struct Page {
     /// `None`: there is no difference.
     pub(super) frame: Option<Bytes>,
-    /// Where the next message starts; `None`: this is the last.
+    /// Where the next message starts. `None`: this is the last.
     pub(super) rest: Option<DiffPosition>,
 }
 
 impl Snapshot {
-    /// Without clusters, to be followed by the first that is asked for.
+    /// A snapshot without clusters and encoded messages.
     pub(super) fn empty(number: u64) -> Self {
         Self { number, before: number, ..Self::default() }
     }
 
-    /// What follows `self` when these are the clusters. It has the same number if watchers have nothing to see.
+    /// The snapshot after `self`. It has the same number if nothing changed for watchers.
     pub(super) fn next(
         &self,
         clusters: Vec<Arc<KnownProfile>>,
@@ -105,7 +105,7 @@ impl Snapshot {
         self.hub.message()
     }
 
-    /// Those of `namespace`, or all, that follow `name`.
+    /// The rows after `name`, of `namespace` or of all namespaces.
     pub(super) fn after<'a>(
         &'a self,
         name: Option<&ProfileName>,
@@ -116,9 +116,9 @@ impl Snapshot {
         rest.filter(move |row| is_in(row, namespace))
     }
 
-    /// What those who have `older` do not know yet, from `at` on. Encoded once for all who have the same.
+    /// The part after `at` of the difference to `older`. Encoded once for all watches that have the same snapshot.
     pub(super) fn news(&self, older: Option<&Self>, namespace: Option<&str>, at: DiffPosition) -> Page {
-        // Those who are further behind are few, and slow: what they are sent is not kept.
+        // Watches that are further behind are few and slow: their messages are not kept.
         let from = match older {
             None => u64::MAX,
             Some(older) if older.number == self.before => older.number,
@@ -135,7 +135,7 @@ impl Snapshot {
         let (mut changed, mut removed, mut size) = (Vec::new(), Vec::new(), 0);
         let rest = loop {
             let pair = (self.rows.get(at.newer), known.get(at.older));
-            // Both are sorted: the lower name is the next.
+            // Both lists are sorted, so the lower name is next.
             let order = match pair {
                 (None, None) => break None,
                 (Some(_), None) => Ordering::Less,

@@ -23,7 +23,7 @@ use crate::{
     plugin::{Command, PluginSpec, Providers, test_provider},
 };
 
-/// Makes no request.
+/// A runner whose runs never end.
 #[derive(Debug)]
 struct NoRuns;
 
@@ -86,7 +86,7 @@ impl Setup {
         (names.collect(), page.next_page_token)
     }
 
-    /// At a server whose authorities are so long.
+    /// Applies a profile whose certificate authorities have this many base64 letters.
     fn apply(&self, namespace: &str, name: &str, letters: usize) {
         let cluster =
             json!({"server": "https://a", "certificate-authority-data": "QUJD".repeat(letters / 4)});
@@ -106,7 +106,7 @@ async fn message(watch: &mut Watch) -> pb::WatchClustersResponse {
     pb::WatchClustersResponse::decode(&frame[5..]).unwrap()
 }
 
-/// Changed, removed, and whether all is known.
+/// The changed names, the removed names, and whether the list is complete.
 async fn news(watch: &mut Watch) -> (Vec<String>, Vec<String>, bool) {
     let message = message(watch).await;
     let changed = message.changed.iter().map(|state| state.cluster_profile.clone().unwrap().name);

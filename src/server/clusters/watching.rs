@@ -10,23 +10,23 @@ use tonic::Status;
 
 use super::snapshot::{DiffPosition, Snapshot};
 
-/// The generated service's type for the messages of one watch. They are sent as they were encoded for all.
+/// The stream type of the generated service. The actual messages are frames that were encoded once for all watches.
 pub(in crate::server) type ClusterMessages =
     Pin<Box<dyn Stream<Item = Result<pb::WatchClustersResponse, Status>> + Send>>;
 
-/// What one watch remembers.
+/// The state of one watch.
 struct ClusterStream {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     namespace: Option<String>,
-    /// What the peer has.
+    /// The snapshot that the peer has.
     known: Option<Arc<Snapshot>>,
-    /// What it is being sent, and how far that went.
+    /// The snapshot that is being sent, and the position of its next message.
     sending: Option<(Arc<Snapshot>, DiffPosition)>,
     _slot: OwnedSemaphorePermit,
 }
 
-/// The clusters now, then what changes: framed messages, made when the peer can take one, so that a slow reader gets
-/// the latest when it returns.
+/// Sends the current clusters, then changes, as encoded frames. A frame is made when the peer can take it, so a slow
+/// reader gets the newest state.
 pub(super) fn messages(
     snapshots: watch::Receiver<Arc<Snapshot>>,
     namespace: Option<String>,
@@ -37,7 +37,7 @@ pub(super) fn messages(
 }
 
 impl ClusterStream {
-    /// `None` when the fleet is no longer read: the broker ends.
+    /// `None`: the broker stops, so there are no further snapshots.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some((newer, at)) = self.sending.take() {

@@ -1,4 +1,4 @@
-//! A watch of a ClusterProfile, each change of which is there before the watch looks.
+//! Watches of a ClusterProfile. Each change happens before the watch checks for changes.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     resolver::Source,
 };
 
-/// Prints the cluster.
+/// A runner whose token is the cluster's server.
 #[derive(Debug)]
 struct ServerAsToken;
 

@@ -14,7 +14,7 @@ use crate::{
     resolver::{CredentialRequest, Source},
 };
 
-/// Runs do what the variable `THEN` of the caller says.
+/// A runner whose result the caller's variable `THEN` selects.
 #[derive(Debug)]
 struct AsTheCallerSays;
 
@@ -58,7 +58,7 @@ async fn the_best_of_a_profiles_keys_counts() {
         (&["fail"], State::Failed),
         (&[], State::Idle),
     ];
-    // The keys of a profile are found in any order: so many that each order is met.
+    // The order of a profile's keys is random, so enough profiles are needed to see every order.
     for number in 0..16 {
         for (index, (keys, expected)) in cases.iter().enumerate() {
             let name = ProfileName::new("fleet", format!("{index}-{number}"));

@@ -1,4 +1,4 @@
-//! Whether the socket may be published there.
+//! Checks whether the socket may be published at its path.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -26,7 +26,7 @@ pub(super) fn split(path: &Path) -> Result<(&Path, &std::ffi::OsStr), SocketErro
     }
 }
 
-/// Makes the directory, or checks the one that is there.
+/// Creates the directory, or checks the existing one.
 pub(super) fn prepare_directory(directory: &Path, options: &SocketOptions) -> Result<(), SocketError> {
     let io = |action| move |source| SocketError::Io { action, path: directory.to_owned(), source };
     let mode = if options.mode & 0o070 == 0 { 0o700 } else { 0o750 };
@@ -36,13 +36,13 @@ pub(super) fn prepare_directory(directory: &Path, options: &SocketOptions) -> Re
             let group = Some(Gid::from_raw(group));
             rustix::fs::chown(directory, None, group).map_err(io_error).map_err(io("give its group to"))?;
         }
-        // Independent of the umask, a group that may connect must get in.
+        // Set explicitly, because the umask could keep out a group that may connect.
         fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
     }
     check_directory(directory, options)
 }
 
-/// Whether no other user can put a socket in the place of ours in `directory`, or does not have to be kept from it.
+/// Checks that no other user can replace the socket in `directory`, unless `shared_directory` allows it.
 pub(super) fn check_directory(directory: &Path, options: &SocketOptions) -> Result<(), SocketError> {
     let io = |action| move |source| SocketError::Io { action, path: directory.to_owned(), source };
     let found = fs::metadata(directory).map_err(io("look at"))?;
@@ -78,7 +78,7 @@ pub(super) fn lock(directory: &Path, name: &std::ffi::OsStr, path: &Path) -> Res
     }
 }
 
-/// A socket without a listener may be replaced; everything else at the path belongs to another.
+/// Refuses to replace anything at `path` except a socket without a listener.
 pub(super) fn refuse_what_is_not_ours(path: &Path) -> Result<(), SocketError> {
     let io = |action| move |source| SocketError::Io { action, path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
@@ -95,7 +95,7 @@ pub(super) fn refuse_what_is_not_ours(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// Without blocking: a full backlog answers EAGAIN.
+/// Connects without blocking. A full backlog returns `EAGAIN`.
 fn connect(path: &Path) -> Result<(), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

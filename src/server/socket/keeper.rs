@@ -1,4 +1,4 @@
-//! Watches the socket's name: what was removed is published again.
+//! Watches the socket's path, and publishes the socket again if it was removed.
 
 use std::{
     io,
@@ -14,21 +14,21 @@ use tracing::{info, warn};
 use super::{FileId, Publication, SocketError, checks::check_directory};
 use crate::text::chain;
 
-/// How often the name is looked at. A removed socket is back within five seconds.
+/// Interval between checks. A removed socket is back within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Another process's socket at our path is connected to only at every so many looks, to see whether it is in use.
+/// Number of checks between two connection attempts to another process's socket at our path.
 const PATIENCE: u32 = 15;
 
-/// What the name of the socket leads to, and who may change that.
+/// Where the socket comes from.
 #[derive(Debug)]
 pub enum SocketOrigin {
     /// A socket that the broker published.
     Published(Publication),
-    /// One that systemd holds, under this name at the start.
+    /// A socket that systemd holds, with its path at the start.
     Inherited(PathBuf),
 }
 
-/// Looks after the name of the socket. Clones share it.
+/// Watches the path of the socket. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Keeper {
     place: Arc<Mutex<WatchedSocket>>,
@@ -37,25 +37,25 @@ pub struct Keeper {
 #[derive(Debug)]
 struct WatchedSocket {
     place: SocketOrigin,
-    /// Of systemd's socket: what its name led to at the start.
+    /// For systemd's socket: the file at its path at the start.
     inherited: Option<FileId>,
-    /// What is at the path that is not ours, and for how many looks.
+    /// Another process's file at the path, and the number of checks since the last attempt to replace it.
     foreign: Option<(FileId, u32)>,
 }
 
-/// What a look found.
+/// The result of a check.
 #[derive(Debug)]
 enum Found {
     Ours,
-    /// It is published again.
+    /// The socket was published again, with this listener.
     Replaced(StdListener),
-    /// The name no longer leads to us, and that is left so.
+    /// The path is lost or unsafe, and stays as it is.
     Lost(Loss),
-    /// As at the last look.
+    /// Another process's file is still there.
     Unchanged,
 }
 
-/// Why the name is not ours.
+/// Why the path is lost or unsafe.
 #[derive(Debug, thiserror::Error)]
 enum Loss {
     #[error("the socket {} was removed or replaced; systemd holds it, so restart its .socket unit", .0.display())]
@@ -77,7 +77,7 @@ enum Loss {
 }
 
 impl Keeper {
-    /// A keeper of `place`. When the last clone is dropped, a published name is removed.
+    /// Watches `place`. When the last clone is dropped, a published path is removed.
     pub fn new(place: SocketOrigin) -> Self {
         let inherited = match &place {
             SocketOrigin::Published(_) => None,
@@ -87,7 +87,7 @@ impl Keeper {
         Self { place: Arc::new(Mutex::new(watched)) }
     }
 
-    /// Sends each new listener to `listeners`. Established connections are not touched.
+    /// Sends each new listener to `listeners`. Established connections continue.
     pub async fn run(&self, listeners: &watch::Sender<Arc<UnixListener>>) {
         let mut reported = String::new();
         loop {
@@ -142,7 +142,7 @@ impl WatchedSocket {
             SocketOrigin::Published(publication) => publication,
         };
         let path = &publication.options.path;
-        // An error says nothing about the socket, which may still be there.
+        // An error does not mean that the socket is gone.
         let unreadable = |source| Found::Lost(Loss::Unreadable { path: path.clone(), source });
         let at_path = match FileId::find(path) {
             Ok(at_path) => at_path,
@@ -287,7 +287,7 @@ mod tests {
         }
         assert!(matches!(look(&keeper), Found::Lost(Loss::Foreign(_))));
         drop(foreign); // its name stays, without a listener
-        // A process that another test starts may hold a copy of the listener for a moment.
+        // A process that another test starts may briefly hold a copy of the listener.
         let replaced = (0..1_000_000).any(|_| matches!(look(&keeper), Found::Replaced(_)));
         assert!(replaced);
     }

@@ -1,4 +1,4 @@
-//! Publishing the socket: no wider mode than the configured one is ever visible, and no other user's file is touched.
+//! Publishes the socket. It never has a wider mode than the configured one, and no other user's file is changed.
 
 mod checks;
 mod keeper;
@@ -23,21 +23,21 @@ use self::checks::{lock, prepare_directory, refuse_what_is_not_ours, split};
 
 pub use keeper::{Keeper, SocketOrigin};
 
-/// Bytes of a socket's path on Linux, less the terminating zero.
+/// Maximum length of a socket path on Linux in bytes, without the terminating NUL.
 const LONGEST_PATH: usize = 107;
-/// Connections that may wait to be accepted: 200 shims started at once must all get in.
+/// Connections that may wait to be accepted. It must hold 200 shims that start at once.
 const BACKLOG: i32 = 4096;
 
-/// Where the socket goes and who may reach it.
+/// Path and permissions of the socket.
 #[derive(Clone, Debug)]
 pub struct SocketOptions {
-    /// Absolute.
+    /// Absolute path of the socket.
     pub path: PathBuf,
     /// Permission bits of the socket.
     pub mode: u32,
     /// Group of the socket, by number.
     pub group: Option<u32>,
-    /// Accept a directory that others can write to: possession of the mount is the capability.
+    /// Accept a directory that others can write to, because access to its mount is the protection.
     pub shared_directory: bool,
 }
 
@@ -45,49 +45,49 @@ pub struct SocketOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// A broker answers there.
+    /// A broker listens on the path.
     #[error("a broker is already running on {}; stop it first, or choose another socket with --socket", path.display())]
     AlreadyRunning {
         /// The socket.
         path: PathBuf,
     },
-    /// Others could put their own socket in our place.
+    /// Other users could replace the socket in this directory.
     #[error("the directory {} belongs to uid {owner} and has mode {mode:04o}; it must belong to uid {own} or root and be writable by no other user (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Who owns it.
+        /// Uid of its owner.
         owner: u32,
         /// Its permission bits.
         mode: u32,
-        /// Our uid.
+        /// Uid of the broker.
         own: u32,
     },
-    /// Something else than a socket is there.
+    /// The path names a file that is not a socket.
     #[error("{} is not a socket; the broker replaces only a stale socket, so move it away or choose another path with --socket", path.display())]
     ForeignFile {
-        /// What is there.
+        /// The file.
         path: PathBuf,
     },
-    /// A call failed.
+    /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On what.
+        /// The file that it applies to.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel takes no such path.
+    /// The path is longer than the kernel allows.
     #[error("the socket path {} has {length} bytes; the kernel allows {LONGEST_PATH}, so choose a shorter one with --socket", path.display())]
     PathTooLong {
         /// The path.
         path: PathBuf,
-        /// Its length.
+        /// Length of the path in bytes.
         length: usize,
     },
-    /// It has no directory or no name.
+    /// The path is not absolute, or does not name a file.
     #[error("the socket path {} must be absolute and name a file", path.display())]
     PathInvalid {
         /// The path.
@@ -95,7 +95,7 @@ pub enum SocketError {
     },
 }
 
-/// One file under any name.
+/// Identifies a file independently of its path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct FileId {
     device: u64,
@@ -107,12 +107,12 @@ impl FileId {
         Self { device: found.dev(), inode: found.ino() }
     }
 
-    /// What `path` names, which is not followed if it is a link.
+    /// The file at `path`; does not follow a link.
     fn at(path: &Path) -> io::Result<Self> {
         fs::symlink_metadata(path).map(|found| Self::of(&found))
     }
 
-    /// As [`at`](Self::at); `None`: nothing has that name.
+    /// Like [`at`](Self::at), but `None` if the file does not exist.
     fn find(path: &Path) -> io::Result<Option<Self>> {
         match Self::at(path) {
             Ok(found) => Ok(Some(found)),
@@ -124,7 +124,7 @@ impl FileId {
     }
 }
 
-/// The lock beside a socket. Held as long as the broker lives: it decides between brokers that start at once.
+/// The lock file beside the socket, held until the broker ends. Of brokers that start at once, one gets it.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
@@ -132,14 +132,14 @@ struct Lock {
 }
 
 impl Lock {
-    /// Whether its name still leads to it: otherwise another broker may hold a lock of that name.
+    /// Whether the path still names the held lock. Otherwise another broker may hold a new lock at that path.
     fn is_in_place(&self) -> io::Result<bool> {
         let held = FileId::of(&self.file.metadata()?);
         Ok(FileId::find(&self.path)? == Some(held))
     }
 }
 
-/// A socket under its name. Dropped: the name is removed if it is still ours.
+/// A published socket. Dropping it removes the path if it still names this socket.
 #[derive(Debug)]
 pub struct Publication {
     options: SocketOptions,
@@ -148,11 +148,11 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// Publishes a new socket under the name, which is no longer ours.
+    /// Publishes a new socket at the path, which no longer names the old one.
     ///
     /// # Errors
     ///
-    /// The directory became unsafe, or another process uses the name: nothing was touched.
+    /// The directory became unsafe, or another process uses the path. Nothing was changed.
     fn publish_again(&mut self) -> Result<UnixListener, SocketError> {
         prepare_directory(split(&self.options.path)?.0, &self.options)?;
         let (listener, socket) = bind(&self.options)?;
@@ -170,7 +170,7 @@ impl Drop for Publication {
     }
 }
 
-/// Publishes a socket that no other broker uses.
+/// Publishes the socket, unless another broker uses the path.
 pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), SocketError> {
     let (directory, name) = split(&options.path)?;
     prepare_directory(directory, options)?;
@@ -179,7 +179,7 @@ pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), S
     Ok((listener, Publication { options: options.clone(), socket, lock }))
 }
 
-/// Binds a temporary name in the socket's directory, gives it its mode and group, listens, and renames it into place.
+/// Binds a temporary path in the socket's directory, sets mode and group, listens, and renames it into place.
 fn bind(options: &SocketOptions) -> Result<(UnixListener, FileId), SocketError> {
     let path = &options.path;
     refuse_what_is_not_ours(path)?;
@@ -191,7 +191,7 @@ fn bind(options: &SocketOptions) -> Result<(UnixListener, FileId), SocketError> 
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(io("open a socket for", path))?;
-    // The mode that bind gives the name is the descriptor's less the umask, so it is narrow from its first moment.
+    // bind creates the file with the descriptor's mode less the umask, so the file is never accessible to others.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600)).map_err(io("restrict", &temporary))?;
     let address = SocketAddrUnix::new(&temporary).map_err(io("address", &temporary))?;
     rustix::net::bind(&socket, &address).map_err(io("create the socket", &temporary))?;
@@ -205,7 +205,7 @@ fn bind(options: &SocketOptions) -> Result<(UnixListener, FileId), SocketError> 
 fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<FileId, SocketError> {
     let io = |action| move |source| SocketError::Io { action, path: options.path.clone(), source };
     let at = |action| move |errno: Errno| io(action)(errno.into());
-    // Held, not named: in a shared directory another user could put a link of that name there, and it would be followed.
+    // Uses a descriptor, not the path: in a shared directory another user could replace the file with a link.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::open(temporary, flags, Mode::empty()).map_err(at("look at"))?;
     let found = rustix::fs::fstat(&held).map_err(at("look at"))?;
@@ -219,7 +219,7 @@ fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<
     }
     let mode = Mode::from_raw_mode(options.mode);
     if mode != Mode::from_raw_mode(found.st_mode) {
-        // A descriptor that only holds on to a file cannot change it, but leads to it.
+        // An `O_PATH` descriptor does not support fchmod, but its link in /proc does support chmod.
         let held = format!("/proc/self/fd/{}", held.as_raw_fd());
         rustix::fs::chmod(held, mode).map_err(at("set the mode of"))?;
     }

@@ -1,10 +1,10 @@
-//! Messages that fit into the headers of a response.
+//! Shortens messages to fit the headers of a response.
 
-/// Bytes of headers that a message may take. gRPC for Java and the C core accept 8 KiB of headers in all, and report
-/// nothing else of a larger response.
+/// Bytes of headers for the message. gRPC for Java and the C core accept 8 KiB of headers in all, and replace a larger
+/// response with an error without the message.
 const ROOM: usize = 5632;
 
-/// `message`, without its middle if it is too long: it begins with what failed, and ends with the reason.
+/// Removes the middle of a message that is too long: it begins with what failed, and ends with the reason.
 pub(super) fn fitted(message: String) -> String {
     let half = |characters: &mut dyn Iterator<Item = char>| {
         let mut used = 0;
@@ -21,8 +21,8 @@ pub(super) fn fitted(message: String) -> String {
     }
 }
 
-/// What a character takes in `grpc-message` (percent-encoded) and `grpc-status-details-bin` (base64) together, in thirds
-/// of a byte.
+/// Size of a character in thirds of a byte, in `grpc-message` (percent-encoded) and `grpc-status-details-bin` (base64)
+/// together.
 fn thirds(character: char) -> usize {
     let length = character.len_utf8();
     let plain = character.is_ascii_graphic() && !"\"#%<>`?{}".contains(character);

@@ -1,4 +1,4 @@
-//! Every error there is, and what becomes of it on the wire.
+//! The status of every error.
 
 use std::{io, sync::Arc};
 
@@ -208,7 +208,7 @@ fn every_error_has_its_reason_code_and_text() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
-/// [`Reason::RunPending`] is covered by the cache's tests: only a run makes such an error.
+/// The cache's tests cover [`Reason::RunPending`]: only a run can produce that error.
 #[test]
 fn every_reason_is_reachable() {
     let retry_after = Duration::ZERO;
@@ -252,7 +252,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     assert_eq!(metadata(&unresolved(&unknown)), [], "a value that would not fit into the headers");
 }
 
-/// gRPC for Java and the C core take 8 KiB of headers: 32 bytes are counted for each besides its name and value.
+/// gRPC for Java and the C core accept 8 KiB of headers. Each header counts as its name, its value and 32 bytes.
 #[test]
 fn every_status_fits_the_headers_that_clients_take() {
     for stderr in ["x", " ", "é", "日", "\u{1f511}"].map(|character| character.repeat(2048)) {

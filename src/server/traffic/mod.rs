@@ -1,4 +1,4 @@
-//! What one connection has under way, in bytes: the base of its limits.
+//! Counts the calls and bytes in progress on one connection. Its limits use these counts.
 
 mod noted;
 mod watchdog;
@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 pub(super) use noted::Noted;
 pub(super) use watchdog::Watchdog;
 
-/// Bytes of answers that the peer has not taken; beyond it further calls of the connection wait.
+/// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
-/// Bytes of requests that have not ended.
+/// Limit of bytes of unfinished requests.
 pub(super) const UNFINISHED: usize = 2 << 20;
 
 /// The bytes and calls of one connection.
@@ -26,15 +26,15 @@ pub(super) struct Traffic {
     calls: AtomicUsize,
     unsent: AtomicUsize,
     unfinished: AtomicUsize,
-    /// Grows whenever an answer is taken from us.
+    /// Increases whenever HTTP/2 takes response bytes.
     taken: AtomicU64,
-    /// Grows whenever the socket takes bytes.
+    /// Increases whenever the socket takes bytes.
     written: AtomicU64,
-    /// The socket took no more at the last try.
+    /// Whether the socket took no bytes at the last write.
     blocked: AtomicBool,
     room: Arc<Notify>,
     stalled: AtomicBool,
-    /// Ends the connection: the broker drains, or the peer takes nothing.
+    /// Cancelled to end the connection: the broker drains, or the peer reads nothing.
     end: CancellationToken,
 }
 
@@ -58,23 +58,23 @@ impl Traffic {
         self.calls.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the peer took nothing for so long that the connection was ended.
+    /// Whether the connection was ended because the peer read nothing.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Whether the peer took enough of its answers for one more.
+    /// Whether the unread responses are below the limit, so that another call may start.
     pub(super) fn has_room(&self) -> bool {
         self.unsent.load(Ordering::Relaxed) < UNSENT
     }
 
-    /// Resolves when there may be room; to be made before [`has_room`](Self::has_room) is asked. One that waits is woken
-    /// at a time: where there is room, it must [pass that on](Self::pass_on).
+    /// Resolves when there may be room. Create it before checking [`has_room`](Self::has_room). It wakes one waiter
+    /// at a time, which must [wake the next](Self::pass_on) if there is still room.
     pub(super) fn room(&self) -> OwnedNotified {
         Arc::clone(&self.room).notified_owned()
     }
 
-    /// Wakes the next that waits for room.
+    /// Wakes the next waiter for room.
     pub(super) fn pass_on(&self) {
         self.room.notify_one();
     }
@@ -93,7 +93,7 @@ impl Traffic {
     }
 }
 
-/// A call, from its headers to the end of its answer.
+/// A call in progress, from its headers to the end of its response.
 #[derive(Debug)]
 pub(super) struct Call(Arc<Traffic>);
 
@@ -110,7 +110,7 @@ impl Drop for Call {
     }
 }
 
-/// Bytes of an answer that the peer has not taken.
+/// Response bytes that the peer has not read.
 #[derive(Debug)]
 pub(super) struct Unsent {
     bytes: Bytes,
@@ -125,7 +125,7 @@ impl Unsent {
 }
 
 impl Unsent {
-    /// The first `count` bytes. The counts stay as they are.
+    /// Splits off the first `count` bytes. The total does not change.
     pub(super) fn split_to(&mut self, count: usize) -> Self {
         Self { bytes: self.bytes.split_to(count.min(self.bytes.len())), traffic: Arc::clone(&self.traffic) }
     }
@@ -154,7 +154,7 @@ impl Drop for Unsent {
     }
 }
 
-/// Bytes of a request that has not ended.
+/// Bytes of an unfinished request.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     bytes: usize,
@@ -166,7 +166,7 @@ impl Unfinished {
         Self { bytes: 0, traffic: Arc::clone(traffic) }
     }
 
-    /// So many in all from now on; false if that is too much for the connection.
+    /// Increases the size to `bytes`. Returns false if the connection exceeds its limit.
     #[must_use]
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);

@@ -1,4 +1,4 @@
-//! Notes what the socket takes.
+//! Records which writes the socket takes.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Traffic;
 
-/// A stream whose writes are noted.
+/// A stream whose writes are recorded.
 #[derive(Debug)]
 pub(in crate::server) struct Noted<S> {
     stream: S,
@@ -67,8 +67,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
         this.note(written)
     }
 
-    /// Not before the first write. HTTP/2 asks once before that, and then copies frames of less than 1 KiB into the
-    /// buffer that it writes: answers of many calls go out in one write. Afterwards it asks how to write a large frame.
+    /// False before the first write: h2 asks once then, and so copies frames below 1 KiB into one buffer, where many
+    /// responses share one write. Later answers only decide how it writes a large frame.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored() && self.traffic.written.load(Ordering::Relaxed) > 0
     }

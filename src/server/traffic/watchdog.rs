@@ -1,4 +1,4 @@
-//! Closes the connections of peers that do not take what waits for them.
+//! Closes the connections of peers that do not read their responses.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
@@ -10,11 +10,11 @@ use tracing::debug;
 
 use super::Traffic;
 
-/// How often connections are looked at, and for how many looks a peer may take nothing.
+/// Interval between checks, and the number of checks without progress after which a connection ends.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOOKS: u8 = 6;
 
-/// Ends connections whose peers take nothing of what waits for them. One timer for all: a hit sets none.
+/// Ends connections whose peers do not read. One timer serves all connections, so a request sets none.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Watchdog {
     watched: Arc<Mutex<Vec<WatchedConnection>>>,
@@ -25,11 +25,11 @@ pub(in crate::server) struct Watchdog {
 struct WatchedConnection {
     traffic: Weak<Traffic>,
     marks: Marks,
-    /// Looks without progress.
+    /// Number of checks without progress.
     looks: u8,
 }
 
-/// The measure of progress; `None` where nothing waits.
+/// Counters of progress. `None`: nothing waits for the peer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Marks {
     taken: Option<u64>,
@@ -65,7 +65,7 @@ impl Watchdog {
         }
     }
 
-    /// Looks at all connections while there are any.
+    /// Checks all connections while there are any.
     pub(in crate::server) async fn run(&self) {
         loop {
             let is_empty = self.watched.lock().unwrap_or_else(PoisonError::into_inner).is_empty();

@@ -1,4 +1,4 @@
-//! Any bytes, and any connection that is well-formed.
+//! Property tests with arbitrary bytes and with well-formed connections.
 
 use loona_hpack::Decoder;
 use proptest::{collection::vec, prelude::*};
@@ -8,7 +8,7 @@ use super::{
     wire::{Field, HELLO, frame, framed, integer},
 };
 
-/// What a client may take for the name of a server.
+/// Values that a client may send as the authority.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         "(/[a-z0-9._-]{1,12}){1,6}".prop_map(String::into_bytes),
@@ -81,7 +81,7 @@ proptest! {
         check(&bytes, &sizes);
     }
 
-    /// By the decoder of another project: every authority that was sent as a literal is accepted afterwards.
+    /// Uses an independent decoder: every authority that was sent as a literal is accepted after filtering.
     #[test]
     fn every_literal_authority_is_accepted_in_the_end(frames_of in vec(some_frames(), 1..6), sizes in sizes()) {
         let bytes = [HELLO, &frames_of.concat()].concat();

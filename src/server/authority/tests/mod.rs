@@ -1,4 +1,4 @@
-//! Tables of what clients send and of what is malformed, and properties of any bytes.
+//! Tables of client authorities and malformed blocks, and property tests.
 
 mod any;
 mod stream;
@@ -12,17 +12,17 @@ use super::{
 };
 use wire::{Field, HELLO, authority, frame, framed, headers, text};
 
-/// The newest entry of the dynamic table.
+/// Index of the newest entry of the dynamic table.
 const FIRST: u8 = 62;
 
-/// Filters a connection of these frames, checks it, and returns the frames.
+/// Filters a connection of these frames, checks the properties, and returns the frames.
 fn through(frames: &[u8]) -> Vec<u8> {
     let bytes = [HELLO, frames].concat();
     check(&bytes, &[1]);
     filtered(&bytes, &[])[HELLO.len()..].to_vec()
 }
 
-/// The authority of a frame with nothing beside its fields.
+/// The authority in a frame without padding and priority.
 fn authority_of(frame: &[u8]) -> Vec<u8> {
     let fields = Decoder::new().decode(&frame[9..]).unwrap();
     fields.into_iter().find(|(name, _)| name == b":authority").unwrap().1
@@ -131,7 +131,7 @@ fn both_tables_stay_in_step() {
     assert_eq!(decoder.decode(&[0x80 | (FIRST + 1), 0x80 | FIRST]).unwrap(), expected);
 }
 
-/// Its code is longer than any that is accepted: the frame is shorter afterwards, and what follows moves up.
+/// No accepted byte has a code as long, so the frame becomes shorter and the following bytes move up.
 #[test]
 fn a_frame_without_a_code_as_long_is_shortened() {
     let block =
@@ -141,7 +141,7 @@ fn a_frame_without_a_code_as_long_is_shortened() {
     let expected = [authority(b"--", true), Field::literal(0, b"te", b"trailers").bytes()].concat();
     let next = [frame(0, 0, &[7; 40]), headers(&authority(b"-", false))].concat();
     assert_eq!(after, [headers(&expected), next].concat());
-    // One whose length has more bytes than it needs, too.
+    // Also if the encoded length of the string becomes shorter.
     let long = text(&[1; 400], true);
     let field = [vec![0x41], long].concat();
     assert_eq!(authority_of(&through(&headers(&field))), [b'-'; 400]);
@@ -175,7 +175,7 @@ fn a_block_of_16_kib_is_filtered_and_a_larger_one_passes() {
     let continued = framed(&block(HELD - 17), &[100], None, false);
     assert_eq!(continued.len(), HELD + 1);
     for passing in [larger, continued] {
-        // The next one is filtered again.
+        // The next block is filtered again.
         let frames = [passing.clone(), headers(&path)].concat();
         let after = through(&frames);
         assert_eq!(after[..passing.len()], passing);

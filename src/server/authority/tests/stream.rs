@@ -7,7 +7,7 @@ use super::{
     wire::{HELLO, authority, frame, framed, headers},
 };
 
-/// A connection that has everything in it, and ends within a block.
+/// A connection with all kinds of frames that ends within a header block.
 fn connection() -> Vec<u8> {
     let path = authority(b"/run/broker.sock", true);
     let mut bytes = [
@@ -53,7 +53,7 @@ async fn a_stream_gives_the_same_however_it_is_written_and_read() {
     }
 }
 
-/// A complete frame comes at once, before any that follow: h2 may answer it before the peer says more.
+/// A complete frame passes at once: the peer may wait for h2's answer before it sends more.
 #[tokio::test]
 async fn nothing_complete_waits_for_what_is_not() {
     let (mut peer, ours) = duplex(64 * 1024);
@@ -78,7 +78,7 @@ async fn what_is_held_has_a_limit() {
     let mut ours = AuthorityFilter::new(ours);
     peer.write_all(HELLO).await.unwrap();
     ours.read_exact(&mut vec![0; HELLO.len()]).await.unwrap();
-    // A block that never ends, in frames without anything.
+    // A block that never ends, in empty frames.
     let endless = frame(1, 0, &[]).iter().copied().chain(frame(9, 0, &[]).repeat(1900)).collect::<Vec<_>>();
     let mut byte = [0];
     tokio::select! {

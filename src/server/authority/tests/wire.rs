@@ -1,4 +1,4 @@
-//! Bytes as a peer would send them.
+//! Encodes frames and header fields as a peer does.
 
 use super::super::huffman;
 
@@ -8,9 +8,9 @@ pub(super) const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0
 /// A literal field.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// How it is indexed: 0x40, 0 or 0x10.
+    /// First-byte pattern of the representation: 0x40, 0 or 0x10.
     pub(super) kind: u8,
-    /// A place in the static table, or a name and whether it is Huffman-coded.
+    /// An index in the static table, or a name and whether it is Huffman-coded.
     pub(super) name: Result<u8, (Vec<u8>, bool)>,
     pub(super) value: Vec<u8>,
     pub(super) coded: bool,
@@ -31,7 +31,7 @@ impl Field {
     }
 }
 
-/// `:authority` by its place in the static table.
+/// An `:authority` field whose name is an index in the static table.
 pub(super) fn authority(value: &[u8], coded: bool) -> Vec<u8> {
     Field { kind: 0x40, name: Ok(1), value: value.to_vec(), coded }.bytes()
 }
@@ -61,12 +61,12 @@ pub(super) fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-/// A request's block in one frame.
+/// A header block in one frame.
 pub(super) fn headers(block: &[u8]) -> Vec<u8> {
     frame(1, 0x4, block)
 }
 
-/// The block in a HEADERS frame and CONTINUATION frames, of which all but the last have these sizes.
+/// The block in a HEADERS frame and CONTINUATION frames. All frames except the last have these sizes.
 pub(super) fn framed(block: &[u8], sizes: &[usize], padding: Option<u8>, priority: bool) -> Vec<u8> {
     let (mut rest, mut bytes) = (block, Vec::new());
     for index in 0..=sizes.len() {
