@@ -48,7 +48,7 @@ pub struct Kubeconfig {
 pub struct KubeFile {
     /// Absolute, as it was named.
     pub path: PathBuf,
-    /// The path that identifies its definitions: absolute, with symbolic links followed.
+    /// The path that identifies its definitions: absolute, with symbolic links followed, but not kubelet's `..data`.
     pub identity: PathBuf,
     /// A map.
     pub root: Node,
