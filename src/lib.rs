@@ -4,6 +4,7 @@
 //! to every process that is allowed to use it. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
 //! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
+pub mod access;
 pub mod app;
 mod backoff;
 pub mod cache;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
+    access::{self, Permit},
     credential::Cluster,
     fleet::{Fleet, HubState},
     plugin::{
@@ -28,6 +29,8 @@ pub struct CredentialRequest {
     pub env: BTreeMap<String, String>,
     /// Where the caller runs, which decides which variables it may send.
     pub origin: Origin,
+    /// What the caller may request.
+    pub permit: Permit,
 }
 
 /// The credential that a request names.
@@ -37,6 +40,40 @@ pub enum Source {
     Provider(ProviderRef),
     /// The credential of a cluster, by the name of its ClusterProfile.
     ClusterProfile(ProfileName),
+}
+
+impl Source {
+    /// What access rules say about it.
+    pub(crate) fn target(&self) -> access::Target<'_> {
+        match self {
+            Self::Provider(provider) => access::Target::Provider(&provider.name),
+            Self::ClusterProfile(profile) => access::Target::Profile(profile, None),
+        }
+    }
+
+    /// Checks whether `permit` allows the run of `provider`, and of `profile` if it is for one, to a caller that names
+    /// this source.
+    pub(crate) fn check(
+        &self,
+        permit: &Permit,
+        provider: &str,
+        profile: Option<&ProfileName>,
+    ) -> Result<(), ResolveError> {
+        let run = match (self, profile) {
+            (Self::Provider(_), Some(profile)) => access::Target::Through(provider, profile),
+            (Self::Provider(_), None) => access::Target::Provider(provider),
+            (Self::ClusterProfile(profile), _) => access::Target::Profile(profile, Some(provider)),
+        };
+        if permit.allows(run) { Ok(()) } else { Err(self.not_allowed()) }
+    }
+
+    /// The error for a caller that may not know whether it exists.
+    pub(crate) fn not_allowed(&self) -> ResolveError {
+        match self {
+            Self::Provider(provider) => ResolveError::ProviderNotAllowed { name: provider.name.clone() },
+            Self::ClusterProfile(profile) => ResolveError::ProfileNotAllowed { profile: profile.clone() },
+        }
+    }
 }
 
 impl Default for Source {
@@ -85,7 +122,7 @@ impl Resolver {
     /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
         let sent = ask.cluster.as_ref();
-        let lead = self.lead(&ask.source, sent)?;
+        let lead = self.permitted(&ask.source, sent, &ask.permit)?;
         lead.check(&ask.env, ask.origin)?;
         Ok(lead.key(sent, &ask.env))
     }
@@ -96,25 +133,62 @@ impl Resolver {
     ///
     /// The request leads to no run until the configuration or the fleet changes.
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
-        let CredentialRequest { source, cluster, env, origin } = ask;
-        let lead = self.lead(&source, cluster.as_ref())?;
+        let CredentialRequest { source, cluster, env, origin, permit } = ask;
+        let lead = self.permitted(&source, cluster.as_ref(), &permit)?;
         lead.check(&env, origin)?;
         lead.spec(cluster, env)
     }
 
-    fn lead(&self, source: &Source, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+    /// The run that a caller with `permit` may have. If access rules limit the caller, what does not exist gives the same
+    /// error as what they forbid, and the rules are asked before anything is looked up.
+    fn permitted(
+        &self,
+        source: &Source,
+        sent: Option<&Cluster>,
+        permit: &Permit,
+    ) -> Result<Lead<'_>, ResolveError> {
+        if !permit.allows(source.target()) {
+            return Err(source.not_allowed());
+        }
+        let lead = self.lead(source, sent, permit);
+        lead.map_err(|error| match error {
+            ResolveError::UnknownProvider { .. }
+            | ResolveError::UnknownProfile { is_configured: true, .. }
+                if permit.hides_unknown() =>
+            {
+                source.not_allowed()
+            }
+            // Without a known definition there is no provider of that name.
+            ResolveError::UnknownDefinition { known, .. } if permit.hides_unknown() && known.is_empty() => {
+                source.not_allowed()
+            }
+            ResolveError::Profile { profile, source } => {
+                let shows = |name: &str| permit.allows(access::Target::Provider(name));
+                ResolveError::Profile { profile, source: source.without_configured(shows) }
+            }
+            other => other,
+        })
+    }
+
+    fn lead(
+        &self,
+        source: &Source,
+        sent: Option<&Cluster>,
+        permit: &Permit,
+    ) -> Result<Lead<'_>, ResolveError> {
         match source {
             Source::Provider(provider) => {
                 let entry = self.providers.entry(provider)?;
                 match sent {
                     Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
-                        self.matched(entry, sent)
+                        self.matched(entry, sent, permit)
                     }
                     sent => entry.of_provider(sent),
                 }
             }
             Source::ClusterProfile(profile) => {
                 let target = self.target(profile)?;
+                source.check(permit, &target.provider.name, None)?;
                 if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
                     let known = format!("ClusterProfile `{profile}` names");
                     return Err(ResolveError::ClusterMismatch { known, difference });
@@ -127,6 +201,9 @@ impl Resolver {
     /// Waits for the first read of the hub if the request depends on it. The wait is bounded.
     pub async fn settled(&self, ask: &CredentialRequest) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
+        if !ask.permit.allows(ask.source.target()) {
+            return; // a wait would show that the provider exists
+        }
         let needs_fleet = match &ask.source {
             Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
             Source::Provider(provider) => ask.cluster.is_some() && self.matches_clusters(provider),
@@ -163,7 +240,12 @@ impl Resolver {
     }
 
     /// Finds a known cluster that matches the one that the caller sent. The plugin receives the broker's value.
-    fn matched<'a>(&'a self, entry: &'a Entry, sent: &Cluster) -> Result<Lead<'a>, ResolveError> {
+    fn matched<'a>(
+        &'a self,
+        entry: &'a Entry,
+        sent: &Cluster,
+        permit: &Permit,
+    ) -> Result<Lead<'a>, ResolveError> {
         let provider = &entry.provider;
         let known = || format!("those that the broker knows for provider `{}`", provider.name);
         let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
@@ -179,6 +261,7 @@ impl Resolver {
         let mut differs = None;
         let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
         let mut same = at_server.unwrap_or_default();
+        same.retain(|target| permit.allows(access::Target::Through(&provider.name, &target.profile)));
         same.retain(|target| {
             let difference = difference(sent, &target.endpoint);
             differs = difference.or(differs);

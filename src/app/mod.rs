@@ -22,6 +22,7 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
+    access::Policy,
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::{Config, Listen},
     exec::{ProcessRunner, RunLimits, Scheduler},
@@ -30,7 +31,7 @@ use crate::{
     plugin::Providers,
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, SocketError, SocketOptions, SocketOrigin, encode,
+        Acceptor, Admission, BrokerInfo, Clusters, Keeper, SocketError, SocketOptions, SocketOrigin, encode,
         publish, services,
     },
     verify::{ApiVerifier, Verifier as _},
@@ -49,6 +50,9 @@ pub use telemetry::{LogFormat, start as start_telemetry};
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
 /// The same of the hub that ClusterProfiles are read from.
 const HUB_SERVICE: &str = "hub";
+
+/// The name by which access rules know the only listener.
+const LISTENER: &str = "default";
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +89,8 @@ pub struct Bound {
     /// `None`: the listener is systemd's and has no name.
     keeper: Option<Keeper>,
     acceptor: Arc<Acceptor>,
+    /// The access rules in force.
+    policies: watch::Sender<Arc<Policy>>,
     cache: CredentialCache<ProcessRunner>,
     providers: Arc<Providers>,
     /// `None`: no ClusterProfiles are read.
@@ -123,8 +129,10 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
     let runs = config.limits.plugin_runs.get();
+    let runner = ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone());
+    let live_runs = runner.live_runs();
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
+        runner,
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
@@ -155,19 +163,21 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     };
     let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
-    let policy = PeerPolicy::own_and_root();
-    if !policy.serves_its_own() {
+    let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
+    let admission = Admission { policies: policies.subscribe(), runs: live_runs };
+    let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
+    if !acceptor.identifies_its_own() {
         warn!(
-            "running as `nobody`: only root is served, because the kernel uses this uid for all users that it cannot map"
+            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
         );
     }
-    let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
     let (listeners, keeper) = (watch::Sender::new(Arc::new(listener)), place.map(Keeper::new));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {
         listeners,
         keeper,
         acceptor,
+        policies,
         cache,
         providers,
         hub,
@@ -206,8 +216,15 @@ impl Bound {
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });
         let (acceptor, listeners) = (Arc::clone(&self.acceptor), self.listeners.subscribe());
-        self.essentials.spawn("accept loop", async move { acceptor.run(listeners).await });
+        self.essentials.spawn("accept loop", async move { acceptor.run(LISTENER.into(), listeners).await });
         self.essentials.ended().await
+    }
+}
+
+impl Bound {
+    /// The access rules in force. What is sent here replaces them at once, for open connections and watches too.
+    pub fn policies(&self) -> &watch::Sender<Arc<Policy>> {
+        &self.policies
     }
 }
 

@@ -1,5 +1,6 @@
 //! From files to a checked `Config`. All problems are reported at once, with their positions.
 
+mod access;
 mod broker;
 mod cluster_profiles;
 mod file;
@@ -18,6 +19,7 @@ mod unlisted;
 use std::path::{Path, PathBuf};
 
 use crate::{
+    access::Rule,
     document::json,
     plugin::{Definition, Environment, Globs, Providers},
 };
@@ -42,6 +44,8 @@ pub struct Config {
     pub limits: Limits,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
+    /// The access rules; empty: the broker's own user and root may do everything.
+    pub access: Vec<Rule>,
     /// The files that it was read from, including kubeconfigs.
     pub files: Vec<PathBuf>,
 }
@@ -70,9 +74,9 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { listen, limits, cluster_profiles, .. } = sections;
+    let Sections { listen, limits, cluster_profiles, access, .. } = sections;
     let files = std::mem::take(&mut report.files);
-    let config = Config { listen, providers, limits, cluster_profiles, files };
+    let config = Config { listen, providers, limits, cluster_profiles, access, files };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
 }

@@ -74,7 +74,7 @@ pub(super) fn section(
     let fields = at.section(&table::SECTION, report)?;
     let name = name(at, &fields, report);
     let profile_sourced = profile_sourced(&fields, report);
-    let cluster_info = table::CLUSTER_INFO.read(&fields, report);
+    let cluster_info = table::CLUSTER_INFO.read(&fields, report).unwrap_or_default();
     let verify = table::VERIFY.read(&fields, report);
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(&fields, report);
     let pass_env = table::PASS_ENV.read(&fields, report).unwrap_or_default();

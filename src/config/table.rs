@@ -4,10 +4,13 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::keys::{
-    Boolean, Checked, ConfigKey, Constant, Count, Enumeration, Is, ListOf, Map, Maps, Name, Optional,
-    Required, Section, SocketMode, Text, Texts, TimeSpan, VariableNames,
+    Boolean, Checked, Choices, ConfigKey, Constant, Count, Enumeration, Ids, Is, ListOf, Map, Maps, Name,
+    Optional, Required, Section, SocketMode, Text, Texts, TimeSpan, VariableNames,
 };
-use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
+use crate::{
+    access::Verb,
+    plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify},
+};
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
 macro_rules! section {
@@ -68,6 +71,10 @@ section! {
     ISSUERS: Maps, Optional = ("issuers", Maps(&issuer::SECTION), Optional("the defaults of the section, for every issuer"), "[{name: google, runsPerSecond: 20}]");
     /// The hub that ClusterProfiles are read from. It needs at least one item in `providers`.
     CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", Map(&cluster_profiles::SECTION), Optional("no ClusterProfiles are read"), "{kubeconfig: in-cluster}");
+    /// Who may use the broker. Without rules, its own user and root may do everything. As soon as there is a rule,
+    /// everyone needs one, its own user and root included. A peer has the rights of all rules that are for it. See
+    /// [access.md](access.md).
+    ACCESS: Maps, Optional = ("access", Maps(&access::SECTION), Optional("the broker's own user and root may do everything"), "[{name: controllers, peers: {uids: [65532]}, allow: {providers: [gke], verbs: [get, watch, report]}}]");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
@@ -114,8 +121,9 @@ section! {
     VERIFY: Enumeration<Verify>, Is<Verify> = ("verify", Enumeration(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
     /// What happens with the cluster that a caller sends. `fromCaller`: the plugin gets it, and it is part of the
     /// identity of the credential. `match`: it must be a cluster that the broker knows for this provider, and the plugin
-    /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`.
-    CLUSTER_INFO: Enumeration<ClusterInfo>, Is<ClusterInfo> = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Is(ClusterInfo::FromCaller), "match");
+    /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`. Without `provideClusterInfo` the default is
+    /// `fromCaller`: the plugin gets no cluster, and the caller's only selects the API server that verifies a rejection.
+    CLUSTER_INFO: Enumeration<ClusterInfo>, Optional = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Optional("`fromCaller`; `match` if there are `access` rules and the plugin gets the cluster"), "match");
     /// Name of the issuer, whose rate limits apply. See `issuers`.
     ISSUER: Name, Optional = ("issuer", Name, Optional("an issuer with the provider's name"), "google");
     /// Whether the plugin gets the arguments in a ClusterProfile, after its own.
@@ -207,6 +215,51 @@ section! {
     CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count, Is(count(2)), "4");
     /// Plugin runs that are started per second, for each provider.
     RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(5)), "10");
+}
+
+section! {
+    /// A rule: which processes may do what.
+    access;
+
+    /// Name of the rule, for messages and audit records.
+    NAME: Name, Required = ("name", Name, Required("a name for messages and audit records"), "controllers");
+    /// The processes that the rule is for. A process must match every list that is not empty.
+    PEERS: Map, Required = ("peers", Map(&peers::SECTION), Required("the processes that the rule is for"), "{uids: [65532]}");
+    /// What the rule allows.
+    ALLOW: Map, Required = ("allow", Map(&allow::SECTION), Required("what the rule allows"), "{providers: [gke], verbs: [get, watch, report]}");
+}
+
+section! {
+    /// The processes that a rule is for. At least one list must have an item.
+    peers;
+
+    /// Uids. The number that the kernel uses for users that it cannot map, 65534, identifies a user only if the broker's
+    /// user namespace maps every uid to itself.
+    UIDS: Ids, Optional = ("uids", Ids, Optional("any uid"), "[65532]");
+    /// Gids, of the process or supplementary. Of a process in another PID namespace, such as another container, only the
+    /// gid of the process is known.
+    GIDS: Ids, Optional = ("gids", Ids, Optional("any gid"), "[5000]");
+    /// Absolute paths of executables. The broker can read the executable of processes of its own user, or with
+    /// `CAP_SYS_PTRACE` of all; other processes match no path, and neither do processes in another PID namespace or mount
+    /// namespace. A script has the path of its interpreter. Such a rule does not protect against processes of the same
+    /// user, which can make the executable do anything.
+    EXECUTABLES: ListOf, Optional = ("executables", ListOf(Checked("absolute path", "^/")), Optional("any executable"), "[/usr/local/bin/controller]");
+    /// Names of listeners that the process is connected to. The only listener is `default`.
+    LISTENERS: ListOf, Optional = ("listeners", ListOf(Checked("name of a listener", "^[^\\s]+$")), Optional("any listener"), "[default]");
+}
+
+section! {
+    /// What a rule allows. `providers` or `clusterProfiles` must have an item. If both have one, a request for a
+    /// ClusterProfile must match both.
+    allow;
+
+    /// Names of providers that requests may name. `*` matches any text.
+    PROVIDERS: ListOf, Optional = ("providers", ListOf(Checked("name with `*`", r"^[\s\S]+$")), Optional("requests may not name a provider"), "[gke]");
+    /// ClusterProfiles that requests may name, as `NAMESPACE/NAME`. `*` matches any text; a single `*` means all.
+    CLUSTER_PROFILES: ListOf, Optional = ("clusterProfiles", ListOf(Checked("`NAMESPACE/NAME` with `*`", r"^(\*|[^/]+/[^/]+)$")), Optional("requests may not name a ClusterProfile"), "[\"fleet/*\"]");
+    /// `get`, `watch` and `report` are for credentials, and `list` is for the lists of clusters, credentials and providers.
+    /// `admin` is for refreshing and evicting, and includes `list`. `login` has no effect in this release.
+    VERBS: Choices<Verb>, Required = ("verbs", Choices(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `admin`"), "[get, watch, report]");
 }
 
 section! {

@@ -189,7 +189,6 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: must be a list, but is a string
 ~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be the name of a variable, in which `*` matches any text
 ~/.config/credbroker/config.yaml:15:3: providers[3]: must be a map, but is a string
-~/.config/credbroker/config.yaml:16:1: unknown key `access`
 ~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
 "#);
 }

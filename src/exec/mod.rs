@@ -2,6 +2,7 @@
 
 mod directory;
 mod error;
+mod live;
 mod output;
 mod process;
 mod runner;
@@ -15,6 +16,7 @@ use std::{future::Future, sync::Arc};
 use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use error::RunError;
+pub use live::LiveRuns;
 pub use runner::{ProcessRunner, RunLimits};
 pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 

@@ -22,6 +22,8 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
+use super::LiveRuns;
+
 /// How often a process is polled if the kernel cannot signal its end.
 const GLANCE: Duration = Duration::from_millis(20);
 const REAP: Duration = Duration::from_secs(1);
@@ -41,6 +43,8 @@ pub(super) struct Invocation<'a> {
     pub(super) timeout: Duration,
     /// Owns the start, so that a drain waits for it.
     pub(super) tasks: &'a TaskTracker,
+    /// Knows the processes of all runs.
+    pub(super) live: &'a LiveRuns,
 }
 
 /// A process that leads its own group. Dropping it kills the whole group.
@@ -208,6 +212,7 @@ mod tests {
             marker: &Path::new("/nowhere").into(),
             timeout: Duration::MAX,
             tasks: &TaskTracker::new(),
+            live: &LiveRuns::default(),
         };
         Group::start(&invocation).await.unwrap().0
     }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
 use super::{
-    PluginRunner, RunError, RunOutput,
+    LiveRuns, PluginRunner, RunError, RunOutput,
     directory::Scratch,
     process::Invocation,
     supervise::{Finished, RunEnd, supervise},
@@ -59,13 +59,19 @@ impl Default for RunLimits {
 pub struct ProcessRunner {
     limits: RunLimits,
     scratch: Scratch,
+    live: LiveRuns,
 }
 
 impl ProcessRunner {
     /// Each run gets a separate directory in `base`, which must be an absolute path that no other user can write to. It is
     /// removed after the run; `tasks` owns the removals.
     pub fn new(limits: RunLimits, base: PathBuf, tasks: TaskTracker) -> Self {
-        Self { limits, scratch: Scratch::new(base.into(), tasks) }
+        Self { limits, scratch: Scratch::new(base.into(), tasks), live: LiveRuns::default() }
+    }
+
+    /// The processes of the runs in progress.
+    pub fn live_runs(&self) -> LiveRuns {
+        self.live.clone()
     }
 
     /// Runs the plugin and returns what it printed, and the version of its file.
@@ -91,6 +97,7 @@ impl ProcessRunner {
             marker: &directory.marker,
             timeout: provider.timeout,
             tasks: &self.scratch.tasks,
+            live: &self.live,
         };
         let size = size(&invocation);
         let finished = supervise(invocation, &self.limits).await;

@@ -47,7 +47,9 @@ pub(super) struct Finished {
 
 /// Runs `invocation` and ends its process group. Dropping the future kills the group.
 pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
+    let mut run = invocation.live.begin();
     let (mut group, stdout, stderr) = Group::start(&invocation).await?;
+    run.started(group.id());
     let mut stdout = Capped::new(stdout, limits.stdout);
     let mut stderr = Tail::new(stderr, limits.stderr);
     let pid = group.id();

@@ -94,6 +94,17 @@ pub enum ProfileError {
     },
 }
 
+impl ProfileError {
+    /// The same error, with only those providers of the configuration that `shows` is true for.
+    pub(crate) fn without_configured(&self, shows: impl Fn(&str) -> bool) -> Self {
+        let mut error = self.clone();
+        if let Self::NoMatch { configured, .. } = &mut error {
+            configured.retain(|name| shows(name));
+        }
+        error
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,12 +19,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use super::{
+    access::{Access, Policies},
     connection::{Connections, Refusal},
-    origin::Home,
-    peer::{Peer, PeerPolicy},
+    identity::{Identities, Identity},
     service::Services,
     traffic::Watchdog,
 };
+use crate::exec::LiveRuns;
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
@@ -33,11 +34,21 @@ const STRANGERS: usize = 64;
 /// Time for a refused peer to read its error.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Who is served.
+#[derive(Debug)]
+pub struct Admission {
+    /// The access rules in force.
+    pub policies: Policies,
+    /// Plugin runs, whose processes are not served.
+    pub runs: LiveRuns,
+}
+
 /// Accepts connections and serves each on a separate task.
 #[derive(Debug)]
 pub struct Acceptor {
     connections: Connections,
-    home: Home,
+    identities: Identities,
+    policies: Policies,
     slots: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     limit: usize,
@@ -49,23 +60,29 @@ impl Acceptor {
     /// Serves at most `limit` connections at a time, each with at most `watches` watches. Refuses further ones.
     pub fn new(
         mut services: Services,
-        policy: PeerPolicy,
+        admission: Admission,
         (limit, watches): (usize, usize),
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
         services.routes = services.routes.prepare();
         let watchdog = Watchdog::default();
-        let connections = Connections { services, policy, watches, tasks, draining, watchdog };
+        let connections = Connections { services, watches, tasks, draining, watchdog };
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
             connections,
-            home: Home::of_this_process(),
+            identities: Identities::new(admission.runs),
+            policies: admission.policies,
             slots: semaphore(limit),
             strangers: semaphore(STRANGERS),
             limit,
             is_full: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the broker can identify its own user. It cannot if the kernel uses that uid for all users that it cannot map.
+    pub fn identifies_its_own(&self) -> bool {
+        self.identities.identify_own()
     }
 
     /// Ends connections whose peers stop reading their answers. Runs until the future is dropped.
@@ -74,8 +91,9 @@ impl Acceptor {
     }
 
     /// Accepts connections from the newest of `listeners` until the broker drains. That listener stays open until its
-    /// sender is dropped: if systemd holds it too, later connections wait in its backlog for the next broker.
-    pub async fn run(&self, mut listeners: watch::Receiver<Arc<UnixListener>>) {
+    /// sender is dropped: if systemd holds it too, later connections wait in its backlog for the next broker. Access rules
+    /// know the listener as `name`.
+    pub async fn run(&self, name: Arc<str>, mut listeners: watch::Receiver<Arc<UnixListener>>) {
         let draining = &self.connections.draining;
         let mut pause = PAUSE.0;
         let mut listener = Arc::clone(&listeners.borrow_and_update());
@@ -86,7 +104,7 @@ impl Acceptor {
                 Ok(()) = listeners.changed() => {
                     let newer = Arc::clone(&listeners.borrow_and_update());
                     let older = std::mem::replace(&mut listener, newer);
-                    self.accept_the_rest(&older);
+                    self.accept_the_rest(&name, &older);
                     continue;
                 }
                 accepted = listener.accept() => accepted,
@@ -97,7 +115,7 @@ impl Acceptor {
                         info!("connections are accepted again");
                     }
                     pause = PAUSE.0;
-                    self.admit(stream);
+                    self.admit(&name, stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                     debug!(%error, "a connection went away before it was accepted");
@@ -116,29 +134,32 @@ impl Acceptor {
     }
 
     /// Accepts the connections that wait at a listener that was replaced.
-    fn accept_the_rest(&self, listener: &UnixListener) {
+    fn accept_the_rest(&self, name: &Arc<str>, listener: &UnixListener) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(socket) = rustix::net::accept_with(listener, flags) {
             match UnixStream::from_std(socket.into()) {
-                Ok(stream) => self.admit(stream),
+                Ok(stream) => self.admit(name, stream),
                 Err(error) => debug!(%error, "a connection was lost with its listener"),
             }
         }
     }
 
-    fn admit(&self, stream: UnixStream) {
-        let peer = match Peer::of(&stream, &self.home) {
-            Ok(peer) => peer,
+    fn admit(&self, listener: &Arc<str>, stream: UnixStream) {
+        let identity = match self.identities.of(&stream, listener) {
+            Ok(identity) => identity,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
-        let (refusal, slot) = match self.place(&peer) {
+        let Identity { peer, principal, is_of_a_run } = identity;
+        let access = Arc::new(Access::new(peer, principal, self.policies.clone()));
+        let place = if is_of_a_run { Err(Refusal::Descendant) } else { self.place(&access) };
+        let (refusal, slot) = match place {
             Ok(slot) => (None, Ok(slot)),
             Err(refusal) => (Some(refusal), Arc::clone(&self.strangers).try_acquire_owned()),
         };
         let Ok(slot) = slot else {
             return debug!(uid = peer.uid, "a connection was closed: too many are refused at the moment");
         };
-        let serve = self.connections.clone().serve(stream, peer, refusal);
+        let serve = self.connections.clone().serve(stream, access, refusal);
         self.connections.tasks.spawn(async move {
             if refusal.is_none() {
                 serve.await;
@@ -149,9 +170,9 @@ impl Acceptor {
         });
     }
 
-    /// Takes a slot for a connection of `peer`.
-    fn place(&self, peer: &Peer) -> Result<OwnedSemaphorePermit, Refusal> {
-        if !self.connections.policy.allows(peer) {
+    /// Takes a slot for a connection. The broker's own user and root always get one, because they may ask for its health.
+    fn place(&self, access: &Access) -> Result<OwnedSemaphorePermit, Refusal> {
+        if access.rights().is_empty() && !access.may_ask_for_health() {
             return Err(Refusal::Denied);
         }
         let place = Arc::clone(&self.slots).try_acquire_owned();
@@ -178,6 +199,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+    use crate::access::Policy;
 
     /// A connection whose peer has sent its preface and SETTINGS.
     fn connect(path: &Path) -> UnixStream {
@@ -192,10 +214,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
-        let policy = PeerPolicy::own_and_root();
-        let acceptor = Acceptor::new(Services::none(), policy, (10, 10), tasks, draining.clone());
+        let policies = watch::Sender::new(Arc::new(Policy::new([])));
+        let admission = Admission { policies: policies.subscribe(), runs: LiveRuns::default() };
+        let acceptor = Acceptor::new(Services::none(), admission, (10, 10), tasks, draining.clone());
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
-        let mut accepting = Box::pin(acceptor.run(listeners.subscribe()));
+        let mut accepting = Box::pin(acceptor.run("default".into(), listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());
         let waiting = connect(&old);
         listeners.send_replace(Arc::new(UnixListener::bind(&new).unwrap()));

@@ -14,12 +14,12 @@ use tower::Service as _;
 use tracing::debug;
 
 use super::{
+    access::Access,
     answer::Answer,
     authority::AuthorityFilter,
     credentials::GET,
     follow::WatchSlots,
     handshake::HandshakeDeadline,
-    peer::{Peer, PeerPolicy},
     preencoded::{self, Preencoded},
     question::Question,
     service::Services,
@@ -47,6 +47,8 @@ const FRAME: u32 = 16 * 1024;
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_FAREWELL: Duration = Duration::from_millis(500);
+/// Prefix of the methods that tell whether the broker works.
+const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// Prefix of more such methods. Their requests are streams too.
@@ -57,8 +59,10 @@ const GRPC: &str = "application/grpc";
 /// Why the broker refuses every request of a connection. Decided once, when the connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
-    /// The policy does not allow the peer.
+    /// The policy gives the peer no right.
     Denied,
+    /// The peer is a process of a plugin run.
+    Descendant,
     /// `limits.connections` connections are already open.
     Full {
         /// Value of `limits.connections`.
@@ -70,7 +74,6 @@ pub(super) enum Refusal {
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     pub(super) services: Services,
-    pub(super) policy: PeerPolicy,
     pub(super) watches: usize,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
@@ -79,7 +82,8 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Serves `stream` until the peer is done, stops reading, or the broker drains.
-    pub(super) async fn serve(self, stream: UnixStream, peer: Peer, refusal: Option<Refusal>) {
+    pub(super) async fn serve(self, stream: UnixStream, access: Arc<Access>, refusal: Option<Refusal>) {
+        let peer = access.peer;
         // Each connection has a separate token, because each of its polls locks the token.
         let end = self.draining.child_token();
         let traffic = Traffic::new(end.clone());
@@ -88,8 +92,13 @@ impl Connections {
         let io = HandshakeDeadline::new(Noted::new(stream, &traffic), HANDSHAKE);
         let io = TokioIo::new(AuthorityFilter::new(io));
         let watches = WatchSlots::new(self.watches);
-        let exchanges =
-            Arc::new(Exchanges { connections: self, watches, peer, refusal, traffic: Arc::clone(&traffic) });
+        let exchanges = Arc::new(Exchanges {
+            connections: self,
+            watches,
+            access,
+            refusal,
+            traffic: Arc::clone(&traffic),
+        });
         let served = Arc::clone(&exchanges);
         // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
         let service = service_fn(move |request| Box::pin(exchange(Arc::clone(&served), request)));
@@ -153,7 +162,7 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
 struct Exchanges {
     connections: Connections,
     watches: WatchSlots,
-    peer: Peer,
+    access: Arc<Access>,
     refusal: Option<Refusal>,
     traffic: Arc<Traffic>,
 }
@@ -207,12 +216,22 @@ impl Exchanges {
     fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
         match self.refusal {
             None => {}
-            Some(Refusal::Denied) => return Err(status::peer_denied(&self.peer)),
+            Some(Refusal::Denied) => return Err(self.denied()),
+            Some(Refusal::Descendant) => return Err(status::descendant()),
             Some(Refusal::Full { limit }) => return Err(status::too_many_connections(limit)),
+        }
+        // The services check more: which verb, and for which credential.
+        let is_for_owners = path.starts_with(HEALTH) && self.access.may_ask_for_health();
+        if self.access.rights().is_empty() && !is_for_owners {
+            return Err(self.denied());
         }
         let streams = path.starts_with(REFLECTION);
         let counts = streams || path == HEALTH_WATCH;
         Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
+    }
+
+    fn denied(&self) -> Status {
+        status::peer_denied(self.access.peer.uid, self.access.no_rights())
     }
 
     async fn question(&self, streams: bool, body: Incoming) -> Result<Question, Status> {
@@ -244,7 +263,7 @@ impl Exchanges {
         match question {
             Question::Whole(body) if head.uri.path() == GET => {
                 let message = preencoded::message(body).filter(|_| is_grpc(head))?;
-                self.connections.services.memory.recall(&self.peer, message)
+                self.connections.services.memory.recall(&self.access, message)
             }
             _ => None,
         }
@@ -252,7 +271,7 @@ impl Exchanges {
 
     fn answer(&self, head: Parts, question: Question) -> impl Future<Output = Response<Body>> + use<> {
         let mut request = Request::from_parts(head, question);
-        request.extensions_mut().insert(self.peer);
+        request.extensions_mut().insert(Arc::clone(&self.access));
         request.extensions_mut().insert(self.watches.clone());
         let answered = self.connections.services.routes.clone().call(request);
         answered.map(|answered| {

@@ -7,7 +7,10 @@ use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::{Request, Status};
 
-use super::status::{self, Subject};
+use super::{
+    access::{Access, Policies},
+    status::{self, Subject},
+};
 use crate::{
     cache::{Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
@@ -57,6 +60,9 @@ pub(super) struct CredentialStream<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
     ask: CredentialRequest,
+    access: Arc<Access>,
+    /// Notified when the access rules change.
+    policies: Policies,
     caller: Caller,
     subject: Subject,
     watch: CredentialWatch<R>,
@@ -75,15 +81,18 @@ impl<R: PluginRunner> CredentialStream<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
-        ask: CredentialRequest,
-        caller: Caller,
+        mut ask: CredentialRequest,
+        (access, caller): (Arc<Access>, Caller),
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
+        // Before the rights are read: a change in between is not lost.
+        let policies = access.changes();
+        ask.permit = ask.permit.with(access.rights());
         let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { cache, resolver, ask, caller, subject, watch, profile, _slot: slot })
+        Ok(Self { cache, resolver, ask, access, policies, caller, subject, watch, profile, _slot: slot })
     }
 
     pub(super) fn messages(self) -> CredentialMessages {
@@ -100,6 +109,10 @@ impl<R: PluginRunner> CredentialStream<R> {
         loop {
             let news = tokio::select! {
                 biased;
+                Ok(()) = self.policies.changed() => {
+                    self.keep_right()?;
+                    continue;
+                }
                 () = changed(self.profile.as_mut()) => {
                     self.move_with_profile()?;
                     continue;
@@ -111,6 +124,14 @@ impl<R: PluginRunner> CredentialStream<R> {
                 Err(failed) => return Err(status::failed(&self.subject, &failed)),
             }
         }
+    }
+
+    /// Ends the watch if the new access rules do not allow it.
+    fn keep_right(&mut self) -> Result<(), Status> {
+        self.ask.permit = self.ask.permit.with(self.access.rights());
+        let CredentialRequest { source, permit, .. } = &self.ask;
+        let allowed = source.check(permit, self.subject.provider(), self.subject.profile());
+        allowed.map_err(|error| status::unresolved(&error))
     }
 
     /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a

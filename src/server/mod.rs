@@ -3,6 +3,7 @@
 //! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
 
 mod accept;
+mod access;
 mod admin;
 mod answer;
 mod authority;
@@ -11,16 +12,19 @@ mod codec;
 mod connection;
 mod convert;
 mod credentials;
+mod descent;
 mod encode;
 mod follow;
 mod handshake;
 mod health;
+mod identity;
 mod info;
 mod origin;
 mod overview;
 mod paging;
 mod peer;
 mod preencoded;
+mod process;
 mod question;
 mod readiness;
 mod selector;
@@ -28,11 +32,13 @@ mod service;
 mod socket;
 mod status;
 mod traffic;
+mod users;
 
-pub use accept::Acceptor;
+pub use accept::{Acceptor, Admission};
+pub use access::Policies;
 pub use clusters::Clusters;
 pub use encode::encode;
 pub use info::BrokerInfo;
-pub use peer::{Peer, PeerPolicy};
+pub use peer::Peer;
 pub use service::{BrokerService, Services, services};
 pub use socket::{Keeper, Publication, SocketError, SocketOptions, SocketOrigin, publish};

@@ -11,7 +11,7 @@ use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
 use tracing::{Span, debug_span};
 
 use super::{
-    Peer,
+    access::Access,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
     follow::WatchSlots,
@@ -19,7 +19,7 @@ use super::{
     info::BrokerInfo,
     status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
+use crate::{access::Verb, cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -82,7 +82,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         span(&request, "list_clusters")?;
-        Ok(Response::new(self.clusters()?.page(request.into_inner()).await?))
+        let rights = Access::of(&request)?.need(Verb::List)?;
+        Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
     }
 
     async fn watch_clusters(
@@ -90,8 +91,9 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::WatchClustersRequest>,
     ) -> Result<Response<clusters::ClusterMessages>, Status> {
         span(&request, "watch_clusters")?;
-        let slot = WatchSlots::take(&request)?;
-        Ok(self.clusters()?.follow(request.into_inner().namespace, slot).await)
+        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        access.need(Verb::List)?;
+        Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
     }
 }
 
@@ -103,7 +105,7 @@ impl<R: PluginRunner> BrokerService<R> {
 
 /// The span of a call, at debug level: a span that is not recorded costs nothing.
 pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
-    let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
+    let peer = Access::of(request)?.peer;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
 }
 
@@ -113,7 +115,7 @@ impl Services {
     pub(super) fn none() -> Self {
         struct Nothing;
         impl Memory for Nothing {
-            fn recall(&self, _: &Peer, _: bytes::Bytes) -> Option<bytes::Bytes> {
+            fn recall(&self, _: &Access, _: bytes::Bytes) -> Option<bytes::Bytes> {
                 None
             }
         }

@@ -71,7 +71,8 @@ impl Setup {
 
     async fn watch(&self, namespace: Option<&str>) -> Watch {
         let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();
-        let mut response = self.clusters.follow(namespace.map(str::to_owned), slot).await;
+        let mut response =
+            self.clusters.follow(namespace.map(str::to_owned), Access::of_the_owner(), slot).await;
         let frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
         frames.map(Result::unwrap).boxed()
     }
@@ -80,7 +81,7 @@ impl Setup {
         let page = {
             let page_token = token.to_owned();
             let request = pb::ListClustersRequest { page_token, ..Default::default() };
-            self.clusters.page(request).await.unwrap()
+            self.clusters.page(request, Arc::new(Rights::all())).await.unwrap()
         };
         let names = page.clusters.into_iter().map(|cluster| cluster.cluster_profile.unwrap().name);
         (names.collect(), page.next_page_token)
