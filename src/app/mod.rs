@@ -28,7 +28,6 @@ use crate::{
     exec::{ProcessRunner, RunLimits, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
-    plugin::Providers,
     resolver::Resolver,
     server::{
         Acceptor, Admission, BrokerInfo, Clusters, Keeper, SocketError, SocketOptions, SocketOrigin, encode,
@@ -92,7 +91,7 @@ pub struct Bound {
     /// The access rules in force.
     policies: watch::Sender<Arc<Policy>>,
     cache: CredentialCache<ProcessRunner>,
-    providers: Arc<Providers>,
+    resolver: Arc<Resolver>,
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
@@ -161,7 +160,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         config_files: config.files,
         sockets: socket.into_iter().collect(),
     };
-    let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info);
+    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
     let admission = Admission { policies: policies.subscribe(), runs: live_runs };
@@ -179,7 +178,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         acceptor,
         policies,
         cache,
-        providers,
+        resolver,
         hub,
         clusters,
         health,
@@ -198,8 +197,8 @@ impl Bound {
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
-        let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());
-        self.essentials.spawn("plugin file watcher", async move { providers.keep_looking(&draining).await });
+        let resolver = Arc::clone(&self.resolver);
+        self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking().await });
         if let Some(hub) = &self.hub {
             let (hub, health) = (Arc::clone(hub), self.health.clone());
             self.essentials.spawn("hub reader", async move {

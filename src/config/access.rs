@@ -99,7 +99,9 @@ fn grant(at: &Cursor<'_>, report: &mut Report) -> Option<Grant> {
     let verbs = allow::VERBS.read(&fields, report);
     if let Some(value) = fields.at(&allow::VERBS) {
         match verbs.as_deref() {
-            Some([]) => value.problem(report, "must not be empty"),
+            Some([]) if value.node().as_sequence().is_some_and(<[_]>::is_empty) => {
+                value.problem(report, "must not be empty");
+            }
             Some(verbs) if verbs.contains(&Verb::Login) => {
                 value.warning(report, "`login` has no effect in this release");
             }
@@ -135,7 +137,9 @@ pub(super) fn warn_of_nothing(
 ) {
     let mut unread = Report::default();
     for rule in section.items(&mut unread) {
-        let Some(allow) = rule.node().get("allow").map(|node| rule.below("allow".to_owned(), node)) else {
+        let Some(allow) =
+            rule.section(&table::SECTION, &mut unread).and_then(|fields| fields.at(&table::ALLOW))
+        else {
             continue;
         };
         let Some(fields) = allow.section(&allow::SECTION, &mut unread) else { continue };

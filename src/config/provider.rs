@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Verify},
+    plugin::{
+        ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Standing,
+        Verify,
+    },
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -55,6 +58,8 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         cluster_info: ClusterInfo::FromCaller,
         verify: Verify::Auto,
         profile_sourced: None,
+        profile_env: Globs::default(),
+        standing: Standing::default(),
     }
 }
 
@@ -62,6 +67,20 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
 pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> ProfileSourced {
     let args = table::ARGS_POLICY.read(fields, report);
     ProfileSourced { args, env: table::ENV_POLICY.read(fields, report) }
+}
+
+/// The variables that profiles may set. Warns if that and the policy do not fit.
+fn profile_env(at: &Cursor<'_>, fields: &Fields<'_>, sourced: ProfileSourced, report: &mut Report) -> Globs {
+    let names = table::PROFILE_ENV.read(fields, report);
+    let takes = sourced.env != EnvPolicy::Ignore;
+    match (fields.at(&table::PROFILE_ENV), &names) {
+        (Some(value), _) if !takes => {
+            value.warning(report, "has no effect without `profileSourcedEnvVarsPolicy`");
+        }
+        (None, _) if takes => at.warning(report, "no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
+        _ => {}
+    }
+    names.unwrap_or_default()
 }
 
 /// One item of `providers` in our own configuration.
@@ -74,6 +93,7 @@ pub(super) fn section(
     let fields = at.section(&table::SECTION, report)?;
     let name = name(at, &fields, report);
     let profile_sourced = profile_sourced(&fields, report);
+    let profile_env = profile_env(at, &fields, profile_sourced, report);
     let cluster_info = table::CLUSTER_INFO.read(&fields, report).unwrap_or_default();
     let verify = table::VERIFY.read(&fields, report);
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(&fields, report);
@@ -108,6 +128,7 @@ pub(super) fn section(
     Some(Provider {
         issuer: issuer.unwrap_or_else(|| Arc::clone(&provider.issuer)),
         profile_sourced: Some(profile_sourced),
+        profile_env,
         refuses_other_identities,
         cluster_info,
         verify,

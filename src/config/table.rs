@@ -3,9 +3,12 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use super::keys::{
-    Boolean, Checked, Choices, ConfigKey, Constant, Count, Enumeration, Ids, Is, ListOf, Map, Maps, Name,
-    Optional, Required, Section, SocketMode, Text, Texts, TimeSpan, VariableNames,
+use super::{
+    keys::{ConfigKey, Is, Optional, Required, Section},
+    kinds::{
+        Boolean, Checked, Choices, Constant, Count, Enumeration, Ids, ListOf, Map, Maps, Name, SocketMode,
+        Text, Texts, TimeSpan, VariableNames,
+    },
 };
 use crate::{
     access::Verb,
@@ -128,9 +131,13 @@ section! {
     ISSUER: Name, Optional = ("issuer", Name, Optional("an issuer with the provider's name"), "google");
     /// Whether the plugin gets the arguments in a ClusterProfile, after its own.
     ARGS_POLICY: Enumeration<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore), "Append");
-    /// Whether the plugin gets the variables in a ClusterProfile. `AppendIfNotExists`: except those in `execConfig.env`.
-    /// `Replace`: all of them. Some variables never pass, such as `PATH` and proxies.
+    /// Whether the plugin gets the variables in a ClusterProfile that `profileEnv` allows. `AppendIfNotExists`: except those
+    /// in `execConfig.env`. `Replace`: all of them.
     ENV_POLICY: Enumeration<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Enumeration(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore), "AppendIfNotExists");
+    /// Variables that a ClusterProfile may set, if `profileSourcedEnvVarsPolicy` takes any. `*` matches any text. A profile
+    /// that sets another variable cannot be used. Some variables are never taken from a profile, such as `PATH`, proxies
+    /// and variables that name programs, files or services; see [fleet.md](fleet.md).
+    PROFILE_ENV: VariableNames, Optional = ("profileEnv", VariableNames, Optional("none; `*` in a provider file of cluster-inventory-api"), "[CLUSTER_NAME, AWS_REGION]");
     /// Accept `client.authentication.k8s.io/v1alpha1` in `execConfig`, for a plugin that supports no other version.
     ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
     /// Has no effect in this release, which cannot run a plugin with a terminal. `credbroker validate` warns about it.
@@ -173,7 +180,8 @@ section! {
     /// A service that issues credentials. All providers of an issuer share its rate limits.
     issuer;
 
-    /// Name of the issuer: the `issuer` of a provider, or the name of a provider without one.
+    /// Name of the issuer: the `issuer` of a provider, or the name of a provider without one. A name that users of several
+    /// kubeconfigs have is one issuer for all of them; without the section each is its own issuer.
     NAME: Name, Required = ("name", Name, Required("the `issuer` of a provider, or the name of a provider without one"), "google");
     /// Plugin runs that are started per second.
     RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(10)), "20");

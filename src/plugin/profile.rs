@@ -92,6 +92,16 @@ pub enum ProfileError {
         /// Name of the variable.
         variable: String,
     },
+    /// A variable that the provider does not take from profiles.
+    #[error("{field} sets `{}`, which provider `{provider}` does not allow; add it to the provider's `profileEnv`", shown(.variable))]
+    VariableNotAllowed {
+        /// Path of the field in the object.
+        field: String,
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Name of the variable.
+        variable: String,
+    },
 }
 
 impl ProfileError {

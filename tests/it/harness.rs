@@ -12,6 +12,7 @@ use std::{
 };
 
 use credbroker::{
+    access::Policy,
     app::{self, Drained, Edges, Listening},
     clock::{Clock, Now, SystemClock},
     config,
@@ -25,12 +26,14 @@ use hyper_util::rt::TokioIo;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::UnixStream, task::JoinHandle};
+use tokio::{net::UnixStream, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
 /// A broker that serves until it is stopped or dropped.
 pub(crate) struct InProcess {
+    /// The access rules in force.
+    pub(crate) policies: watch::Sender<Arc<Policy>>,
     directory: TempDir,
     stop: CancellationToken,
     /// The task whose end ended it, and how it drained.
@@ -99,6 +102,7 @@ impl InProcess {
         let scratch = directory.path().to_owned();
         let edges = Edges { clock, jitter: || 0.5, scratch, ..Edges::system(&environment) };
         let mut bound = app::build(config, Listening::At(options), edges).unwrap();
+        let policies = bound.policies().clone();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let served = tokio::spawn(async move {
@@ -108,7 +112,7 @@ impl InProcess {
             };
             (ended, bound.drain().await)
         });
-        Self { directory, stop, served }
+        Self { policies, directory, stop, served }
     }
 
     /// A plain channel of tonic, which other programs use.

@@ -6,21 +6,21 @@ use super::*;
 use crate::{
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, Definition, ProfileName},
+    plugin::{Command, Definition, ProfileName, Retirement},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
 
 fn run_errors() -> Vec<RunError> {
     let command = || Arc::<str>::from("/plugins/p");
-    let source = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+    let cause = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
     let stderr = || Arc::<str>::from("try again");
     vec![
         RunError::ArgumentsTooLong { command: command(), size: 3_000_000 },
         RunError::Directory {
             command: command(),
             base: Arc::from(std::path::Path::new("/tmp")),
-            source: source(),
+            cause: cause(),
         },
         RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 2 } },
         RunError::ExecInfo {
@@ -38,7 +38,7 @@ fn run_errors() -> Vec<RunError> {
         RunError::Panicked { command: command() },
         RunError::Recursion { command: command() },
         RunError::Signal { command: command(), signal: 9, stderr: stderr() },
-        RunError::Spawn { command: command(), source: source() },
+        RunError::Spawn { command: command(), cause: cause() },
         RunError::Throttled {
             command: command(),
             provider: "cloud".into(),
@@ -47,7 +47,7 @@ fn run_errors() -> Vec<RunError> {
         },
         RunError::Timeout { command: command(), limit: Duration::from_secs(30), stderr: stderr() },
         RunError::Unanswered { command: command() },
-        RunError::Unreadable { command: command(), source: source() },
+        RunError::Unreadable { command: command(), source: cause() },
     ]
 }
 
@@ -90,6 +90,8 @@ fn cache_errors() -> Vec<CacheError> {
     let mut errors = vec![
         CacheError::Draining,
         CacheError::Full { limit: 10_000 },
+        CacheError::Retired(Retirement::Changed),
+        CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
         CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
     ];
@@ -161,7 +163,7 @@ fn resolve_errors() -> Vec<ResolveError> {
     errors.into_iter().chain(profiles).collect()
 }
 
-fn profile_errors() -> [ProfileError; 5] {
+fn profile_errors() -> [ProfileError; 6] {
     let field = || "access provider `cloud`: cluster.server".to_owned();
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     [
@@ -170,6 +172,11 @@ fn profile_errors() -> [ProfileError; 5] {
         ProfileError::NoMatch { profile: names(&["gke", "eks"]), configured: names(&["cloud"]) },
         ProfileError::Repeated { provider: "cloud".into(), list: "accessProviders" },
         ProfileError::VariableDenied { field: field(), variable: "LD_PRELOAD".into() },
+        ProfileError::VariableNotAllowed {
+            field: field(),
+            provider: "cloud".into(),
+            variable: "TENANT".into(),
+        },
     ]
 }
 
