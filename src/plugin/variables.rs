@@ -68,7 +68,8 @@ impl Known {
 /// Whether a variable of this name, which is in upper case, is known to choose code, files or services. Names that only
 /// look so are not counted.
 pub fn is_known_danger(name: &str) -> bool {
-    static KNOWN: LazyLock<Globs> = LazyLock::new(|| Globs::new(PROGRAMS.iter().chain(PLACES)));
+    static KNOWN: LazyLock<Globs> =
+        LazyLock::new(|| Globs::new([PROGRAMS, PLACES].into_iter().flat_map(str::split_whitespace)));
     KNOWN.matches(name)
 }
 
