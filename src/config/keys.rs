@@ -56,6 +56,7 @@ pub(super) enum Shape {
     OneOf(Vec<&'static str>),
     List(Box<Shape>),
     Map(&'static Section),
+    MapOrMaps(&'static Section),
 }
 
 pub(super) trait Shaped {
@@ -180,6 +181,9 @@ pub(super) struct VariableNames;
 
 /// A map.
 pub(super) struct Map(pub(super) &'static Section);
+
+/// A map, or a list of maps that is not empty.
+pub(super) struct MapOrMaps(pub(super) &'static Section);
 
 /// A list of maps.
 pub(super) struct Maps(pub(super) &'static Section);
@@ -403,6 +407,12 @@ impl Kind for VariableNames {
 impl Shaped for Map {
     fn shape(&self) -> Shape {
         Shape::Map(self.0)
+    }
+}
+
+impl Shaped for MapOrMaps {
+    fn shape(&self) -> Shape {
+        Shape::MapOrMaps(self.0)
     }
 }
 

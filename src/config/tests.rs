@@ -116,16 +116,19 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
     insta::assert_debug_snapshot!((&loaded.config.listen, &loaded.config.limits), @r#"
 (
-    Listen {
-        socket: Some(
-            "/run/credbroker/credbroker.sock",
-        ),
-        mode: 432,
-        group: Some(
-            "staff",
-        ),
-        shared_directory: true,
-    },
+    [
+        Listen {
+            name: "default",
+            socket: Some(
+                "/run/credbroker/credbroker.sock",
+            ),
+            mode: 432,
+            group: Some(
+                "staff",
+            ),
+            shared_directory: true,
+        },
+    ],
     Limits {
         connections: 1,
         watches_per_connection: 2,
@@ -141,7 +144,10 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
 fn everything_has_a_default_but_the_plugin() {
     let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("plugin")));
     let loaded = home.load().unwrap();
-    assert_eq!((&loaded.config.listen, &loaded.config.limits), (&Listen::default(), &Limits::default()));
+    assert_eq!(
+        (&loaded.config.listen, &loaded.config.limits),
+        (&vec![Listen::default()], &Limits::default())
+    );
     let provider = provider(&loaded);
     assert_eq!(provider.command, Command::Name("plugin".into()));
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "PATH"]);
