@@ -6,10 +6,9 @@ use std::{
 };
 
 use credbroker_client::Credential;
-use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
+use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request};
 use credbroker_proto::v1::{ClusterProfileRef, ProviderRef, credential_ref::Source};
 use prost_types::Timestamp;
-use rustix::process::geteuid;
 use secrecy::ExposeSecret;
 
 use super::{
@@ -124,7 +123,7 @@ pub(super) fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
 
 /// Requests the credential with the retries and error texts for a person at a terminal.
 fn ask(args: &GetArgs, source: Source, environment: &Environment) -> Result<Credential, Failure> {
-    let socket = socket(args.socket.path.as_deref(), &environment.0, || geteuid().is_root())?;
+    let socket = args.socket.locate(environment)?;
     let request = request(source, None, &environment.0, String::new(), true)?;
     ask_patiently(&socket, &request, args.timeout, true, None)
 }

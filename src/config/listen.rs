@@ -116,7 +116,6 @@ pub fn group_id(name: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::tests::{HEAD, Home, stanza};
 
     fn home(listen: &str) -> Home {

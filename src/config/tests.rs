@@ -1,4 +1,8 @@
-use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    time::Duration,
+};
 
 use tempfile::TempDir;
 
@@ -13,14 +17,14 @@ pub(super) struct Home(pub(super) TempDir);
 
 impl Home {
     pub(super) fn new(config: &str) -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
+        let home = Self(credbroker_test_support::private_directory());
         home.write(".config/credbroker/config.yaml", config);
         home
     }
 
     pub(super) fn write(&self, path: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path

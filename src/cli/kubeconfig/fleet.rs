@@ -38,7 +38,8 @@ use crate::{
 /// No context is current, so no command reaches a cluster by accident: name one with --context. There
 /// are no secrets in it. Clusters that no provider of the broker can reach are left out, and named on
 /// stderr. Write it again when clusters come, go or move: the broker gives no credential for a cluster
-/// that is no longer where the kubeconfig says. A --socket that is given is written into it too.
+/// that is no longer where the kubeconfig says. --socket and --server-uid are written into it too if
+/// they are given.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct FleetArgs {
@@ -60,10 +61,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let socket = args.query.socket.path.as_deref();
-    let socket =
-        socket.map(|socket| socket.to_str().context("the path of the socket is not UTF-8")).transpose()?;
-    let shim = Shim::find(environment, shim, socket)?;
+    let shim = Shim::find(environment, shim, &args.query.socket)?;
     if let Some(path) = &args.output {
         spare(path)?;
     }
