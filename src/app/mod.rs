@@ -22,7 +22,6 @@ use crate::{
     exec::{ProcessRunner, RunLimits, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
-    plugin::Providers,
     resolver::Resolver,
     server::{Acceptor, BrokerInfo, Clusters, PeerPolicy, SocketError, encode, services},
     verify::{ApiVerifier, Verifier as _},
@@ -68,7 +67,7 @@ pub struct Bound {
     sockets: Vec<OpenSocket>,
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
-    providers: Arc<Providers>,
+    resolver: Arc<Resolver>,
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
@@ -123,7 +122,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         config_files: config.files,
         sockets: sockets.iter().filter_map(|socket| socket.path.clone()).collect(),
     };
-    let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info);
+    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -133,7 +132,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     }
     let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
-    Ok(Bound { sockets, acceptor, cache, providers, hub, clusters, health, essentials, tasks, draining })
+    Ok(Bound { sockets, acceptor, cache, resolver, hub, clusters, health, essentials, tasks, draining })
 }
 
 impl Bound {
@@ -145,8 +144,8 @@ impl Bound {
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
-        let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());
-        self.essentials.spawn("plugin file watcher", async move { providers.keep_looking(&draining).await });
+        let resolver = Arc::clone(&self.resolver);
+        self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking().await });
         if let Some(hub) = &self.hub {
             let (hub, health) = (Arc::clone(hub), self.health.clone());
             self.essentials.spawn("hub reader", async move {

@@ -210,7 +210,8 @@ mod tests {
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
             .unwrap();
-        for (path, what) in [(&*pipe, "a pipe"), (dir.path(), "a directory"), (Path::new("/dev/zero"), "a device")]
+        for (path, what) in
+            [(&*pipe, "a pipe"), (dir.path(), "a directory"), (Path::new("/dev/zero"), "a device")]
         {
             for read in [config, kubeconfig] {
                 assert_eq!(problems(path, read), [format!("is {what}; it must be a regular file")]);

@@ -49,7 +49,9 @@ pub enum LifetimeError {
         ago: Duration,
     },
     /// The certificate's `NotBefore` is further ahead than clocks may differ.
-    #[error("the certificate is not valid before {ahead:?} from now; check this machine's clock and the issuer's")]
+    #[error(
+        "the certificate is not valid before {ahead:?} from now; check this machine's clock and the issuer's"
+    )]
     NotYetValid {
         /// How far ahead.
         ahead: Duration,

@@ -74,7 +74,9 @@ pub enum PairError {
         line: usize,
     },
     /// A curve that TLS does not have.
-    #[error("the client certificate or its key uses the curve secp256k1, which TLS does not support; issue a certificate with another kind of key, such as P-256")]
+    #[error(
+        "the client certificate or its key uses the curve secp256k1, which TLS does not support; issue a certificate with another kind of key, such as P-256"
+    )]
     Secp256k1,
     /// Certificate and key are swapped.
     #[error("`{CERTIFICATE}` and `{KEY}` are swapped")]

@@ -77,7 +77,7 @@ impl Place {
         let listener = UnixListener::bind(&path).unwrap();
         set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         // The kernel records the user of the last call.
-        as_user(uid, || rustix::net::listen(&listener, 1).unwrap());
+        as_user(uid, || rustix::net::listen(&listener, 16).unwrap());
         listener
     }
 
