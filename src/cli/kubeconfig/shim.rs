@@ -1,4 +1,4 @@
-//! How a kubeconfig's users call the shim.
+//! How a kubeconfig's users run the shim.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -14,19 +14,19 @@ use crate::{
     plugin::{Environment, find_in_path},
 };
 
-/// How the shim is called.
+/// How to run the shim.
 #[derive(Debug)]
 pub(super) struct Shim {
     command: String,
-    /// Before its own arguments.
+    /// Arguments before the shim's own.
     first: Vec<String>,
     /// After its own arguments: which socket to use.
     last: Vec<String>,
 }
 
 impl Shim {
-    /// By its bare name when that works from everywhere, else `beside`. With the flags of `socket` that are given; else it
-    /// looks for itself.
+    /// The bare name of the shim if it is in `PATH`, else `beside`. The shim uses the flags of `socket` that are set, else
+    /// its defaults.
     pub(super) fn find(environment: &Environment, beside: &Path, socket: &SocketArg) -> anyhow::Result<Self> {
         const NAME: &str = "credbroker-exec";
         let last = flags(socket)?;
@@ -43,7 +43,8 @@ impl Shim {
         Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, last })
     }
 
-    /// The `exec` stanza of a user for whom the shim asks for `source`, but for its apiVersion, which `version` ends.
+    /// The `exec` stanza of a user whose shim requests the credential of `source`, without its apiVersion. `version` is
+    /// the last part of that.
     pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 4] {
         let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
         let args = self.first.iter().cloned().chain(ours).chain(self.last.iter().cloned());
@@ -72,7 +73,7 @@ fn flags(socket: &SocketArg) -> anyhow::Result<Vec<String>> {
     Ok(flags)
 }
 
-/// A kubeconfig means the same from everywhere, so a relative path has no place in it.
+/// The absolute path, because a kubeconfig can be used in any directory.
 fn absolute_socket(socket: &str) -> anyhow::Result<String> {
     if socket.is_empty() || socket.starts_with("unix:") {
         Socket::locate(&SocketSources::new().flag(Some(socket.as_ref())))?;
