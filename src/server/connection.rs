@@ -254,7 +254,10 @@ impl Exchanges {
         let mut request = Request::from_parts(head, question);
         request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(self.watches.clone());
-        let answered = self.connections.services.routes.clone().call(request);
+        let services = &self.connections.services;
+        let is_reflection = request.uri().path().starts_with(REFLECTION);
+        let mut routes = if is_reflection { services.reflection() } else { &services.routes }.clone();
+        let answered = routes.call(request);
         answered.map(|answered| {
             let mut response = answered.unwrap_or_else(|never| match never {});
             Preencoded::put_in_place(&mut response);
