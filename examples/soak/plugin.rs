@@ -52,7 +52,7 @@ fn print(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let mut hasher = DefaultHasher::new();
     (&nonce, &profile, run).hash(&mut hasher);
     let chance = hasher.finish();
-    let fault = (chance % FAULTS == 0).then_some(chance / FAULTS % 6);
+    let fault = chance.is_multiple_of(FAULTS).then_some(chance / FAULTS % 6);
     if fault.is_some() {
         record(&directory.join("faults"))?;
     }

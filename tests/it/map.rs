@@ -78,11 +78,11 @@ fn the_tests_that_the_security_page_names_exist() {
     let mut promises = 0;
     for row in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [promise, named] = cells[..] else { continue };
+        let [promise, cell] = cells[..] else { continue };
         if ["Promise", "---"].contains(&promise) {
             continue;
         }
-        let names: Vec<_> = named.split('`').skip(1).step_by(2).collect();
+        let names: Vec<_> = cell.split('`').skip(1).step_by(2).collect();
         assert!(!names.is_empty(), "docs/security.md names no test of: {promise}");
         missing.extend(names.into_iter().filter(|name| !tests.contains(*name)));
         promises += 1;
