@@ -146,9 +146,9 @@ fn from_systemd(
     (name, socket): (String, UnixListener),
     listen: &[Listen],
 ) -> Result<Listening, (String, u8)> {
-    let named = listen.iter().position(|listen| listen.name == name);
+    let by_name = listen.iter().position(|listen| listen.name == name);
     let only = (listen.len() == 1).then_some(0);
-    let Some(listener) = named.or(only) else {
+    let Some(listener) = by_name.or(only) else {
         let names = listen.iter().map(|listen| listen.name.as_str()).collect::<Vec<_>>().join(", ");
         let line = format!(
             "credbroker: systemd passed a socket with the name `{name}`, but the listeners are {names}; set `FileDescriptorName=` in its .socket unit to one of them"

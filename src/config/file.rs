@@ -232,7 +232,7 @@ mod tests {
             allow(&open, mode);
             let found = problems(&path, config);
             assert_eq!(found.len(), usize::from(refused), "{mode:o}: {found:?}");
-            assert!(found.iter().all(|found| found.contains(&format!("/open belongs to uid"))), "{found:?}");
+            assert!(found.iter().all(|found| found.contains("/open belongs to uid")), "{found:?}");
             assert_eq!(problems(&path, kubeconfig), [""; 0], "kubectl trusts every kubeconfig");
         }
         // As a ConfigMap is mounted, where it is not read-only: the name is a link.

@@ -128,13 +128,13 @@ mod tests {
             let listeners = home(listen).load().unwrap().config.listen;
             listeners.into_iter().map(|listener| (listener.name, listener.mode)).collect::<Vec<_>>()
         };
-        let named = |name: &str, mode| (name.to_owned(), mode);
-        assert_eq!(names("{}"), [named("default", 0o600)]);
-        assert_eq!(names("{name: apps, mode: \"0660\"}"), [named("apps", 0o660)]);
-        assert_eq!(names("[{mode: \"0660\"}]"), [named("default", 0o660)]);
+        let listener = |name: &str, mode| (name.to_owned(), mode);
+        assert_eq!(names("{}"), [listener("default", 0o600)]);
+        assert_eq!(names("{name: apps, mode: \"0660\"}"), [listener("apps", 0o660)]);
+        assert_eq!(names("[{mode: \"0660\"}]"), [listener("default", 0o660)]);
         assert_eq!(
             names("[{socket: /a/s}, {name: apps, socket: /b/s, mode: \"0666\"}]"),
-            [named("default", 0o600), named("apps", 0o666)]
+            [listener("default", 0o600), listener("apps", 0o666)]
         );
     }
 

@@ -11,7 +11,7 @@ use std::{
 use tokio::{net::UnixListener, sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 
-use super::{FileId, Publication, SocketError};
+use super::{FileId, Names, Publication, SocketError};
 use crate::text::chain;
 
 /// Interval between checks. A removed socket is back within five seconds.
@@ -140,9 +140,9 @@ impl WatchedSocket {
         let path = &publication.options.path;
         // An error does not mean that the socket is gone.
         let unreadable = |cause| Found::Lost(Loss::Unreadable { path: path.clone(), cause });
-        let at_path = match publication.astray() {
-            Ok(Some(at_path)) => at_path,
-            Ok(None) => {
+        let at_path = match publication.look() {
+            Ok(Names::Astray(at_path)) => at_path,
+            Ok(Names::Ours) => {
                 *foreign = None;
                 let checked = publication.place.check(&publication.options);
                 return checked.map_or_else(|error| Found::Lost(Loss::Unsafe(error)), |()| Found::Ours);

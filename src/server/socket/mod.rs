@@ -167,6 +167,14 @@ impl Lock {
     }
 }
 
+/// Where the names of a socket lead.
+#[derive(Debug)]
+enum Names {
+    Ours,
+    /// One of them leads to another file, or to none.
+    Astray(Option<FileId>),
+}
+
 /// A published socket. Dropping it removes its names if they still lead to it.
 #[derive(Debug)]
 pub struct Publication {
@@ -189,15 +197,15 @@ impl Publication {
         Ok(listener)
     }
 
-    /// What the first name that does not lead to the socket leads to. `None`: all names lead to the socket.
-    fn astray(&self) -> io::Result<Option<Option<FileId>>> {
+    /// Whether all names lead to the socket.
+    fn look(&self) -> io::Result<Names> {
         for name in self.place.names() {
             let found = FileId::find(name)?;
             if found != Some(self.socket) {
-                return Ok(Some(found));
+                return Ok(Names::Astray(found));
             }
         }
-        Ok(None)
+        Ok(Names::Ours)
     }
 }
 
