@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
+    listen::Listen,
     problem::Report,
     reader::{Cursor, Fields},
     table::{access as table, allow, peers, provider},
@@ -131,17 +132,25 @@ fn texts<'a>(
 /// Warns of names in rules that match nothing. `section` was read without problems.
 pub(super) fn warn_of_nothing(
     section: &Cursor<'_>,
-    providers: &[Provider],
+    (providers, listeners): (&[Provider], &[Listen]),
     reads_profiles: bool,
     report: &mut Report,
 ) {
     let mut unread = Report::default();
     for rule in section.items(&mut unread) {
-        let Some(allow) =
-            rule.section(&table::SECTION, &mut unread).and_then(|fields| fields.at(&table::ALLOW))
-        else {
-            continue;
-        };
+        let Some(fields) = rule.section(&table::SECTION, &mut unread) else { continue };
+        let (peers, allow) = (fields.at(&table::PEERS), fields.at(&table::ALLOW));
+        let peers = peers.and_then(|at| at.section(&peers::SECTION, &mut unread));
+        let named = peers.map(|fields| texts(&fields, &peers::LISTENERS, &mut unread)).unwrap_or_default();
+        for (item, name) in named {
+            if !listeners.iter().any(|listen| listen.name == name) {
+                item.warning(
+                    report,
+                    format!("no listener has the name `{name}`, so this matches no process"),
+                );
+            }
+        }
+        let Some(allow) = allow else { continue };
         let Some(fields) = allow.section(&allow::SECTION, &mut unread) else { continue };
         for (item, name) in texts(&fields, &allow::PROVIDERS, &mut unread) {
             let glob = Globs::new([name]);

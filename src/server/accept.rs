@@ -39,6 +39,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub struct Admission {
     /// The access rules in force.
     pub policies: Policies,
+    /// Names of the listeners, in the order of the configuration.
+    pub listeners: Vec<Arc<str>>,
     /// Plugin runs, whose processes are not served.
     pub runs: LiveRuns,
 }
@@ -59,19 +61,18 @@ pub struct Acceptor {
 impl Acceptor {
     /// Serves at most `limit` connections at a time, each with at most `watches` watches. Refuses further ones.
     pub fn new(
-        mut services: Services,
+        services: Services,
         admission: Admission,
         (limit, watches): (usize, usize),
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        services.routes = services.routes.prepare();
         let watchdog = Watchdog::default();
         let connections = Connections { services, watches, tasks, draining, watchdog };
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
             connections,
-            identities: Identities::new(admission.runs),
+            identities: Identities::new(admission.listeners, admission.runs),
             policies: admission.policies,
             slots: semaphore(limit),
             strangers: semaphore(STRANGERS),
@@ -90,10 +91,10 @@ impl Acceptor {
         self.connections.watchdog.run().await;
     }
 
-    /// Accepts connections from the newest of `listeners` until the broker drains. That listener stays open until its
-    /// sender is dropped: if systemd holds it too, later connections wait in its backlog for the next broker. Access rules
-    /// know the listener as `name`.
-    pub async fn run(&self, name: Arc<str>, mut listeners: watch::Receiver<Arc<UnixListener>>) {
+    /// Accepts connections from the newest of `listeners`, which belong to the listener of that number in the
+    /// configuration, until the broker drains. That listener stays open until its sender is dropped: if systemd holds it
+    /// too, later connections wait in its backlog for the next broker.
+    pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
         let draining = &self.connections.draining;
         let mut pause = PAUSE.0;
         let mut listener = Arc::clone(&listeners.borrow_and_update());
@@ -104,7 +105,7 @@ impl Acceptor {
                 Ok(()) = listeners.changed() => {
                     let newer = Arc::clone(&listeners.borrow_and_update());
                     let older = std::mem::replace(&mut listener, newer);
-                    self.accept_the_rest(&name, &older);
+                    self.accept_the_rest(number, &older);
                     continue;
                 }
                 accepted = listener.accept() => accepted,
@@ -115,7 +116,7 @@ impl Acceptor {
                         info!("connections are accepted again");
                     }
                     pause = PAUSE.0;
-                    self.admit(&name, stream);
+                    self.admit(number, stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                     debug!(%error, "a connection went away before it was accepted");
@@ -134,18 +135,18 @@ impl Acceptor {
     }
 
     /// Accepts the connections that wait at a listener that was replaced.
-    fn accept_the_rest(&self, name: &Arc<str>, listener: &UnixListener) {
+    fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(socket) = rustix::net::accept_with(listener, flags) {
             match UnixStream::from_std(socket.into()) {
-                Ok(stream) => self.admit(name, stream),
+                Ok(stream) => self.admit(number, stream),
                 Err(error) => debug!(%error, "a connection was lost with its listener"),
             }
         }
     }
 
-    fn admit(&self, listener: &Arc<str>, stream: UnixStream) {
-        let identity = match self.identities.of(&stream, listener) {
+    fn admit(&self, number: usize, stream: UnixStream) {
+        let identity = match self.identities.of(&stream, number) {
             Ok(identity) => identity,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
@@ -215,10 +216,11 @@ mod tests {
         let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let policies = watch::Sender::new(Arc::new(Policy::new([])));
-        let admission = Admission { policies: policies.subscribe(), runs: LiveRuns::default() };
+        let admission =
+            Admission { policies: policies.subscribe(), listeners: Vec::new(), runs: LiveRuns::default() };
         let acceptor = Acceptor::new(Services::none(), admission, (10, 10), tasks, draining.clone());
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
-        let mut accepting = Box::pin(acceptor.run("default".into(), listeners.subscribe()));
+        let mut accepting = Box::pin(acceptor.run(0, listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());
         let waiting = connect(&old);
         listeners.send_replace(Arc::new(UnixListener::bind(&new).unwrap()));

@@ -97,7 +97,8 @@ impl Access {
 impl Access {
     /// That of the broker's own user without rules.
     pub(super) fn of_the_owner() -> Arc<Self> {
-        let peer = Peer { uid: 1000, gid: 1000, pid: None, origin: crate::plugin::Origin::Elsewhere };
+        let peer =
+            Peer { listener: 0, uid: 1000, gid: 1000, pid: None, origin: crate::plugin::Origin::Elsewhere };
         let principal = Principal { uid: Some(1000), is_owner: true, ..Principal::default() };
         let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
         Arc::new(Self::new(peer, principal, policies))
@@ -120,7 +121,7 @@ mod tests {
     }
 
     fn access(policies: Policies) -> Access {
-        let peer = Peer { uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
+        let peer = Peer { listener: 0, uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
         Access::new(peer, Principal { uid: Some(7), ..Principal::default() }, policies)
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Identities {
     home: Home,
     users: Users,
     own_pid: i32,
+    /// Names of the listeners, in the order of the configuration.
+    listeners: Vec<Arc<str>>,
     runs: LiveRuns,
 }
 
@@ -33,22 +35,22 @@ pub(super) struct Identity {
 }
 
 impl Identities {
-    pub(super) fn new(runs: LiveRuns) -> Self {
+    pub(super) fn new(listeners: Vec<Arc<str>>, runs: LiveRuns) -> Self {
         let own_pid = getpid().as_raw_nonzero().get();
-        Self { home: Home::of_this_process(), users: Users::of_this_process(), own_pid, runs }
+        Self { home: Home::of_this_process(), users: Users::of_this_process(), own_pid, listeners, runs }
     }
 
-    /// The identity of the peer of `stream`, which the listener `listener` accepted. The kernel recorded uid, gid and
+    /// The identity of the peer of `stream`, which the listener of that number accepted. The kernel recorded uid, gid and
     /// process ID when the peer connected. All else is read from `/proc`, which does not block, and counts only if the
     /// process still runs afterwards.
-    pub(super) fn of(&self, stream: &UnixStream, listener: &Arc<str>) -> io::Result<Identity> {
-        let mut peer = Peer::of(stream)?;
+    pub(super) fn of(&self, stream: &UnixStream, listener: usize) -> io::Result<Identity> {
+        let mut peer = Peer::of(stream, listener)?;
         let mut principal = Principal {
             uid: self.users.user(peer.uid),
             gid: self.users.group(peer.gid),
             groups: Box::default(),
             executable: None,
-            listener: Arc::clone(listener),
+            listener: self.listeners.get(listener).cloned().unwrap_or_default(),
             is_owner: self.users.is_owner(peer.uid),
         };
         // A process of another PID namespace is known by its uid and gid only, and so is every process if `/proc` shows
@@ -94,7 +96,8 @@ mod tests {
     #[tokio::test]
     async fn the_kernel_says_who_it_is() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        let identity = Identities::new(LiveRuns::default()).of(&ours, &"apps".into()).unwrap();
+        let identity =
+            Identities::new(vec!["other".into(), "apps".into()], LiveRuns::default()).of(&ours, 1).unwrap();
         let Identity { peer, principal, is_of_a_run } = identity;
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         assert_eq!((peer.uid, peer.gid, peer.origin), (uid, gid, Origin::Beside));
@@ -110,9 +113,9 @@ mod tests {
     #[tokio::test]
     async fn without_proc_only_uid_and_gid_are_known() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        let mut identities = Identities::new(LiveRuns::default());
+        let mut identities = Identities::new(Vec::new(), LiveRuns::default());
         identities.home = Home::blind();
-        let Identity { peer, principal, .. } = identities.of(&ours, &"apps".into()).unwrap();
+        let Identity { peer, principal, .. } = identities.of(&ours, 0).unwrap();
         assert_eq!(peer.origin, Origin::Elsewhere);
         assert!(principal.uid.is_some() && principal.groups.is_empty() && principal.executable.is_none());
     }

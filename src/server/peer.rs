@@ -9,6 +9,8 @@ use crate::plugin::Origin;
 /// The process that connected, as the kernel recorded it. The peer cannot choose these numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Peer {
+    /// Which listener of the configuration it connected to, counted from 0.
+    pub listener: usize,
     /// Effective uid.
     pub uid: u32,
     /// Effective gid.
@@ -21,9 +23,10 @@ pub struct Peer {
 
 impl Peer {
     /// Reads `SO_PEERCRED`. The origin is not known yet.
-    pub(super) fn of(stream: &UnixStream) -> io::Result<Self> {
+    pub(super) fn of(stream: &UnixStream, listener: usize) -> io::Result<Self> {
         let credentials = stream.peer_cred()?;
         let pid = credentials.pid().filter(|pid| *pid > 0);
-        Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid, origin: Origin::Elsewhere })
+        let (uid, gid) = (credentials.uid(), credentials.gid());
+        Ok(Self { listener, uid, gid, pid, origin: Origin::Elsewhere })
     }
 }

@@ -73,12 +73,14 @@ fn decode_errors() -> Vec<DecodeError> {
         PairError::Base64 { field: "clientKeyData" },
         PairError::CertificateMissing,
         PairError::CertificateUnreadable { number: 2 },
+        PairError::ChainTooLong { count: 17 },
         PairError::EncryptedKey,
         PairError::KeyMismatch,
         PairError::KeyMissing,
         PairError::KeyUnreadable,
         PairError::LeafNotFirst { number: 2 },
         PairError::PemBroken { field: "clientKeyData", line: 4 },
+        PairError::Secp256k1,
         PairError::Swapped,
     ];
     errors.into_iter().chain(pairs.map(DecodeError::Pair)).collect()
@@ -94,6 +96,7 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
         CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
+        CacheError::Lifetime { command: command(), source: LifetimeError::NotYetValid { ahead: ago } },
     ];
     errors.extend(run_errors().into_iter().map(CacheError::Run));
     let decode = |source| CacheError::Run(RunError::Decode { command: command(), source });

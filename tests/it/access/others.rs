@@ -111,8 +111,9 @@ fn of_a_peer_in_another_pid_namespace_only_uid_and_gid_count() {
     if !can_run(&["setpriv", "unshare"]) {
         return;
     }
-    let inside =
-        FakePlugin::script(&format!("exec unshare --pid --fork --mount-proc --kill-child {PROGRAM} \"$@\""));
+    let inside = FakePlugin::script(&format!(
+        "unshare --pid --fork --mount-proc --kill-child {PROGRAM} \"$@\" & trap \"kill -KILL $!\" TERM; wait"
+    ));
     let (broker, _plugin) = open(&inside.path(), &rules());
     assert_gets(&broker, &AS_USER, &["a"]);
     assert_gets(&broker, &OF_GROUP, &["b"]);
