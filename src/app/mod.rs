@@ -24,7 +24,7 @@ use tracing::warn;
 use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::{Config, Listen},
-    exec::{ProcessRunner, RunLimits, Scheduler},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     plugin::Providers,
@@ -92,6 +92,7 @@ pub struct Bound {
     clusters: Option<Clusters<ProcessRunner>>,
     health: HealthReporter,
     essentials: Essentials,
+    reaps_orphans: bool,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -124,7 +125,13 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     });
     let runs = config.limits.plugin_runs.get();
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
+        runner: ProcessRunner::new(RunnerParts {
+            limits: RunLimits::default(),
+            launcher: edges.launcher,
+            scratch: edges.scratch,
+            tasks: tasks.clone(),
+            live: LiveRuns::default(),
+        }),
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
@@ -174,6 +181,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         clusters,
         health,
         essentials,
+        reaps_orphans: edges.reaps_orphans,
         tasks,
         draining,
     })
@@ -185,6 +193,9 @@ impl Bound {
     pub async fn serve(&mut self) -> &'static str {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
+        }
+        if self.reaps_orphans {
+            self.essentials.spawn("reaper of orphans", reap_orphans());
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
