@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Verify},
+    plugin::{
+        ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Standing, Verify,
+    },
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -56,6 +58,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         cluster_info: ClusterInfo::FromCaller,
         verify: Verify::Auto,
         profile_sourced: None,
+        standing: Standing::default(),
     }
 }
 

@@ -102,10 +102,10 @@ impl ProcessRunner {
         let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
         let command = command_of(spec); // by its path, which is known now
         // Declared before the run, so that it is dropped after it.
-        let directory = self.scratch.directory().await.map_err(|source| RunError::Directory {
+        let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
             command: Arc::clone(&command),
             base: Arc::clone(&self.scratch.base),
-            source: source.into(),
+            cause: error.into(),
         })?;
         let invocation = Invocation {
             launcher: &self.launcher,
@@ -123,7 +123,7 @@ impl ProcessRunner {
         let finished = supervise(invocation, &self.limits).await;
         let finished = match finished {
             Ok(finished) => finished,
-            Err(source) => return Err(refused(spec, size, source).await),
+            Err(cause) => return Err(refused(spec, size, cause).await),
         };
         let stdout = self.judge(finished, command, provider.timeout)?;
         Ok((stdout, file.version))
@@ -136,11 +136,12 @@ impl ProcessRunner {
         limit: Duration,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         let stderr: Arc<str> = finished.stderr.into();
+        // A run has no terminal, so it cannot open this file.
+        let wanted_terminal = stderr.contains(TERMINAL) && finished.stdout.trim_ascii().is_empty();
         Err(match finished.end {
             RunEnd::Exited(status) => match status.code() {
+                Some(_) if wanted_terminal => RunError::NeedsTerminal { command, stderr },
                 Some(0) => return Ok(finished.stdout),
-                // A run has no terminal, so it cannot open this file.
-                Some(_) if stderr.contains(TERMINAL) => RunError::NeedsTerminal { command, stderr },
                 Some(code) => RunError::Exit { command, code, stderr },
                 // Without an exit code, a signal ended the process.
                 None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
@@ -179,17 +180,17 @@ fn size(invocation: &Invocation<'_>) -> usize {
 }
 
 /// Why the kernel did not start it.
-async fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError {
+async fn refused(spec: &PluginSpec, size: usize, cause: io::Error) -> RunError {
     let command = command_of(spec);
-    match source.kind() {
+    match cause.kind() {
         io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
         // A missing interpreter of a script gives the same error.
         io::ErrorKind::NotFound => match spec.file.look().await {
             Err(error @ FileError::NotFound) => no_file(spec, error),
-            _ => RunError::Spawn { command, source: source.into() },
+            _ => RunError::Spawn { command, cause: cause.into() },
         },
         io::ErrorKind::TimedOut => RunError::Unanswered { command },
-        _ => RunError::Spawn { command, source: source.into() },
+        _ => RunError::Spawn { command, cause: cause.into() },
     }
 }
 

