@@ -99,7 +99,7 @@ impl InProcess {
         let scratch = directory.path().to_owned();
         let launcher = env!("CARGO_BIN_EXE_credbroker").into();
         let edges = Edges { clock, jitter: || 0.5, scratch, launcher, ..Edges::system(&environment) };
-        let mut bound = app::build(config, Listening::At(options), edges).unwrap();
+        let mut bound = app::build(config, vec![Listening::at(options)], edges).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let served = tokio::spawn(async move {
