@@ -21,7 +21,7 @@ use crate::{
     access::Policy,
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::Config,
-    exec::{ProcessRunner, RunLimits, Scheduler},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     resolver::Resolver,
@@ -77,6 +77,7 @@ pub struct Bound {
     clusters: Option<Clusters<ProcessRunner>>,
     health: HealthReporter,
     essentials: Essentials,
+    reaps_orphans: bool,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -96,10 +97,15 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
     let runs = config.limits.plugin_runs.get();
-    let runner = ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone());
-    let live_runs = runner.live_runs();
+    let live_runs = LiveRuns::default();
     let cache = CredentialCache::new(CacheParts {
-        runner,
+        runner: ProcessRunner::new(RunnerParts {
+            limits: RunLimits::default(),
+            launcher: edges.launcher,
+            scratch: edges.scratch,
+            tasks: tasks.clone(),
+            live: live_runs.clone(),
+        }),
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
@@ -150,6 +156,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         clusters,
         health,
         essentials,
+        reaps_orphans: edges.reaps_orphans,
         tasks,
         draining,
     })
@@ -161,6 +168,9 @@ impl Bound {
     pub async fn serve(&mut self) -> &'static str {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
+        }
+        if self.reaps_orphans {
+            self.essentials.spawn("reaper of orphans", reap_orphans());
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });

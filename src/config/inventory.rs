@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     document::Node,
-    plugin::{Environment, Globs, Provider},
+    plugin::{Environment, Globs, Provider, Sandbox},
 };
 
 /// Whether this JSON document is a provider file and not our own configuration.
@@ -47,5 +47,6 @@ fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Repor
     warn_of_unlisted(at, broker, &variables.pass_env, &variables.caller_env, report);
     let provider = provider(&name?, stanza, &variables);
     // The policies of this file have no list of names.
-    Some(Provider { profile_sourced: Some(sourced), profile_env: Globs::new(["*"]), ..provider })
+    let profile_env = Globs::new(["*"]);
+    Some(Provider { profile_sourced: Some(sourced), profile_env, sandbox: Sandbox::Strict, ..provider })
 }

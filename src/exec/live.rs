@@ -1,71 +1,55 @@
-//! The processes of the plugin runs in progress, for the server: it does not serve their descendants.
+//! The plugin runs in progress, by the process ids of their launchers.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The process IDs of the plugin runs in progress. Clones share them.
+use crate::launch::is_descendant;
+
+/// The launchers of all runs in progress. Clones share one list.
+///
+/// A launcher is in the list before its plugin starts, and until it is reaped.
 #[derive(Clone, Debug, Default)]
 pub struct LiveRuns {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    /// Runs in progress, including those whose process is only about to start.
-    runs: AtomicUsize,
-    pids: Mutex<HashSet<i32>>,
+    launchers: Arc<Mutex<Vec<u32>>>,
 }
 
 impl LiveRuns {
-    /// Notes a run, before its process is started.
-    pub(crate) fn begin(&self) -> LiveRun {
-        self.shared.runs.fetch_add(1, Ordering::SeqCst);
-        LiveRun { shared: Arc::clone(&self.shared), pid: None }
+    /// Whether the process `pid` belongs to a run: a plugin, or any process below it. Reads `/proc` if there is a run, and
+    /// memory otherwise.
+    pub fn include(&self, pid: u32) -> bool {
+        let launchers = self.lock().clone();
+        !launchers.is_empty() && is_descendant(pid, &launchers)
     }
 
     /// Whether there is no run.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.shared.runs.load(Ordering::SeqCst) == 0
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
     }
 
-    /// Whether a run started the process `pid`.
-    pub(crate) fn contains(&self, pid: i32) -> bool {
-        self.shared.lock().contains(&pid)
+    /// Adds a run until the result is dropped.
+    pub(super) fn add(&self, launcher: u32) -> LiveRun {
+        self.lock().push(launcher);
+        LiveRun { launcher, runs: self.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.launchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A run in progress, until it is dropped.
+/// A run in the list.
 #[derive(Debug)]
-pub(crate) struct LiveRun {
-    shared: Arc<Shared>,
-    pid: Option<i32>,
-}
-
-impl LiveRun {
-    /// Sets the process ID of the run, which leads its own process group.
-    pub(crate) fn started(&mut self, pid: Option<u32>) {
-        self.pid = pid.and_then(|pid| i32::try_from(pid).ok());
-        self.shared.lock().extend(self.pid);
-    }
+pub(super) struct LiveRun {
+    launcher: u32,
+    runs: LiveRuns,
 }
 
 impl Drop for LiveRun {
     fn drop(&mut self) {
-        if let Some(pid) = self.pid {
-            self.shared.lock().remove(&pid);
+        let mut launchers = self.runs.lock();
+        // One of them: the kernel may have used the id again, for a younger run.
+        if let Some(at) = launchers.iter().position(|launcher| *launcher == self.launcher) {
+            launchers.swap_remove(at);
         }
-        self.shared.runs.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, HashSet<i32>> {
-        self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,14 +58,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_known_from_before_its_start_until_it_is_over() {
+    fn a_process_belongs_to_a_run_while_its_launcher_is_in_the_list() {
         let runs = LiveRuns::default();
-        assert!(runs.is_idle());
-        let mut run = runs.begin();
-        assert!(!runs.is_idle() && !runs.contains(7));
-        run.started(Some(7));
-        assert!(runs.contains(7) && !runs.contains(8));
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        assert!(!runs.include(own));
+        let (run, same_id) = (runs.clone().add(parent), runs.add(parent));
+        assert!(runs.include(own) && runs.include(parent));
         drop(run);
-        assert!(runs.is_idle() && !runs.contains(7));
+        assert!(runs.include(own), "the id is in use by another run");
+        drop(same_id);
+        assert!(!runs.include(own) && runs.lock().is_empty());
     }
 }

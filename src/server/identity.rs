@@ -6,10 +6,9 @@ use rustix::process::getpid;
 use tokio::net::UnixStream;
 
 use super::{
-    descent::is_of_a_run,
     origin::Home,
     peer::Peer,
-    process::{Family, Pin, Status, executable},
+    process::{Pin, Status, executable},
     users::Users,
 };
 use crate::{access::Principal, exec::LiveRuns};
@@ -58,10 +57,17 @@ impl Identities {
         let Some(pid) = peer.pid.filter(|_| self.home.sees_processes()) else {
             return Ok(Identity { peer, principal, is_of_a_run: false });
         };
-        // A plugin and its descendants have the broker's uid.
-        let is_of_a_run =
-            self.users.is_own(peer.uid) && is_of_a_run(pid, self.own_pid, &self.runs, Family::of);
-        if let Some(pin) = Pin::of(stream, pid) {
+        let pin = Pin::of(stream, pid);
+        // A plugin and its descendants have the broker's uid. A process that has ended may have given its connection to
+        // one that still runs, so it counts as one of a run while there are runs.
+        let belongs = || self.runs.include(pid.cast_unsigned());
+        let has_ended = || !pin.as_ref().is_some_and(Pin::is_alive);
+        let is_of_a_run = self.users.is_own(peer.uid)
+            && pid != self.own_pid
+            && !self.runs.is_empty()
+            // Twice: a process of the chain may have ended between two looks, and its children have another parent then.
+            && (belongs() || has_ended() || belongs());
+        if let Some(pin) = &pin {
             let status = Status::of(pid).unwrap_or_default();
             let is_same = status.owner == Some((peer.uid, peer.gid));
             let origin = self.home.origin(peer.uid, Some(pid));

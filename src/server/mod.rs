@@ -12,7 +12,6 @@ mod codec;
 mod connection;
 mod convert;
 mod credentials;
-mod descent;
 mod encode;
 mod follow;
 mod handshake;

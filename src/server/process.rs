@@ -60,29 +60,6 @@ impl Status {
     }
 }
 
-/// The relatives of a process.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Family {
-    pub(super) parent: i32,
-    pub(super) group: i32,
-    pub(super) session: i32,
-}
-
-impl Family {
-    /// Reads `/proc/PID/stat`, which does not block. `None`: there is no such process, or it may not be read.
-    pub(super) fn of(pid: i32) -> Option<Self> {
-        Self::parse(&read(&format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// The name of the process can contain anything, also parentheses.
-    fn parse(text: &str) -> Option<Self> {
-        let (_, rest) = text.rsplit_once(')')?;
-        let mut numbers = rest.split_whitespace().skip(1).map(str::parse);
-        let mut next = || numbers.next()?.ok();
-        Some(Self { parent: next()?, group: next()?, session: next()? })
-    }
-}
-
 /// The executable of a process. `None`: the broker may not read it.
 pub(super) fn executable(pid: i32) -> Option<Box<Path>> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok().map(Into::into)
@@ -123,18 +100,6 @@ mod tests {
         let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         assert_eq!(status.owner, Some(ids));
         assert!(Status::of(i32::MAX).is_err());
-    }
-
-    #[test]
-    fn a_name_cannot_imitate_relatives() {
-        let family = Family { parent: 2, group: 3, session: 4 };
-        assert_eq!(Family::parse("1 (x) S 2 3 4 0 -1"), Some(family));
-        assert_eq!(Family::parse("1 (x) S 7 7 7 () S 2 3 4 0 -1"), Some(family));
-        assert_eq!(Family::parse("1 (x) S 2 3"), None);
-        assert_eq!(Family::parse(""), None);
-        let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
-        assert_eq!(Family::of(own()).unwrap().parent, parent);
-        assert_eq!(Family::of(i32::MAX), None);
     }
 
     #[test]
