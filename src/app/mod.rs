@@ -3,23 +3,30 @@
 mod drain;
 mod edges;
 mod essential;
+mod filter;
 mod hardening;
+mod journal;
 mod logs;
+mod monitor;
+mod records;
+mod render;
 mod signals;
 mod systemd;
 mod telemetry;
+mod watchdog;
 
 use std::{
     io,
     os::unix::net::UnixListener as StdListener,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{net::UnixListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
@@ -27,23 +34,26 @@ use crate::{
     exec::{ProcessRunner, RunLimits, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
+    metrics::Metrics,
     plugin::Providers,
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, SocketError, SocketOptions, SocketOrigin, encode,
-        publish, services,
+        Acceptor, BrokerInfo, Clusters, HealthChecks, Keeper, Monitor, MonitorParts, PeerPolicy, SocketError,
+        SocketOptions, SocketOrigin, encode, publish, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
+use monitor::MonitorSocket;
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
+pub use filter::FilterProblem;
 pub use hardening::harden;
 pub use logs::LogQueue;
 pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listener};
-pub use telemetry::{LogFormat, start as start_telemetry};
+pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
@@ -57,6 +67,14 @@ pub enum BuildError {
     /// tokio cannot use the listener.
     #[error("cannot listen on the socket")]
     Listen(#[source] io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics on {address}")]
+    Metrics {
+        /// `metrics.listen`.
+        address: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// The socket cannot be published.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -90,6 +108,10 @@ pub struct Bound {
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
+    /// `None`: metrics are not served.
+    monitor: Option<(Arc<Monitor<ProcessRunner>>, MonitorSocket)>,
+    /// The broker's own socket, and how often systemd must hear of it.
+    watchdog: Option<(PathBuf, Duration)>,
     health: HealthReporter,
     essentials: Essentials,
     tasks: TaskTracker,
@@ -117,6 +139,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
+    let metrics = Arc::<Metrics>::default();
     let verifier = Arc::new(ApiVerifier::default());
     let verify: VerifyFn = Arc::new(move |issued, cluster| {
         let verifier = Arc::clone(&verifier);
@@ -128,6 +151,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
+        metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
@@ -148,12 +172,20 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     });
-    let info = BrokerInfo {
-        started: edges.clock.now().wall,
-        config_files: config.files,
-        sockets: socket.into_iter().collect(),
+    let started = edges.clock.now().wall;
+    let monitor = match &config.metrics {
+        None => None,
+        Some(address) => {
+            let socket = monitor::listen(address)?;
+            let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+            let parts = MonitorParts { readiness, metrics, started, tasks, draining };
+            Some((Arc::new(Monitor::new(parts)), socket))
+        }
     };
-    let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info);
+    let watchdog = socket.clone().zip(edges.watchdog);
+    let info = BrokerInfo { started, config_files: config.files, sockets: socket.into_iter().collect() };
+    let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info, metrics);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -172,6 +204,8 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         providers,
         hub,
         clusters,
+        monitor,
+        watchdog,
         health,
         essentials,
         tasks,
@@ -202,6 +236,16 @@ impl Bound {
         if let Some(keeper) = &self.keeper {
             let (keeper, listeners) = (keeper.clone(), self.listeners.clone());
             self.essentials.spawn("socket watcher", async move { keeper.run(&listeners).await });
+        }
+        if let Some((monitor, MonitorSocket { listener, publication, address })) = self.monitor.take() {
+            info!("serving metrics and health on {address}");
+            self.essentials.spawn("metrics server", async move {
+                monitor.run(listener).await;
+                drop(publication);
+            });
+        }
+        if let Some((socket, period)) = self.watchdog.clone() {
+            self.essentials.spawn("systemd watchdog", async move { watchdog::feed(&socket, period).await });
         }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });

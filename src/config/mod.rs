@@ -7,6 +7,7 @@ mod inventory;
 mod issuers;
 mod keys;
 pub mod kubeconfig;
+mod metrics;
 mod problem;
 mod provider;
 mod reader;
@@ -28,6 +29,7 @@ use reader::whole;
 
 pub use broker::{Limits, Listen};
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
+pub use metrics::MetricsAddress;
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub providers: Providers,
     /// Limits of the whole broker.
     pub limits: Limits,
+    /// Where metrics and health are served over HTTP; `None`: nowhere.
+    pub metrics: Option<MetricsAddress>,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
     /// The files that it was read from, including kubeconfigs.
@@ -70,9 +74,9 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { listen, limits, cluster_profiles, .. } = sections;
+    let Sections { listen, limits, metrics, cluster_profiles, .. } = sections;
     let files = std::mem::take(&mut report.files);
-    let config = Config { listen, providers, limits, cluster_profiles, files };
+    let config = Config { listen, providers, limits, metrics, cluster_profiles, files };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
 }

@@ -24,8 +24,10 @@ use super::{
     question::Question,
     service::Services,
     status,
+    tally::tally,
     traffic::{Call, Noted, Traffic, Watchdog},
 };
+use crate::metrics::Rpc;
 
 /// Time from accept to the end of the peer's first SETTINGS frame.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -167,6 +169,7 @@ fn exchange(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
     let call = Call::of(&shared.traffic);
+    let rpc = Rpc::of(request.uri().path());
     let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
         // Before the body is read, so that a waiting request holds only what the peer may send ahead.
@@ -175,6 +178,7 @@ fn exchange(
             Ok((streams, slot)) => match shared.question(streams, body).await {
                 Ok(question) => {
                     if let Some(frame) = shared.recall(&head, &question) {
+                        shared.connections.services.metrics.requests.answered(Rpc::GET);
                         return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
                     }
                     (shared.answer(head, question).await, slot)
@@ -183,6 +187,7 @@ fn exchange(
             },
             Err(status) => (status.into_http(), None),
         };
+        tally(&shared.connections.services.metrics, rpc, &shared.peer, response.headers());
         let draining = shared.connections.draining.clone();
         let mut response = response.map(|body| Answer::new(body, &shared.traffic, draining, call, slot));
         poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
