@@ -35,7 +35,6 @@ use crate::{
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     metrics::Metrics,
-    plugin::Providers,
     resolver::Resolver,
     server::{
         Acceptor, BrokerInfo, Clusters, HealthChecks, Keeper, Monitor, MonitorParts, PeerPolicy, SocketError,
@@ -104,7 +103,7 @@ pub struct Bound {
     keeper: Option<Keeper>,
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
-    providers: Arc<Providers>,
+    resolver: Arc<Resolver>,
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
@@ -185,7 +184,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     };
     let watchdog = socket.clone().zip(edges.watchdog);
     let info = BrokerInfo { started, config_files: config.files, sockets: socket.into_iter().collect() };
-    let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info, metrics);
+    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -201,7 +200,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         keeper,
         acceptor,
         cache,
-        providers,
+        resolver,
         hub,
         clusters,
         monitor,
@@ -222,8 +221,8 @@ impl Bound {
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
-        let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());
-        self.essentials.spawn("plugin file watcher", async move { providers.keep_looking(&draining).await });
+        let resolver = Arc::clone(&self.resolver);
+        self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking().await });
         if let Some(hub) = &self.hub {
             let (hub, health) = (Arc::clone(hub), self.health.clone());
             self.essentials.spawn("hub reader", async move {

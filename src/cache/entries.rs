@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::Now,
-    plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName},
+    plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement},
 };
 
 /// The shortest time between two searches of a full cache for idle entries.
@@ -139,6 +139,18 @@ impl KeyEntries {
             });
         }
         entries
+    }
+
+    /// Removes the entries of providers that are no longer in force.
+    pub(crate) fn take_retired(&mut self) -> Vec<(Arc<KeyEntry>, Retirement)> {
+        let retirement = |entry: &Arc<KeyEntry>| {
+            entry.spec.provider.standing.retirement().map(|why| (Arc::clone(entry), why))
+        };
+        let retired: Vec<_> = self.by_key.values().filter_map(retirement).collect();
+        for (entry, _) in &retired {
+            self.remove(entry);
+        }
+        retired
     }
 
     /// At most `count` of the selected entries that follow `after`, in the order of [`ListPosition`].

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     credential::Now,
     metrics::{Metrics, ProviderMetrics},
-    plugin::PluginSpec,
+    plugin::{PluginSpec, Retirement},
 };
 
 /// The entry of one key.
@@ -127,6 +127,20 @@ impl KeyEntry {
         self.forget_verification();
         if let Some(flight) = flight {
             flight.detach();
+        }
+    }
+
+    /// Forgets everything because the provider was retired. The run in flight ends, and its callers and the watches get
+    /// the reason.
+    pub(crate) fn retire(&self, why: Retirement) {
+        let mut flight = None;
+        self.cell.send_modify(|state| {
+            flight = state.clear();
+            state.retired = Some(why);
+        });
+        self.forget_verification();
+        if let Some(flight) = flight {
+            flight.abandoned.cancel();
         }
     }
 

@@ -31,7 +31,10 @@ mod watching;
 use std::{
     fmt,
     future::ready,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -90,7 +93,7 @@ pub struct CacheParts<R> {
     pub jitter: fn() -> f64,
     /// Identifies this start of the broker in every generation.
     pub epoch: Arc<str>,
-    /// The largest number of keys.
+    /// The largest number of keys, until [`CredentialCache::set_limit`].
     pub entries: usize,
     /// Owns the runs.
     pub tasks: TaskTracker,
@@ -102,6 +105,8 @@ pub struct CacheParts<R> {
 struct Inner<R> {
     parts: CacheParts<R>,
     entries: Mutex<KeyEntries>,
+    /// The largest number of keys.
+    limit: AtomicUsize,
     /// Wakes the maintenance when the first entry is made.
     occupied: Notify,
     generations: AtomicU64,
@@ -132,6 +137,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
         let inner = Inner {
+            limit: AtomicUsize::new(parts.entries),
             parts,
             entries: Mutex::default(),
             occupied: Notify::new(),
@@ -240,6 +246,17 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.forget_profile(profile, now);
     }
 
+    /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
+    /// callers that wait or watch get [`CacheError::Retired`].
+    pub fn forget_retired(&self) -> usize {
+        self.take_retired()
+    }
+
+    /// Sets the largest number of keys. If more are held, they stay until they are idle.
+    pub fn set_limit(&self, entries: usize) {
+        self.inner.limit.store(entries, Ordering::Relaxed);
+    }
+
     /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
     /// starting after `after`.
     pub fn list(&self, selector: &Selector, after: Option<&ListPosition>, count: usize) -> Vec<KeyStatus> {
@@ -274,8 +291,15 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.
     fn enter(&self, spec: PluginSpec) -> Result<Interest, Failed> {
-        let limit = self.inner.parts.entries;
-        let interest = self.lock().enter(spec, limit, self.now());
+        let limit = self.inner.limit.load(Ordering::Relaxed);
+        let standing = spec.provider.standing.clone();
+        let mut entries = self.lock();
+        // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
+        if let Some(why) = standing.retirement() {
+            return Err(CacheError::Retired(why).into());
+        }
+        let interest = entries.enter(spec, limit, self.now());
+        drop(entries);
         self.inner.occupied.notify_one();
         let full = Failed { error: CacheError::Full { limit }, retry_after: policy::EVICTABLE_AFTER };
         interest.ok_or(full)

@@ -33,6 +33,16 @@ impl KnownProfile {
         Self { profile, outcome, skipped, warnings, revision: 0 }
     }
 
+    /// Whether readers see no difference to `newer`, and its credential is the same.
+    pub(super) fn looks_like(&self, newer: &Self) -> bool {
+        let leads_alike = match (&self.outcome, &newer.outcome) {
+            (Ok(one), Ok(other)) => one.is_same(other),
+            (Err(one), Err(other)) => one == other,
+            _ => false,
+        };
+        leads_alike && (&self.skipped, &self.warnings) == (&newer.skipped, &newer.warnings)
+    }
+
     /// Where it leads, if it leads anywhere.
     pub(super) fn target(&self) -> Option<&Target> {
         self.outcome.as_deref().ok()

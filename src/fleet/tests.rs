@@ -1,4 +1,5 @@
 mod concurrent;
+mod rebase;
 
 use serde_json::{Value, json};
 

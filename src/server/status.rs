@@ -216,6 +216,7 @@ pub(super) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Draining => Reason::Draining,
         CacheError::Full { .. } | CacheError::TooManyWaiting => Reason::Overloaded,
         CacheError::Pending(_) => Reason::RunPending,
+        CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
         CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
         CacheError::Run(error) => run_reason(error),

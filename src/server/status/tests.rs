@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, Definition, Origin, ProfileName},
+    plugin::{Command, Definition, Origin, ProfileName, Retirement},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -90,6 +90,8 @@ fn cache_errors() -> Vec<CacheError> {
     let mut errors = vec![
         CacheError::Draining,
         CacheError::Full { limit: 10_000 },
+        CacheError::Retired(Retirement::Changed),
+        CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
         CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
     ];
