@@ -66,12 +66,12 @@ fn ours(level: LevelFilter) -> Targets {
 fn configured(value: &str) -> Result<Targets, String> {
     let mut filter = ours(LevelFilter::INFO);
     let directives = value.split(',').map(|directive| match directive.rsplit_once('=') {
-        None => (directive, None, directive.trim().parse()),
-        Some((target, level)) => (directive, Some(target.trim()), level.trim().parse()),
+        None => (directive, None, directive.trim()),
+        Some((target, level)) => (directive, Some(target.trim()), level.trim()),
     });
     for (directive, target, level) in directives {
-        let is_named = target.is_none_or(is_target);
-        let level = level.ok().filter(|_| is_named && !directive.trim().is_empty()).ok_or_else(|| {
+        let is_valid = target.is_none_or(is_target) && !level.is_empty();
+        let level = level.parse().ok().filter(|_| is_valid).ok_or_else(|| {
             format!(
                 "CREDBROKER_LOG: `{}` is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL",
                 shown(directive)
@@ -159,6 +159,6 @@ mod tests {
         let Some(FilterProblem::Ignored(ignored)) = problem("RUST_LOG", "credbroker=verbose") else {
             panic!("it is ignored")
         };
-        insta::assert_snapshot!(ignored, @"RUST_LOG is not valid and has no effect: invalid filter directive");
+        insta::assert_snapshot!(ignored, @r#"RUST_LOG is not valid and has no effect: error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5"#);
     }
 }

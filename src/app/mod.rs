@@ -184,7 +184,8 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     };
     let watchdog = socket.clone().zip(edges.watchdog);
     let info = BrokerInfo { started, config_files: config.files, sockets: socket.into_iter().collect() };
-    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
+    let services =
+        services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {

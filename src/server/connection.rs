@@ -181,13 +181,12 @@ fn exchange(
                         shared.connections.services.metrics.requests.answered(Rpc::GET);
                         return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
                     }
-                    (shared.answer(head, question).await, slot)
+                    (shared.tallied(rpc, shared.answer(head, question).await), slot)
                 }
-                Err(status) => (status.into_http(), None),
+                Err(status) => (shared.tallied(rpc, status.into_http()), None),
             },
-            Err(status) => (status.into_http(), None),
+            Err(status) => (shared.tallied(rpc, status.into_http()), None),
         };
-        tally(&shared.connections.services.metrics, rpc, &shared.peer, response.headers());
         let draining = shared.connections.draining.clone();
         let mut response = response.map(|body| Answer::new(body, &shared.traffic, draining, call, slot));
         poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
@@ -225,6 +224,12 @@ impl Exchanges {
             return Ok(Question::stream(body, &self.traffic, &self.connections.draining));
         }
         Question::whole(body, &self.traffic).await
+    }
+
+    /// Counts an answer. Takes it by value: a future also stores what it only borrows.
+    fn tallied(&self, rpc: Rpc, response: Response<Body>) -> Response<Body> {
+        tally(&self.connections.services.metrics, rpc, &self.peer, response.headers());
+        response
     }
 
     async fn room(&self, headers: &mut HeaderMap) {

@@ -31,7 +31,12 @@ pub struct Broker {
 impl Broker {
     /// A broker of the executable `program`, which only the test target knows (`CARGO_BIN_EXE_credbroker`).
     pub fn builder(program: impl AsRef<Path>) -> BrokerBuilder {
-        BrokerBuilder { program: program.as_ref().to_owned(), config: None, env: Vec::new() }
+        BrokerBuilder {
+            program: program.as_ref().to_owned(),
+            config: None,
+            args: Vec::new(),
+            env: Vec::new(),
+        }
     }
 
     /// The socket it listens on.
@@ -103,6 +108,7 @@ impl Drop for Broker {
 pub struct BrokerBuilder {
     program: PathBuf,
     config: Option<String>,
+    args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
 }
 
@@ -122,6 +128,13 @@ impl BrokerBuilder {
         self.config(&yaml::document(&config))
     }
 
+    /// Adds an argument of `credbroker serve`.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
     /// Sets one variable.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
@@ -139,7 +152,7 @@ impl BrokerBuilder {
     pub fn start(self) -> Broker {
         let dir = tempfile::Builder::new().prefix("broker-").tempdir().expect("a temporary directory");
         let mut command = Command::new(&self.program);
-        command.arg("serve").arg("--socket").arg(socket_in(dir.path()));
+        command.arg("serve").arg("--socket").arg(socket_in(dir.path())).args(&self.args);
         if let Some(text) = &self.config {
             let file = dir.path().join("config.yaml");
             private_file(&file, text);
