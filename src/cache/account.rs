@@ -182,7 +182,7 @@ fn outcome(error: &RunError) -> RunOutcome {
     }
 }
 
-/// Counts a call of a plugin as client-go does: by the end of the process, whatever it printed.
+/// Counts a call of a plugin as client-go does: by the end of the process, not by what it printed.
 pub(super) fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
     let (code, status) = match result {
         Ok(_) | Err(RunError::Decode { .. }) => (0, CallStatus::NoError),

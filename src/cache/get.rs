@@ -1,9 +1,6 @@
 //! Serving a credential from memory, or from a run that the caller waits for.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
@@ -65,7 +62,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         if due {
             self.try_claim(entry, Urgency::Background, None, |state| decide(state, false, file, now));
         }
-        entry.counts(&self.inner.parts.metrics).served(entry.run_micros.load(Ordering::Relaxed));
+        self.count_served(entry);
         Some(issued)
     }
 

@@ -53,7 +53,7 @@ Examples:
   credbroker serve
   credbroker serve --config ~/.config/credbroker/config.yaml --log-format json
   credbroker serve -v
-  CREDBROKER_LOG=info,credbroker::cache=debug credbroker serve";
+  CREDBROKER_LOG=info,h2=debug credbroker serve";
 
 pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
     // Must be first: it clears environment variables, which is sound only while the process has one thread.

@@ -220,8 +220,8 @@ section! {
     /// providers and never a secret.
     metrics;
 
-    /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a Unix socket
-    /// of its own, which only the broker's user and group can.
+    /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a
+    /// separate Unix socket, which only the broker's user and group can.
     LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"), "\"127.0.0.1:9464\"");
 }
 

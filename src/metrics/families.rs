@@ -77,7 +77,7 @@ families! {
     WATCHERS = Gauge "credbroker_watchers" ["provider"]
         "Open watches of credentials.";
     READY = Gauge "credbroker_provider_ready" ["provider"]
-        "Whether a provider is ready (1), as /readyz/<provider> says.";
+        "Whether a provider is ready (1), as `/readyz/PROVIDER` says.";
     RELOADS = Counter "credbroker_reloads_total" ["result"]
         "Changes of the configuration that were applied, or refused because the new one is not valid.";
     HUB = Gauge "credbroker_hub_up" []

@@ -5,6 +5,7 @@ mod http;
 mod logs;
 mod metrics;
 mod notify;
+mod observability;
 mod restart;
 
 use std::time::{Duration, Instant};
