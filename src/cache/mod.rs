@@ -305,6 +305,11 @@ impl<R: PluginRunner> CredentialCache<R> {
         interest.ok_or(full)
     }
 
+    /// Counts a credential of `entry` that was returned from memory.
+    fn count_served(&self, entry: &KeyEntry) {
+        entry.counts(&self.inner.parts.metrics).served(entry.run_micros.load(Ordering::Relaxed));
+    }
+
     /// Counts a request of `entry` that waited from `asked` until now.
     fn count(&self, entry: &KeyEntry, is_success: bool, asked: Now) {
         let waited = self.now().boot.saturating_sub(asked.boot);

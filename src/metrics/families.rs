@@ -47,13 +47,13 @@ macro_rules! families {
 
 families! {
     CALLS = Counter "rest_client_exec_plugin_call_total" ["code", "call_status"]
-        "Calls of exec plugins by exit code and status, as client-go counts them: output that is not valid is no_error.";
+        "Calls of exec plugins by exit code and status, as client-go counts them. Output that is not valid counts as no_error.";
     CERTIFICATE_TTL = Gauge "rest_client_exec_plugin_ttl_seconds" []
         "Seconds until the first client certificate expires, negative if it has expired, +Inf without certificates.";
     ROTATION_AGE = Histogram "rest_client_exec_plugin_certificate_rotation_age" []
         "Seconds from the notBefore of a client certificate until it was replaced.";
     OBTENTIONS = Counter "credbroker_credential_obtentions_total" ["provider", "result"]
-        "Requests for a credential (KEP-5339) that were answered from memory, by a plugin run, or that failed.";
+        "Requests for a credential and messages of watches (KEP-5339), from memory, from a plugin run, or failed.";
     OBTENTION_TIME = Histogram "credbroker_credential_obtention_duration_seconds" ["provider", "result"]
         "Seconds that requests for a credential waited (KEP-5339). An answer from memory counts as 0.";
     RUNS = Counter "credbroker_plugin_runs_total" ["provider", "reason", "outcome"]
@@ -65,7 +65,7 @@ families! {
     REFRESHES = Counter "credbroker_refreshes_total" ["provider", "result"]
         "Plugin runs that renewed a credential before it expired, by result.";
     SAVED = Counter "credbroker_plugin_seconds_saved_total" ["provider"]
-        "Seconds that plugins did not run, because a request was answered from memory.";
+        "Seconds that plugins did not run, because the credential was in memory.";
     REQUESTS = Counter "credbroker_requests_total" ["rpc", "result"]
         "Requests by RPC and by result: OK, the reason of the error, or its gRPC code.";
     DENIALS = Counter "credbroker_denials_total" ["reason"]

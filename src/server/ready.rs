@@ -61,7 +61,7 @@ impl<R: PluginRunner> HealthChecks<R> {
     }
 
     /// Checks one provider, or all, and returns what was read for it. A provider is ready while it has a valid
-    /// credential, whatever happened to its plugin since; else if its plugin is installed and its last run did not fail.
+    /// credential, also if a later run failed; else if its plugin is installed and its last run did not fail.
     pub(super) async fn providers(
         &self,
         only: Option<&str>,
