@@ -1,6 +1,9 @@
 //! The gRPC services, and the calls about clusters.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::{
@@ -41,6 +44,7 @@ pub struct Services {
     pub(super) routes: Routes,
     pub(super) memory: Arc<dyn Memory>,
     pub(super) metrics: Arc<Metrics>,
+    reflection: Arc<OnceLock<Routes>>,
 }
 
 impl fmt::Debug for Services {
@@ -63,20 +67,28 @@ pub fn services<R: PluginRunner>(
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
-    let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health);
-    let reflection = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // Error details, for clients that do not have their definitions.
-            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
-    };
-    // Both builds succeed: the descriptor sets are constants, and a test queries the services.
-    let routes = match (reflection().build_v1(), reflection().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
-        _ => routes,
-    };
-    Services { routes, memory, metrics }
+    let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
+    Services { routes, memory, metrics, reflection: Arc::default() }
+}
+
+impl Services {
+    /// Server reflection. The first request builds it: its decoded descriptors take half a megabyte.
+    pub(super) fn reflection(&self) -> &Routes {
+        self.reflection.get_or_init(|| {
+            let builder = || {
+                tonic_reflection::server::Builder::configure()
+                    .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+                    .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                    // Error details, for clients that do not have their definitions.
+                    .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+            };
+            // Both builds succeed: the descriptor sets are constants, and a test queries the services.
+            match (builder().build_v1(), builder().build_v1alpha()) {
+                (Ok(v1), Ok(v1alpha)) => Routes::new(v1).add_service(v1alpha).prepare(),
+                _ => Routes::default(),
+            }
+        })
+    }
 }
 
 #[tonic::async_trait]
@@ -121,6 +133,11 @@ impl Services {
                 None
             }
         }
-        Self { routes: Routes::default(), memory: Arc::new(Nothing), metrics: Arc::default() }
+        Self {
+            routes: Routes::default(),
+            memory: Arc::new(Nothing),
+            metrics: Arc::default(),
+            reflection: Arc::default(),
+        }
     }
 }
