@@ -9,7 +9,7 @@ use tracing::{
 };
 use tracing_subscriber::{
     layer::{Context, Layer},
-    registry::LookupSpan,
+    registry::{LookupSpan, Scope},
 };
 
 use super::logs::LogQueue;
@@ -72,7 +72,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RecordLayer {
         event.record(&mut fields);
         let message = fields.take_message();
         let mut around = Fields::default();
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             for (name, value) in extensions.get::<Fields>().into_iter().flat_map(|fields| &fields.0) {
                 around.set(name, value.clone());

@@ -27,7 +27,7 @@ pub(super) async fn feed(socket: &Path, period: Duration) {
         match timeout(turn, call(socket)).await {
             Ok(Ok(())) => ServiceNotification::Watchdog.notify(),
             Ok(Err(error)) => {
-                warn!(%error, "the broker cannot call itself; systemd restarts it if that lasts")
+                warn!(%error, "the broker cannot call itself; systemd restarts it if that lasts");
             }
             Err(_late) => warn!("the broker does not answer itself; systemd restarts it if that lasts"),
         }

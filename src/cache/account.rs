@@ -1,7 +1,7 @@
 //! The account of one run: one line in the log, and the counts.
 
 use std::{
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -124,7 +124,7 @@ impl Account<'_> {
         let served = self.held.is_some_and(|held| held.issued.is_valid_at(self.now));
         // One missing plugin fails the runs of all keys of its provider.
         let suppressed = if outcome == RunOutcome::NotFound {
-            self.metrics.missing.admit(self.entry.spec.provider.name.clone(), self.now.boot)
+            self.metrics.missing.admit(Arc::clone(&self.entry.spec.provider.name), self.now.boot)
         } else {
             (failure.attempts <= WARNED).then_some(0)
         };

@@ -73,14 +73,13 @@ impl<R: PluginRunner> CredentialWatch<R> {
             let now = self.cache.now();
             let held = self.cell.borrow_and_update().valid(now).map(|current| Arc::clone(&current.issued));
             let is_held = held.is_some();
-            let issued = match held {
-                Some(issued) => issued,
-                None => {
-                    let answer =
-                        self.cache.get_or_run(self.entry(), &self.request, ready(FirstStep::Decide)).await;
-                    self.cache.count(self.entry(), answer.is_ok(), now);
-                    answer?
-                }
+            let issued = if let Some(issued) = held {
+                issued
+            } else {
+                let first = ready(FirstStep::Decide);
+                let answer = self.cache.get_or_run(self.entry(), &self.request, first).await;
+                self.cache.count(self.entry(), answer.is_ok(), now);
+                answer?
             };
             let found = (issued.generation.clone(), issued.expires_at);
             if self.seen.as_ref() != Some(&found) {

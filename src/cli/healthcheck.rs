@@ -44,12 +44,12 @@ pub(super) fn run(
     let answer =
         ask(&args.socket, args.timeout.limit, environment, async |client| client.is_serving(service).await)?;
     let mut code = 0;
-    let printed = finish(answer, out, |is_serving, out| match is_serving {
-        true => writeln!(out, "ok"),
-        false => {
-            code = 1;
-            writeln!(out, "not ready; `credbroker status` has the reasons")
+    let printed = finish(answer, out, |is_serving, out| {
+        if is_serving {
+            return writeln!(out, "ok");
         }
+        code = 1;
+        writeln!(out, "not ready; `credbroker status` has the reasons")
     })?;
     Ok(printed.max(code))
 }

@@ -2,7 +2,7 @@
 //!
 //! Counting never waits: a request that is answered from memory adds to three atomic numbers, all others also take a lock
 //! for the time of one addition. The writer of the text format is our own, because the values of half of the metrics are
-//! read from the cache at each scrape, and the library for the format (`prometheus-client`) writes OpenMetrics only.
+//! read from the cache at each scrape, and the library for the format (`prometheus-client`) writes `OpenMetrics` only.
 
 mod calls;
 mod counter;

@@ -8,6 +8,7 @@ use super::status;
 use crate::{
     cache::{CredentialCache, ProviderSummary},
     exec::PluginRunner,
+    fleet::Fleet,
     resolver::Resolver,
 };
 
@@ -30,10 +31,8 @@ impl<R> Clone for HealthChecks<R> {
 /// The result of all checks.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Checks {
-    /// Why the broker itself is not ready.
-    pub(super) broker: Option<Reason>,
-    /// Why ClusterProfiles cannot be used; `None`: the broker reads none.
-    pub(super) hub: Option<Option<Reason>>,
+    /// The broker itself, and the hub if there is one, and why they are not ready.
+    pub(super) parts: Vec<(&'static str, Option<Reason>)>,
     pub(super) providers: ProviderChecks,
 }
 
@@ -42,7 +41,7 @@ impl Checks {
     pub(super) fn is_ready(&self, excluded: &[String]) -> bool {
         let counts = |name: &str| !excluded.iter().any(|excluded| excluded == name);
         let mut providers = self.providers.iter().filter(|(name, _)| counts(name));
-        self.broker.is_none() && self.hub.flatten().is_none() && providers.all(|(_, reason)| reason.is_none())
+        self.parts.iter().all(|(_, reason)| reason.is_none()) && providers.all(|(_, reason)| reason.is_none())
     }
 }
 
@@ -56,8 +55,9 @@ impl<R: PluginRunner> HealthChecks<R> {
     pub(super) async fn all(&self) -> Checks {
         let (providers, _) = self.providers(None).await;
         // After the first read the known profiles stay in use, also while the hub is not available.
-        let hub = self.resolver.fleet().map(|fleet| (!fleet.hub().synced).then_some(Reason::HubUnavailable));
-        Checks { broker: self.draining(), hub, providers }
+        let hub = |fleet: Arc<Fleet>| ("hub", (!fleet.hub().synced).then_some(Reason::HubUnavailable));
+        let parts = [("broker", self.draining())].into_iter().chain(self.resolver.fleet().map(hub)).collect();
+        Checks { parts, providers }
     }
 
     /// Checks one provider, or all, and returns what was read for it. A provider is ready while it has a valid

@@ -113,11 +113,8 @@ fn decoded(text: &str) -> String {
 fn shown(checks: &Checks) -> Value {
     let providers: Map<_, _> =
         checks.providers.iter().map(|(name, reason)| (name.to_string(), check(*reason))).collect();
-    let mut shown = json!({"broker": check(checks.broker), "providers": providers});
-    if let (Some(hub), Some(fields)) = (checks.hub, shown.as_object_mut()) {
-        fields.insert("hub".to_owned(), check(hub));
-    }
-    shown
+    let parts = checks.parts.iter().map(|(name, reason)| ((*name).to_owned(), check(*reason)));
+    Value::Object(parts.chain([("providers".to_owned(), Value::Object(providers))]).collect())
 }
 
 fn check(reason: Option<Reason>) -> Value {
