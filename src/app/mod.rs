@@ -6,6 +6,7 @@ mod essential;
 mod filter;
 mod hardening;
 mod journal;
+mod listening;
 mod logs;
 mod monitor;
 mod records;
@@ -15,43 +16,37 @@ mod systemd;
 mod telemetry;
 mod watchdog;
 
-use std::{
-    io,
-    os::unix::net::UnixListener as StdListener,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::{net::UnixListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
-    config::{Config, Listen},
+    config::Config,
     exec::{ProcessRunner, RunLimits, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     metrics::Metrics,
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, HealthChecks, Keeper, Monitor, MonitorParts, PeerPolicy, SocketError,
-        SocketOptions, SocketOrigin, encode, publish, services,
+        Acceptor, BrokerInfo, Clusters, HealthChecks, MonitorParts, PeerPolicy, SocketError, encode, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
-use monitor::MonitorSocket;
+use listening::OpenSocket;
+use monitor::OpenMonitor;
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
 pub use filter::FilterProblem;
 pub use hardening::harden;
+pub use listening::{Listening, SocketSource, socket_options};
 pub use logs::LogQueue;
 pub use signals::Signals;
-pub use systemd::{ServiceNotification, inherited_listener};
+pub use systemd::{ServiceNotification, inherited_listeners};
 pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
@@ -85,22 +80,10 @@ pub enum BuildError {
     },
 }
 
-/// Where the broker listens.
-#[derive(Debug)]
-pub enum Listening {
-    /// On a socket that the broker publishes.
-    At(SocketOptions),
-    /// On a socket that systemd passed.
-    Inherited(StdListener),
-}
-
 /// A broker that listens but does not serve yet.
 #[derive(Debug)]
 pub struct Bound {
-    /// The newest is in use.
-    listeners: watch::Sender<Arc<UnixListener>>,
-    /// `None`: the listener is systemd's and has no name.
-    keeper: Option<Keeper>,
+    sockets: Vec<OpenSocket>,
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
     resolver: Arc<Resolver>,
@@ -108,7 +91,7 @@ pub struct Bound {
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
     /// `None`: metrics are not served.
-    monitor: Option<(Arc<Monitor<ProcessRunner>>, MonitorSocket)>,
+    monitor: Option<OpenMonitor>,
     /// The broker's own socket, and how often systemd must hear of it.
     watchdog: Option<(PathBuf, Duration)>,
     health: HealthReporter,
@@ -122,20 +105,8 @@ pub struct Bound {
 /// # Errors
 ///
 /// [`BuildError`]: nothing was started, and no file of another process was changed.
-pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound, BuildError> {
-    let (listener, socket, place) = match listening {
-        Listening::Inherited(listener) => {
-            let address = listener.local_addr().map_err(BuildError::Listen)?;
-            let path = address.as_pathname().map(Path::to_owned);
-            (listener, path.clone(), path.map(SocketOrigin::Inherited))
-        }
-        Listening::At(options) => {
-            let (listener, publication) = publish(&options)?;
-            (listener, Some(options.path), Some(SocketOrigin::Published(publication)))
-        }
-    };
-    listener.set_nonblocking(true).map_err(BuildError::Listen)?;
-    let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
+pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
+    let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let metrics = Arc::<Metrics>::default();
@@ -175,15 +146,14 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let monitor = match &config.metrics {
         None => None,
         Some(address) => {
-            let socket = monitor::listen(address)?;
-            let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
             let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
-            let parts = MonitorParts { readiness, metrics, started, tasks, draining };
-            Some((Arc::new(Monitor::new(parts)), socket))
+            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started, tasks, draining })?)
         }
     };
-    let watchdog = socket.clone().zip(edges.watchdog);
-    let info = BrokerInfo { started, config_files: config.files, sockets: socket.into_iter().collect() };
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let watchdog = paths.first().cloned().zip(edges.watchdog);
+    let info = BrokerInfo { started, config_files: config.files, sockets: paths };
     let services =
         services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
@@ -194,11 +164,9 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         );
     }
     let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
-    let (listeners, keeper) = (watch::Sender::new(Arc::new(listener)), place.map(Keeper::new));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {
-        listeners,
-        keeper,
+        sockets,
         acceptor,
         cache,
         resolver,
@@ -233,24 +201,23 @@ impl Bound {
         if let Some(clusters) = self.clusters.clone() {
             self.essentials.spawn("readiness reporter", async move { clusters.run().await });
         }
-        if let Some(keeper) = &self.keeper {
-            let (keeper, listeners) = (keeper.clone(), self.listeners.clone());
-            self.essentials.spawn("socket watcher", async move { keeper.run(&listeners).await });
-        }
-        if let Some((monitor, MonitorSocket { listener, publication, address })) = self.monitor.take() {
-            info!("serving metrics and health on {address}");
-            self.essentials.spawn("metrics server", async move {
-                monitor.run(listener).await;
-                drop(publication);
-            });
+        if let Some(monitor) = self.monitor.take() {
+            self.essentials.spawn("metrics server", monitor.serve());
         }
         if let Some((socket, period)) = self.watchdog.clone() {
             self.essentials.spawn("systemd watchdog", async move { watchdog::feed(&socket, period).await });
         }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });
-        let (acceptor, listeners) = (Arc::clone(&self.acceptor), self.listeners.subscribe());
-        self.essentials.spawn("accept loop", async move { acceptor.run(listeners).await });
+        for socket in &self.sockets {
+            if let Some(keeper) = socket.keeper.clone() {
+                let newest = socket.newest.clone();
+                self.essentials.spawn("socket watcher", async move { keeper.run(&newest).await });
+            }
+            let (acceptor, listener) = (Arc::clone(&self.acceptor), socket.listener);
+            let newest = socket.newest.subscribe();
+            self.essentials.spawn("accept loop", async move { acceptor.run(listener, newest).await });
+        }
         self.essentials.ended().await
     }
 }
@@ -268,26 +235,4 @@ async fn report(fleet: &Fleet, health: HealthReporter) {
         // The fleet keeps the sender alive.
         drop(states.changed().await);
     }
-}
-
-/// The options of a socket at `path` under `listen` of the configuration.
-pub fn socket_options(listen: &Listen, path: &Path) -> Result<SocketOptions, BuildError> {
-    let group = match &listen.group {
-        None => None,
-        Some(name) => Some(group_id(name).ok_or_else(|| BuildError::UnknownGroup { name: name.clone() })?),
-    };
-    let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
-    Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
-}
-
-/// By number, or by name from `/etc/group`.
-fn group_id(name: &str) -> Option<u32> {
-    if let Ok(id) = name.parse() {
-        return Some(id);
-    }
-    let groups = std::fs::read_to_string("/etc/group").ok()?;
-    groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
-    })
 }

@@ -1,49 +1,69 @@
 //! Where metrics and health are served.
 
-use std::{io, net::TcpListener as StdTcpListener};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdTcpListener},
+    sync::Arc,
+};
 
 use tokio::net::TcpListener;
+use tracing::info;
 
 use super::BuildError;
 use crate::{
     config::MetricsAddress,
-    server::{MonitorListener, Publication, SocketOptions, publish},
+    exec::ProcessRunner,
+    server::{Monitor, MonitorListener, MonitorParts, Publication, SocketOptions, publish},
 };
 
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;
 
-/// An open listener.
+/// A monitor that listens but does not serve yet.
 #[derive(Debug)]
-pub(super) struct MonitorSocket {
-    pub(super) listener: MonitorListener,
+pub(super) struct OpenMonitor {
+    monitor: Arc<Monitor<ProcessRunner>>,
+    listener: MonitorListener,
     /// Removes the path of a Unix socket when it is dropped.
-    pub(super) publication: Option<Publication>,
+    publication: Option<Publication>,
     /// For a log line.
-    pub(super) address: String,
+    address: String,
 }
 
-/// Listens at `address`. Must be called within a tokio runtime.
-pub(super) fn listen(address: &MetricsAddress) -> Result<MonitorSocket, BuildError> {
-    match address {
-        MetricsAddress::Loopback(address) => {
-            let failed = |source| BuildError::Metrics { address: address.to_string(), source };
-            let (listener, address) = loopback(address).map_err(failed)?;
-            Ok(MonitorSocket { listener, publication: None, address })
-        }
-        MetricsAddress::Unix(path) => {
-            let options =
-                SocketOptions { path: path.clone(), mode: MODE, group: None, shared_directory: false };
-            let (listener, publication) = publish(&options)?;
-            let address = format!("unix://{}", path.display());
-            let failed = |source| BuildError::Metrics { address: address.clone(), source };
-            let listener = MonitorListener::unix(listener).map_err(failed)?;
-            Ok(MonitorSocket { listener, publication: Some(publication), address })
-        }
+impl OpenMonitor {
+    /// Listens at `address`. Must be called within a tokio runtime.
+    pub(super) fn at(
+        address: &MetricsAddress,
+        parts: MonitorParts<ProcessRunner>,
+    ) -> Result<Self, BuildError> {
+        let (listener, publication, address) = match address {
+            MetricsAddress::Loopback(address) => {
+                let failed = |source| BuildError::Metrics { address: address.to_string(), source };
+                let (listener, address) = loopback(address).map_err(failed)?;
+                (listener, None, address)
+            }
+            MetricsAddress::Unix(path) => {
+                let (path, group, shared_directory) = (path.clone(), None, false);
+                let address = format!("unix://{}", path.display());
+                let (listener, publication) =
+                    publish(&SocketOptions { path, mode: MODE, group, shared_directory })?;
+                let failed = |source| BuildError::Metrics { address: address.clone(), source };
+                (MonitorListener::unix(listener).map_err(failed)?, Some(publication), address)
+            }
+        };
+        Ok(Self { monitor: Arc::new(Monitor::new(parts)), listener, publication, address })
+    }
+
+    /// Serves until the broker drains.
+    pub(super) async fn serve(self) {
+        let Self { monitor, listener, publication, address } = self;
+        info!("serving metrics and health on {address}");
+        monitor.run(listener).await;
+        drop(publication);
     }
 }
 
-fn loopback(address: &std::net::SocketAddr) -> io::Result<(MonitorListener, String)> {
+fn loopback(address: &SocketAddr) -> io::Result<(MonitorListener, String)> {
     let listener = StdTcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let address = format!("http://{}", listener.local_addr()?);

@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn every_answer_is_counted_once_by_its_reason() {
         let metrics = Metrics::default();
-        let peer = Peer { uid: 1001, gid: 1, pid: None, origin: Origin::Elsewhere };
+        let peer = Peer { uid: 1001, gid: 1, pid: None, origin: Origin::Elsewhere, listener: 0 };
         for status in [
             Status::ok(""),
             status::peer_denied(&peer),

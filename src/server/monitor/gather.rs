@@ -11,7 +11,7 @@ use crate::{
 
 impl<R: PluginRunner> Monitor<R> {
     pub(super) async fn gather(&self) -> String {
-        let (metrics, readiness) = (&self.parts.metrics, &self.parts.readiness);
+        let (metrics, readiness) = (&self.parts.metrics, &self.parts.health);
         let (checks, summaries) = readiness.providers(None).await;
         let certificates = summaries.values().filter_map(|summary| summary.certificate);
         let mut to = Exposition::default();

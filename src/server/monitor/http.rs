@@ -56,7 +56,7 @@ async fn answer<R: PluginRunner, B>(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let readiness = &monitor.parts.readiness;
+    let readiness = &monitor.parts.health;
     match request.uri().path() {
         "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, monitor.gather().await),
         // Says that the runtime works. Plugins, issuers and the hub have no part in it.

@@ -43,7 +43,7 @@ pub enum MonitorListener {
 #[derive(Debug)]
 pub struct MonitorParts<R> {
     /// What is ready.
-    pub readiness: HealthChecks<R>,
+    pub health: HealthChecks<R>,
     /// What was counted.
     pub metrics: Arc<Metrics>,
     /// When the broker started.

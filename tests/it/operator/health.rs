@@ -17,7 +17,7 @@ struct Probed {
 }
 
 impl Probed {
-    fn start(providers: Value) -> Self {
+    fn start(providers: &Value) -> Self {
         let directory = private_directory();
         let listen = format!("unix://{}", directory.path().join("metrics/socket").display());
         let broker = InProcess::with(json!({"providers": providers, "metrics": {"listen": listen}}), &[]);
@@ -51,7 +51,7 @@ const READY: &str = "{\"ready\":true}\n";
 async fn a_provider_is_ready_until_its_plugin_fails_and_while_it_has_a_credential() {
     let good = FakePlugin::builder().token("t").expires_in(3600).build();
     let bad = FakePlugin::builder().stderr("c4n4ry").exit_code(3).build();
-    let probed = Probed::start(json!([provider("good", &good), provider("bad/é", &bad)]));
+    let probed = Probed::start(&json!([provider("good", &good), provider("bad/é", &bad)]));
     assert_eq!(probed.http("/livez").await, (200, "ok\n".to_owned()));
     assert_eq!(probed.http("/readyz").await.0, 200, "no plugin has failed yet");
     assert_eq!(probed.command(&["--ready"]).await, (0, "ok\n".to_owned()));
@@ -91,7 +91,7 @@ async fn a_plugin_that_is_not_installed_is_not_ready_before_anyone_asks() {
     let plugin = FakePlugin::builder().token("t").build();
     let mut missing = provider("missing", &plugin);
     missing["execConfig"]["command"] = json!("/no/such/plugin");
-    let probed = Probed::start(json!([missing]));
+    let probed = Probed::start(&json!([missing]));
     // The first look-up of the file may not have ended yet.
     while probed.http("/readyz/missing").await.0 != 503 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -102,7 +102,7 @@ async fn a_plugin_that_is_not_installed_is_not_ready_before_anyone_asks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_health_watch_of_a_provider_follows_it() {
     let plugin = FakePlugin::builder().exit_code(3).build();
-    let probed = Probed::start(json!([provider("cloud", &plugin)]));
+    let probed = Probed::start(&json!([provider("cloud", &plugin)]));
     let mut health = HealthClient::new(probed.broker.channel().await);
     let request = HealthCheckRequest { service: "cloud".to_owned() };
     let mut states = health.watch(request).await.unwrap().into_inner();

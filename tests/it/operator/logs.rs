@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{PROGRAM, lines, parsed, until, with_message};
 use crate::harness::provider;
 
-fn start(providers: Value) -> Broker {
-    Broker::builder(PROGRAM).providers(&providers).arg("--log-format").arg("json").start()
+fn start(providers: &Value) -> Broker {
+    Broker::builder(PROGRAM).providers(providers).arg("--log-format").arg("json").start()
 }
 
 fn run(broker: &Broker, args: &[&str]) -> Output {
@@ -32,7 +32,7 @@ fn shown(line: &Value) -> Value {
 #[test]
 fn each_run_and_each_rotation_is_a_line_and_a_hit_is_none() {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
-    let broker = start(json!([provider("cloud", &plugin)]));
+    let broker = start(&json!([provider("cloud", &plugin)]));
     for _ in 0..5 {
         assert!(run(&broker, &["get", "--provider", "cloud"]).status.success());
     }
@@ -69,7 +69,7 @@ fn failures_are_warnings_and_after_three_of_them_information() {
     let missing = json!({"name": "missing", "execConfig": {
         "apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/plugin", "interactiveMode": "Never",
     }});
-    let broker = start(json!([provider("failing", &failing), missing]));
+    let broker = start(&json!([provider("failing", &failing), missing]));
     for _ in 0..5 {
         run(&broker, &["refresh", "failing"]);
         run(&broker, &["get", "--provider", "failing"]);
@@ -106,7 +106,7 @@ fn a_run_that_takes_half_its_time_is_a_warning_and_one_that_a_shutdown_ends_is_n
     let plugin = FakePlugin::script("exec sleep 300");
     let mut slow = provider("slow", &plugin);
     slow["timeout"] = json!("2s");
-    let broker = start(json!([slow, provider("endless", &plugin)]));
+    let broker = start(&json!([slow, provider("endless", &plugin)]));
     let failed = run(&broker, &["get", "--provider", "slow"]);
     assert!(!failed.status.success());
     let half = lines(&broker);

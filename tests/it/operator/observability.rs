@@ -58,7 +58,7 @@ fn promtool_accepts_the_alerts_and_each_of_them_fires() {
                 return eprintln!("SKIPPED: no promtool on PATH (Debian's package `prometheus` has it)");
             }
             Ok(output) => {
-                assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stdout))
+                assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
             }
         }
     }

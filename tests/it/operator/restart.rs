@@ -64,7 +64,7 @@ impl Drop for Activated {
     fn drop(&mut self) {
         drop(std::fs::write(self.directory.join("stop"), ""));
         if let Some(pid) = self.pid() {
-            drop(kill_process(pid, Signal::TERM));
+            let _ended = kill_process(pid, Signal::TERM);
         }
         drop(self.supervisor.wait());
     }
