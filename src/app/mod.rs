@@ -25,7 +25,7 @@ use tracing::warn;
 use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::Config,
-    exec::{ProcessRunner, RunLimits, Scheduler},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     metrics::Metrics,
@@ -96,6 +96,7 @@ pub struct Bound {
     watchdog: Option<(PathBuf, Duration)>,
     health: HealthReporter,
     essentials: Essentials,
+    reaps_orphans: bool,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -117,7 +118,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let runs = config.limits.plugin_runs.get();
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
+        runner: ProcessRunner::new(RunnerParts {
+            limits: RunLimits::default(),
+            launcher: edges.launcher,
+            scratch: edges.scratch,
+            tasks: tasks.clone(),
+            live: LiveRuns::default(),
+        }),
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
@@ -176,6 +183,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         watchdog,
         health,
         essentials,
+        reaps_orphans: edges.reaps_orphans,
         tasks,
         draining,
     })
@@ -187,6 +195,9 @@ impl Bound {
     pub async fn serve(&mut self) -> &'static str {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
+        }
+        if self.reaps_orphans {
+            self.essentials.spawn("reaper of orphans", reap_orphans());
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });

@@ -113,7 +113,8 @@ fn start(
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
-    let code = runtime.block_on(serve(loaded.config, listening, Edges::system(environment)));
+    let edges = Edges { reaps_orphans: true, ..Edges::system(environment) };
+    let code = runtime.block_on(serve(loaded.config, listening, edges));
     // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();
     code
