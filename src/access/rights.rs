@@ -49,6 +49,11 @@ impl Rights {
         }
     }
 
+    /// Whether the peer has any right to `target`.
+    pub fn reach(&self, target: Target<'_>) -> bool {
+        Verb::ALL.into_iter().any(|verb| self.allows(verb, target))
+    }
+
     /// Whether the peer may do `verb` with anything.
     pub fn has(&self, verb: Verb) -> bool {
         match &self.scope {

@@ -32,7 +32,7 @@ fn uids(uids: &[u32]) -> Peers {
 #[test]
 fn without_a_rule_the_own_user_and_root_have_every_right_and_others_none() {
     let policy = Policy::new([]);
-    for verb in [Verb::Get, Verb::Watch, Verb::Report, Verb::List, Verb::Login, Verb::Admin] {
+    for verb in Verb::ALL {
         assert!(policy.rights(&owner(1000)).allows(verb, Target::Provider("p")));
         assert!(!policy.rights(&principal(1000)).allows(verb, Target::Provider("p")));
     }
@@ -52,6 +52,7 @@ fn with_a_rule_everyone_else_has_no_right_the_own_user_and_root_included() {
     assert!(rights.allows(Verb::Get, Target::Provider("p")) && rights.is_limited());
     assert!(!rights.allows(Verb::Get, Target::Provider("q")));
     assert!(!rights.allows(Verb::Watch, Target::Provider("p")));
+    assert!(rights.reach(Target::Provider("p")) && !rights.reach(Target::Provider("q")));
     for other in [owner(0), owner(1000), principal(1002)] {
         let rights = policy.rights(&other);
         assert!(rights.is_empty() && rights.is_limited(), "{other:?}");
@@ -145,10 +146,9 @@ fn a_grant_covers_what_its_lists_name() {
 
 #[test]
 fn admin_includes_list_and_no_other_verb_includes_another() {
-    let all = [Verb::Get, Verb::Watch, Verb::Report, Verb::List, Verb::Login, Verb::Admin];
-    for granted in all {
+    for granted in Verb::ALL {
         let verbs: Verbs = [granted].into_iter().collect();
-        for verb in all {
+        for verb in Verb::ALL {
             let expected = verb == granted || (granted == Verb::Admin && verb == Verb::List);
             assert_eq!(verbs.allows(verb), expected, "{granted:?} {verb:?}");
             assert_eq!(verbs.names(verb), verb == granted);

@@ -18,6 +18,9 @@ pub enum Verb {
 }
 
 impl Verb {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Get, Self::Watch, Self::Report, Self::List, Self::Login, Self::Admin];
+
     /// The name of the verb in the configuration and in audit records.
     pub const fn name(self) -> &'static str {
         match self {

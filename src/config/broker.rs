@@ -12,6 +12,7 @@ use super::{
     issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
     listen::{Listen, listeners},
+    metrics::{MetricsAddress, metrics_section},
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
@@ -56,6 +57,7 @@ impl Default for Limits {
 pub(super) struct Sections {
     pub(super) listen: Vec<Listen>,
     pub(super) limits: Limits,
+    pub(super) metrics: Option<MetricsAddress>,
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
     pub(super) access: Vec<Rule>,
@@ -83,6 +85,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let listen = listeners(&fields, env, report);
     let limits =
         fields.at(&table::root::LIMITS).map(|section| limits_section(&section, report)).unwrap_or_default();
+    let metrics = fields.at(&table::root::METRICS).and_then(|section| metrics_section(&section, report));
     let dir = path.parent().unwrap_or(Path::new("/"));
     let items = fields.at(&table::root::PROVIDERS).map(|items| items.items(report)).unwrap_or_default();
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, report)).collect();
@@ -117,7 +120,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     if let Some(at) = at.filter(|_| report.problems.is_empty()) {
         access::warn_of_nothing(&at, (&providers, &listen), cluster_profiles.is_some(), report);
     }
-    Sections { listen, limits, providers, cluster_profiles, access }
+    Sections { listen, limits, metrics, providers, cluster_profiles, access }
 }
 
 /// Warns about `clusterInfo: match` without clusters to match with.

@@ -10,6 +10,7 @@ mod keys;
 mod kinds;
 pub mod kubeconfig;
 mod listen;
+mod metrics;
 mod problem;
 mod provider;
 mod reader;
@@ -33,6 +34,7 @@ use reader::whole;
 pub use broker::Limits;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use listen::{Listen, group_id};
+pub use metrics::MetricsAddress;
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
 
@@ -45,6 +47,8 @@ pub struct Config {
     pub providers: Providers,
     /// Limits of the whole broker.
     pub limits: Limits,
+    /// Where metrics and health are served over HTTP; `None`: nowhere.
+    pub metrics: Option<MetricsAddress>,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
     /// The access rules; empty: the broker's own user and root may do everything.
@@ -77,12 +81,12 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { mut listen, limits, cluster_profiles, access, .. } = sections;
+    let Sections { mut listen, limits, metrics, cluster_profiles, access, .. } = sections;
     if listen.is_empty() {
         listen.push(Listen::default());
     }
     let files = std::mem::take(&mut report.files);
-    let config = Config { listen, providers, limits, cluster_profiles, access, files };
+    let config = Config { listen, providers, limits, metrics, cluster_profiles, access, files };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
 }

@@ -79,6 +79,8 @@ section! {
     /// everyone needs one, its own user and root included. A peer has the rights of all rules that are for it. See
     /// [access.md](access.md).
     ACCESS: Maps, Optional = ("access", Maps(&access::SECTION), Optional("the broker's own user and root may do everything"), "[{name: controllers, peers: {uids: [65532]}, allow: {providers: [gke], verbs: [get, watch, report]}}]");
+    /// Metrics and health over HTTP.
+    METRICS: Map, Optional = ("metrics", Map(&metrics::SECTION), Optional("neither is served"), "{listen: \"127.0.0.1:9464\"}");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
@@ -280,6 +282,16 @@ section! {
     /// `get`, `watch` and `report` are for credentials, and `list` is for the lists of clusters, credentials and providers.
     /// `admin` is for refreshing and evicting, and includes `list`. `login` has no effect in this release.
     VERBS: Choices<Verb>, Required = ("verbs", Choices(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `admin`"), "[get, watch, report]");
+}
+
+section! {
+    /// Metrics and health over HTTP: `/metrics`, `/livez`, `/readyz` and `/readyz/PROVIDER`. The answers have the names of
+    /// providers and never a secret.
+    metrics;
+
+    /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a
+    /// separate Unix socket, which only the broker's user and group can.
+    LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"), "\"127.0.0.1:9464\"");
 }
 
 section! {

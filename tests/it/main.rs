@@ -26,6 +26,7 @@ mod hub_log;
 mod limits;
 mod many;
 mod map;
+mod operator;
 mod outside;
 mod pages;
 mod protocol;
