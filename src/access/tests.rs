@@ -41,7 +41,7 @@ fn without_a_rule_the_own_user_and_root_have_every_right_and_others_none() {
     let unmapped = Principal { uid: None, ..owner(65_534) };
     assert!(
         policy.rights(&unmapped).is_empty(),
-        "an unmapped uid is no user, even if it is the broker's own"
+        "an unmapped uid identifies no user, even if it is the broker's own"
     );
 }
 

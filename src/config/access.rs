@@ -56,7 +56,7 @@ fn peers_of(at: &Cursor<'_>, report: &mut Report) -> Option<Peers> {
         }
     }
     if let Some(value) = fields.at(&peers::EXECUTABLES).filter(|_| !executables.is_empty()) {
-        value.warning(report, "matches processes whose executable the broker may read: those of its own user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user");
+        value.warning(report, "matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user");
     }
     let mut listeners = Vec::new();
     for (item, name) in texts(&fields, &peers::LISTENERS, report) {

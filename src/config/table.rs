@@ -261,7 +261,7 @@ section! {
     /// Gids, of the process or supplementary. Of a process in another PID namespace, such as another container, only the
     /// gid of the process is known.
     GIDS: Ids, Optional = ("gids", Ids, Optional("any gid"), "[5000]");
-    /// Absolute paths of executables. The broker can read the executable of processes of its own user, or with
+    /// Absolute paths of executables. The broker can read the executable of processes of the broker's user, or with
     /// `CAP_SYS_PTRACE` of all; other processes match no path, and neither do processes in another PID namespace or mount
     /// namespace. A script has the path of its interpreter. Such a rule does not protect against processes of the same
     /// user, which can make the executable do anything.

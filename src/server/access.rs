@@ -78,7 +78,7 @@ impl Access {
         self.current.load().policies.clone()
     }
 
-    /// Whether the peer may ask whether the broker works, whatever the rules: the broker's own user and root may.
+    /// Whether the peer may ask whether the broker works, under any rules: the broker's own user and root may.
     pub(super) fn may_ask_for_health(&self) -> bool {
         self.principal.is_owner && self.principal.uid.is_some()
     }
@@ -95,6 +95,12 @@ impl Access {
 
 #[cfg(test)]
 impl Access {
+    /// That of a user who is not the broker's.
+    pub(super) fn of_uid(uid: u32, policies: Policies) -> Arc<Self> {
+        let peer = Peer { listener: 0, uid, gid: uid, pid: None, origin: crate::plugin::Origin::Elsewhere };
+        Arc::new(Self::new(peer, Principal { uid: Some(uid), ..Principal::default() }, policies))
+    }
+
     /// That of the broker's own user without rules.
     pub(super) fn of_the_owner() -> Arc<Self> {
         let peer =

@@ -48,7 +48,7 @@ const FRAME: u32 = 16 * 1024;
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_FAREWELL: Duration = Duration::from_millis(500);
-/// Prefix of the methods that tell whether the broker works.
+/// Prefix of the methods that report whether the broker works.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";

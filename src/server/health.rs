@@ -98,7 +98,7 @@ impl<R: PluginRunner> pb::health_server::Health for Health<R> {
 }
 
 /// The state of a provider now, then each change of it. A provider that is no longer configured, or that the peer has no
-/// right to any more, is unknown.
+/// right to now, is unknown.
 fn states<R: PluginRunner>(
     readiness: HealthChecks<R>,
     access: Arc<Access>,

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_for_everyone_is_no_user_and_a_mapped_one_is() {
+    fn a_number_for_everyone_identifies_no_user_and_a_mapped_one_does() {
         let in_namespace = Users { own: 65_534, overflow_uid: Some(65_534), overflow_gid: Some(65_533) };
         assert_eq!(in_namespace.user(65_534), None);
         assert_eq!((in_namespace.user(0), in_namespace.user(65_533)), (Some(0), Some(65_533)));
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((host.user(65_534), host.group(65_534)), (Some(65_534), Some(65_534)));
         assert!(host.identify_own());
         for users in [in_namespace, host] {
-            assert_eq!((users.user(u32::MAX), users.group(u32::MAX)), (None, None), "it is no user anywhere");
+            assert_eq!((users.user(u32::MAX), users.group(u32::MAX)), (None, None), "it identifies no user anywhere");
             assert!(users.is_owner(0) && users.is_owner(65_534) && !users.is_owner(1000));
         }
     }

@@ -43,7 +43,7 @@ fn a_rule_is_read_as_it_is_written() {
 }
 
 #[test]
-fn an_empty_list_and_no_list_are_no_rule() {
+fn without_an_item_there_is_no_rule() {
     for lines in ["", "access: []\n", "access:\n"] {
         assert!(config(&with(lines)).access.is_empty(), "{lines}");
     }
@@ -93,7 +93,7 @@ fn validate_warns_of_rules_without_an_admin_and_of_what_has_no_effect() {
     insta::assert_snapshot!(home.warnings(), @r"
 ~/.config/credbroker/config.yaml:1:1: provider `gke` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused
 ~/.config/credbroker/config.yaml:7:3: access: no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included
-~/.config/credbroker/config.yaml:8:24: access[0].peers.executables: matches processes whose executable the broker may read: those of its own user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user
+~/.config/credbroker/config.yaml:8:24: access[0].peers.executables: matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user
 ~/.config/credbroker/config.yaml:8:63: access[0].peers.listeners[1]: no listener has the name `apps`, so this matches no process
 ~/.config/credbroker/config.yaml:9:34: access[0].allow.providers[2]: no provider has the name `gkee`, so this has no effect; did you mean `gke`?
 ~/.config/credbroker/config.yaml:9:58: access[0].allow.clusterProfiles: has no effect without `clusterProfiles` at the top of the configuration

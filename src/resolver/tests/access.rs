@@ -76,7 +76,7 @@ fn a_key_is_found_under_the_same_rules() {
     assert_eq!(
         resolver.key(&with(&permit, ask("gke"))).unwrap(),
         resolver.key(&ask("gke")).unwrap(),
-        "the caller is no part of the key"
+        "the caller does not change the key"
     );
 }
 

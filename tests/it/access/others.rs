@@ -68,7 +68,7 @@ fn rules() -> Value {
         rule("user", json!({"uids": [USER]}), "a"),
         rule("group", json!({"gids": [GROUP]}), "b"),
         rule("program", json!({"executables": [client], "uids": [0, USER + 2]}), "c"),
-        rule("nobody", json!({"uids": [65_534]}), "a"),
+        rule("overflow", json!({"uids": [65_534]}), "a"),
     ])
 }
 
@@ -76,7 +76,7 @@ const AS_USER: [&str; 4] = ["setpriv", "--reuid=61001", "--regid=61001", "--clea
 const IN_GROUP: [&str; 4] = ["setpriv", "--reuid=61002", "--regid=61002", "--groups=61004,61005"];
 const OF_GROUP: [&str; 4] = ["setpriv", "--reuid=61002", "--regid=61005", "--clear-groups"];
 const BY_PROGRAM: [&str; 4] = ["setpriv", "--reuid=61003", "--regid=61003", "--clear-groups"];
-const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+const OVERFLOW: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 #[test]
 fn users_groups_and_programs_get_what_their_rules_allow() {
@@ -92,7 +92,7 @@ fn users_groups_and_programs_get_what_their_rules_allow() {
     assert_gets(&broker, &["env"], &["c"]);
     let map = fs::read_to_string("/proc/self/uid_map").unwrap();
     let is_whole = map.split_whitespace().collect::<Vec<_>>() == ["0", "0", "4294967295"];
-    assert_gets(&broker, &NOBODY, if is_whole { &["a"] } else { &[] });
+    assert_gets(&broker, &OVERFLOW, if is_whole { &["a"] } else { &[] });
 }
 
 #[test]

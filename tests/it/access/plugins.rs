@@ -52,7 +52,7 @@ fn a_plugin_that_asks_the_broker_is_refused_however_it_starts_the_client() {
 }
 
 #[test]
-fn a_session_of_its_own_does_not_hide_a_plugin() {
+fn another_session_does_not_hide_a_plugin() {
     let said = said("cat > $dir/inner <<'END'\nCLIENT\nEND\nsetsid -w sh $dir/inner");
     assert!(said.contains("RECURSION") && !said.contains("secret"), "{said}");
 }
