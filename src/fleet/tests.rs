@@ -4,7 +4,7 @@ mod rebase;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, Provider, test_provider as provider};
+use crate::plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, test_provider as provider};
 
 /// Two that take all they can, the second of which is only for profiles that list no first.
 fn fleet() -> Fleet {

@@ -32,7 +32,7 @@ mod traffic;
 pub use accept::Acceptor;
 pub use clusters::Clusters;
 pub use encode::encode;
-pub use info::BrokerInfo;
+pub use info::{BrokerInfo, ReloadFailure, ReloadState};
 pub use peer::{Peer, PeerPolicy};
 pub use service::{BrokerService, Services, services};
 pub use socket::{Keeper, Publication, SocketError, SocketOptions, SocketOrigin, publish};
