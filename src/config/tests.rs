@@ -320,7 +320,7 @@ fn the_stock_provider_file_is_checked() {
 ~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
 ~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified: the name or the path of the plugin
 ~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, but is `append`
-~/.config/credbroker/config.yaml:1:19: text follows the document; there must be nothing else
+~/.config/credbroker/config.yaml:1:19: expected the end of the document, found more text
 ");
     for empty in ["{}", "null", r#"{"providers": null}"#] {
         assert_eq!(Home::new(empty).warnings(), "~/.config/credbroker/config.yaml: names no provider");

@@ -1,4 +1,4 @@
-//! The ClusterProfiles that are known, each with the run that it leads to.
+//! The known ClusterProfiles, each resolved to its plugin invocation.
 
 mod cluster_profile;
 mod known;
@@ -51,14 +51,14 @@ struct Cell {
     changed: watch::Sender<u64>,
 }
 
-/// What a change means for the credentials in the cache.
+/// The effect of a change on the credentials in the cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProfileChange {
     /// The profile did not change.
     None,
     /// The profile is new, or only its descriptive fields changed.
     Shown,
-    /// It leads to another cluster or another plugin run, so its credential is outdated.
+    /// It resolves to another cluster or another plugin invocation, so its credential is outdated.
     Moved,
 }
 
@@ -72,7 +72,7 @@ pub struct HubState {
 }
 
 impl Fleet {
-    /// Empty, resolving against the access providers among `providers`.
+    /// A fleet without profiles. It resolves profiles to the access providers among `providers`.
     pub fn new(providers: Arc<Providers>, rules: EndpointRules) -> Self {
         let (revision, hub) = (watch::Sender::default(), watch::Sender::default());
         let basis = Arc::new(Basis { providers, rules });
@@ -178,8 +178,8 @@ impl Fleet {
         self.read().by_name.get(name).map(|cell| Arc::clone(&cell.known))
     }
 
-    /// Notifies when the profile of `target` leads elsewhere, at once if it does already. Closed when the profile is
-    /// deleted.
+    /// Notifies when the profile of `target` resolves to another target, at once if it already does. Closed when the
+    /// profile is deleted.
     pub(crate) fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
         let profiles = self.read();
         let Some(cell) = profiles.by_name.get(&target.profile) else {
@@ -219,17 +219,17 @@ impl Fleet {
         self.hub.borrow().is_settled()
     }
 
-    /// Whether the hub was read.
+    /// The state of the hub.
     pub fn hub(&self) -> HubState {
         self.hub.borrow().clone()
     }
 
-    /// Notifies when that changes.
+    /// Notifies when the state of the hub changes.
     pub fn hub_states(&self) -> watch::Receiver<HubState> {
         self.hub.subscribe()
     }
 
-    /// Sets whether the hub was read.
+    /// Sets the state of the hub.
     pub fn set_hub(&self, state: HubState) {
         self.hub.send_if_modified(|now| {
             let changed = *now != state;
@@ -274,7 +274,7 @@ impl Profiles {
     }
 }
 
-/// The server as it is compared.
+/// The server without a trailing slash, for comparisons.
 fn server(endpoint: &Cluster) -> &str {
     endpoint.server.trim_end_matches('/')
 }

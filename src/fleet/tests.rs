@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, test_provider as provider};
 
-/// Two that take all they can, the second of which is only for profiles that list no first.
+/// Two providers that accept all additions. The second serves profiles that do not list the first.
 fn fleet() -> Fleet {
     let sourced = Some(ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace });
     let all = ["p", "q"]

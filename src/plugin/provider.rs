@@ -180,7 +180,7 @@ impl fmt::Debug for Provider {
 /// these providers share its budget.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Issuer {
-    /// Name of the issuer: the provider's `issuer`, else the provider's own name.
+    /// Name of the issuer: the provider's `issuer`, else the provider's own name, with the file of a kubeconfig's user.
     pub name: Arc<str>,
     /// Maximum number of runs that start in any second.
     pub runs_per_second: NonZeroUsize,

@@ -82,7 +82,11 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
         ResolveError::Profile { profile, .. } | ResolveError::UnknownProfile { profile, .. } => {
             Some((CLUSTER, profile.to_string()))
         }
-        _ => None,
+        ResolveError::ClusterConfig { .. }
+        | ResolveError::ClusterMismatch { .. }
+        | ResolveError::ClusterServer
+        | ResolveError::HubUnavailable { .. }
+        | ResolveError::InvalidVariable { .. } => None,
     };
     status(resolve_reason(error), &chain(error), Some(HUB), metadata)
 }
