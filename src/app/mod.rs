@@ -5,6 +5,7 @@ mod edges;
 mod essential;
 mod hardening;
 mod logs;
+mod reload;
 mod signals;
 mod systemd;
 mod telemetry;
@@ -13,7 +14,7 @@ use std::{
     io,
     os::unix::net::UnixListener as StdListener,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use tokio::{net::UnixListener, sync::watch};
@@ -23,23 +24,26 @@ use tracing::warn;
 
 use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
-    config::{Config, Listen},
+    clock::Clock,
+    config::{Config, Listen, Sources},
     exec::{ProcessRunner, RunLimits, Scheduler},
     fleet::{Fleet, HubState},
-    hub::{Hub, HubParts},
+    hub::{HubParts, HubReader},
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, SocketError, SocketOptions, SocketOrigin, encode,
-        publish, services,
+        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, ReloadState, SocketError, SocketOptions,
+        SocketOrigin, encode, publish, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
+use reload::{Adopter, Follower, Started};
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
 pub use hardening::harden;
 pub use logs::LogQueue;
+pub use reload::{ConfigPlace, ReloadRequest};
 pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listener};
 pub use telemetry::{LogFormat, start as start_telemetry};
@@ -48,6 +52,8 @@ pub use telemetry::{LogFormat, start as start_telemetry};
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
 /// The same of the hub that ClusterProfiles are read from.
 const HUB_SERVICE: &str = "hub";
+/// The same of the files of the configuration.
+const CONFIGURATION_SERVICE: &str = "configuration";
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -86,9 +92,15 @@ pub struct Bound {
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
     resolver: Arc<Resolver>,
-    /// `None`: no ClusterProfiles are read.
-    hub: Option<Arc<Hub<ProcessRunner>>>,
-    clusters: Option<Clusters<ProcessRunner>>,
+    hub: Arc<HubReader<ProcessRunner>>,
+    clusters: Clusters<ProcessRunner>,
+    adopter: Arc<Adopter>,
+    clock: Arc<dyn Clock>,
+    /// Which configuration is in force.
+    configuration: watch::Sender<Arc<ReloadState>>,
+    reload: ReloadRequest,
+    /// `None`: the files are not followed.
+    follow: Option<(ConfigPlace, Sources)>,
     health: HealthReporter,
     essentials: Essentials,
     tasks: TaskTracker,
@@ -121,10 +133,10 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
-    let runs = config.limits.plugin_runs.get();
+    let scheduler = Scheduler::new(config.limits.plugin_runs.get(), Arc::clone(&edges.clock), jitter);
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
-        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
+        scheduler: scheduler.clone(),
         encode,
         verify,
         clock: Arc::clone(&edges.clock),
@@ -137,19 +149,32 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let health = HealthReporter::new();
     let providers = Arc::new(config.providers);
     let section = config.cluster_profiles;
-    let fleet = section.as_ref().map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
-    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), fleet.clone()));
-    let clusters = fleet
-        .clone()
-        .map(|fleet| Clusters::new(fleet, Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock)));
-    let hub = section.zip(fleet).map(|(section, fleet)| {
-        let (resolver, cache) = (Arc::clone(&resolver), cache.clone());
+    let rules = section.as_ref().map(|section| section.rules).unwrap_or_default();
+    let fleet = Arc::new(Fleet::new(Arc::clone(&providers), rules));
+    let read_fleet = section.is_some().then(|| Arc::clone(&fleet));
+    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), read_fleet));
+    let clusters =
+        Clusters::new(Arc::clone(&fleet), Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock));
+    let hub = {
+        let (fleet, resolver, cache) = (Arc::clone(&fleet), Arc::clone(&resolver), cache.clone());
         let (tasks, draining) = (tasks.clone(), draining.clone());
-        Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
+        Arc::new(HubReader::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
+    };
+    let started = Started { listen: config.listen, limits: config.limits };
+    let adopter = Arc::new(Adopter {
+        resolver: Arc::clone(&resolver),
+        cache: cache.clone(),
+        scheduler,
+        fleet,
+        hub: Arc::clone(&hub),
+        started,
+        limits: Mutex::new(config.limits),
     });
+    let now = edges.clock.now().wall;
+    let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
     let info = BrokerInfo {
-        started: edges.clock.now().wall,
-        config_files: config.files,
+        started: now,
+        configuration: configuration.subscribe(),
         sockets: socket.into_iter().collect(),
     };
     let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
@@ -171,6 +196,11 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         resolver,
         hub,
         clusters,
+        adopter,
+        clock: edges.clock,
+        configuration,
+        reload: ReloadRequest::default(),
+        follow: None,
         health,
         essentials,
         tasks,
@@ -189,14 +219,22 @@ impl Bound {
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
         let resolver = Arc::clone(&self.resolver);
         self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking().await });
-        if let Some(hub) = &self.hub {
-            let (hub, health) = (Arc::clone(hub), self.health.clone());
-            self.essentials.spawn("hub reader", async move {
-                tokio::join!(hub.run(), report(hub.fleet(), health));
+        let (hub, fleet, health) =
+            (Arc::clone(&self.hub), Arc::clone(&self.adopter.fleet), self.health.clone());
+        let resolver = Arc::clone(&self.resolver);
+        self.essentials.spawn("hub reader", async move {
+            tokio::join!(hub.run(), report_hub(&fleet, &resolver, &health));
+        });
+        let clusters = self.clusters.clone();
+        self.essentials.spawn("readiness reporter", async move { clusters.run().await });
+        if let Some((place, sources)) = self.follow.take() {
+            let (adopter, clock) = (Arc::clone(&self.adopter), Arc::clone(&self.clock));
+            let (requests, state) = (self.reload.clone(), self.configuration.clone());
+            let follower = Follower::new(place, sources, adopter, clock, requests, state);
+            let (states, health) = (self.configuration.subscribe(), self.health.clone());
+            self.essentials.spawn("configuration follower", async move {
+                tokio::join!(follower.run(), report_configuration(states, &health));
             });
-        }
-        if let Some(clusters) = self.clusters.clone() {
-            self.essentials.spawn("readiness reporter", async move { clusters.run().await });
         }
         if let Some(keeper) = &self.keeper {
             let (keeper, listeners) = (keeper.clone(), self.listeners.clone());
@@ -210,17 +248,46 @@ impl Bound {
     }
 }
 
+impl Bound {
+    /// Follows the files of the configuration at `place` while the broker serves. `sources` are those that it was built
+    /// from.
+    pub fn follow(&mut self, place: ConfigPlace, sources: Sources) {
+        self.follow = Some((place, sources));
+    }
+
+    /// Asks the broker to read its files again.
+    pub fn reload_request(&self) -> ReloadRequest {
+        self.reload.clone()
+    }
+
+    /// Which configuration is in force, and the problems of a newer one.
+    pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
+        self.configuration.subscribe()
+    }
+}
+
 /// Reports the health of the hub under a separate name: the broker itself continues without the hub.
-async fn report(fleet: &Fleet, health: HealthReporter) {
+async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &HealthReporter) {
     let mut states = fleet.hub_states();
     loop {
         let HubState { synced, problem } = states.borrow_and_update().clone();
-        let serving = match problem {
-            None if synced => ServingStatus::Serving,
-            _ => ServingStatus::NotServing,
-        };
-        health.set_service_status(HUB_SERVICE, serving).await;
+        match problem {
+            _ if resolver.fleet().is_none() => health.clone().clear_service_status(HUB_SERVICE).await,
+            None if synced => health.set_service_status(HUB_SERVICE, ServingStatus::Serving).await,
+            _ => health.set_service_status(HUB_SERVICE, ServingStatus::NotServing).await,
+        }
         // The fleet keeps the sender alive.
+        drop(states.changed().await);
+    }
+}
+
+/// Reports whether the files are in force as they are, under a separate name: the broker continues with those before.
+async fn report_configuration(mut states: watch::Receiver<Arc<ReloadState>>, health: &HealthReporter) {
+    loop {
+        let is_current = states.borrow_and_update().failure.is_none();
+        let status = if is_current { ServingStatus::Serving } else { ServingStatus::NotServing };
+        health.set_service_status(CONFIGURATION_SERVICE, status).await;
+        // The broker keeps the sender alive.
         drop(states.changed().await);
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::EX_CONFIG;
 use crate::{
-    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, ServiceNotification, Signals},
+    app::{self, ConfigPlace, Drained, Edges, Listening, LogFormat, LogQueue, ServiceNotification, Signals},
     config::{self, Config, Listen, Loaded},
     plugin::Environment,
 };
@@ -24,7 +25,8 @@ const LOG_FLUSH: Duration = Duration::from_millis(250);
 /// Run the broker in the foreground and log to stderr
 ///
 /// Without a configuration, every exec user of KUBECONFIG or ~/.kube/config becomes a provider with the name of that
-/// user. SIGTERM and Ctrl-C stop the broker within ten seconds; a second signal stops it at once. The variable
+/// user. The broker follows its files: a changed configuration is used once it has no problem. SIGHUP makes the broker
+/// read the files at once. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it at once. The variable
 /// CREDBROKER_LOG sets the log level: error, warn, info, debug or trace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -75,6 +77,15 @@ fn start(
     logs: &LogQueue,
 ) -> anyhow::Result<u8> {
     app::harden();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    // Before anything that takes time: until then, SIGHUP ends the process.
+    let signals = {
+        let _runtime = runtime.enter();
+        Signals::catch().context("cannot handle signals")?
+    };
     let loaded = match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -99,11 +110,8 @@ fn start(
             return Ok(code);
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the async runtime")?;
-    let code = runtime.block_on(serve(loaded.config, listening, Edges::system(environment)));
+    let place = ConfigPlace { flag: args.config.clone(), environment: Arc::new(environment.clone()) };
+    let code = runtime.block_on(serve(loaded, listening, Edges::system(environment), place, signals));
     // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();
     code
@@ -132,13 +140,20 @@ fn listening(
         .map_err(|error| (format!("{}: {error}", loaded.source), EX_CONFIG))
 }
 
-async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Result<u8> {
-    let mut signals = Signals::catch().context("cannot handle signals")?;
+async fn serve(
+    loaded: Loaded,
+    listening: Listening,
+    edges: Edges,
+    place: ConfigPlace,
+    mut signals: Signals,
+) -> anyhow::Result<u8> {
     let address = match &listening {
         Listening::At(options) => options.path.display().to_string(),
         Listening::Inherited(_) => "the socket from systemd".to_owned(),
     };
-    let mut bound = app::build(config, listening, edges)?;
+    let mut bound = app::build(loaded.config, listening, edges)?;
+    bound.follow(place, loaded.sources);
+    let reload = bound.reload_request();
     info!("listening on {address}");
     ServiceNotification::Ready.notify();
     let code = tokio::select! {
@@ -146,7 +161,7 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
             error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
             1
         }
-        signal = signals.next() => {
+        signal = signals.stop(|| reload.send()) => {
             info!("{signal} received: draining; a second signal stops the broker at once");
             0
         }
@@ -157,7 +172,7 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
             Drained::Whole => info!("drained"),
             Drained::CutOff { left } => warn!(left, "the grace period is over; closing the remaining connections"),
         },
-        signal = signals.next() => {
+        signal = signals.stop(|| {}) => {
             warn!("{signal} received again: stopping at once");
             return Ok(1);
         }
@@ -217,7 +232,9 @@ mod tests {
             app::socket_options(&loaded.config.listen, &directory.path().join("run/socket")).unwrap(),
         );
         let edges = Edges { jitter: broken_jitter, ..Edges::system(&environment) };
-        assert_eq!(serve(loaded.config, listening, edges).await.unwrap(), 1);
+        let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
+        let signals = Signals::catch().unwrap();
+        assert_eq!(serve(loaded, listening, edges, place, signals).await.unwrap(), 1);
         assert!(!BROKEN.load(Ordering::SeqCst));
     }
 }

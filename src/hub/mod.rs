@@ -60,7 +60,7 @@ pub struct Hub<R> {
 }
 
 /// What a [`Hub`] needs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct HubParts<R> {
     /// Receives the profiles.
     pub fleet: Arc<Fleet>,
@@ -74,6 +74,15 @@ pub struct HubParts<R> {
     pub tasks: TaskTracker,
     /// Cancelled when the broker stops.
     pub draining: CancellationToken,
+}
+
+impl<R> Clone for HubParts<R> {
+    fn clone(&self) -> Self {
+        let Self { fleet, resolver, cache, jitter, tasks, draining } = self;
+        let (fleet, resolver) = (Arc::clone(fleet), Arc::clone(resolver));
+        let (tasks, draining) = (tasks.clone(), draining.clone());
+        Self { fleet, resolver, cache: cache.clone(), jitter: *jitter, tasks, draining }
+    }
 }
 
 impl<R: PluginRunner> Hub<R> {

@@ -38,7 +38,7 @@ impl<R: PluginRunner> HubReader<R> {
                 hub.as_ref().is_some_and(|hub| before.section.is_same_hub(&hub.section))
             };
             // Not earlier: the reader before has ended by now, so that it adds no profile afterwards.
-            if let Some(before) = before.filter(|before| !is_same(before)) {
+            if let Some(before) = before.take().filter(|before| !is_same(before)) {
                 before.inventory.clear();
             }
             before.clone_from(&hub);

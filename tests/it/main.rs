@@ -27,6 +27,7 @@ mod map;
 mod outside;
 mod pages;
 mod protocol;
+mod reload;
 mod rotation;
 mod secrets;
 mod shutdown;

@@ -20,7 +20,11 @@ pub(super) struct Awaited {
 
 impl Absences {
     /// Notes that `absent` are all the files in use that are empty or missing at `now`. `None`: no absence is a problem.
-    pub(super) fn observe(&mut self, absent: impl IntoIterator<Item = PathBuf>, now: Duration) -> Option<Awaited> {
+    pub(super) fn observe(
+        &mut self,
+        absent: impl IntoIterator<Item = PathBuf>,
+        now: Duration,
+    ) -> Option<Awaited> {
         let before = std::mem::take(&mut self.since);
         self.since = absent
             .into_iter()

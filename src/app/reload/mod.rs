@@ -14,7 +14,7 @@ mod watcher;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{Mutex, OwnedMutexGuard, Notify, watch},
+    sync::{Mutex, Notify, OwnedMutexGuard, watch},
     task::{JoinHandle, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -184,7 +184,8 @@ impl Follower {
     /// Follows the files of the newest reading, and those of the configuration in force.
     fn follow(&mut self, newest: &Sources) {
         let mut followed = newest.followed.clone();
-        followed.extend(self.in_force.followed.iter().filter(|file| !newest.followed.contains(file)).cloned());
+        followed
+            .extend(self.in_force.followed.iter().filter(|file| !newest.followed.contains(file)).cloned());
         self.followed = followed;
     }
 
@@ -192,7 +193,9 @@ impl Follower {
     fn is_stuck(&mut self) {
         self.pending.ask(self.clock.now().boot.saturating_add(LONGEST));
         let limit = LONGEST.as_secs();
-        self.keep(vec![format!("the files were not read within {limit} s; check for a network mount that hangs")]);
+        self.keep(vec![format!(
+            "the files were not read within {limit} s; check for a network mount that hangs"
+        )]);
     }
 
     async fn adopt(&mut self, loaded: Loaded) {
@@ -200,7 +203,9 @@ impl Follower {
         let (files, adopter) = (config.files.clone(), Arc::clone(&self.adopter));
         // A fleet of many profiles is resolved again, which takes a while.
         let Ok(adopted) = spawn_blocking(move || adopter.adopt(config)).await else {
-            return self.keep(vec!["the configuration could not be put in force; this is a bug, please report it".into()]);
+            return self.keep(vec![
+                "the configuration could not be put in force; this is a bug, please report it".into(),
+            ]);
         };
         (self.in_force, self.absences) = (sources, Absences::default());
         let before = Arc::clone(&self.state.borrow());

@@ -84,7 +84,10 @@ mod tests {
         for (touches, due) in table {
             let mut pending = touched(touches);
             assert_eq!(pending.due(), Some(at(due)), "{touches:?}");
-            assert!(!pending.take(at(due - 1)) && pending.take(at(due)) && !pending.take(at(due)), "{touches:?}");
+            assert!(
+                !pending.take(at(due - 1)) && pending.take(at(due)) && !pending.take(at(due)),
+                "{touches:?}"
+            );
         }
     }
 

@@ -101,7 +101,8 @@ pub(super) fn judge(
         Err(error) => error.problems.iter().map(|problem| short(&problem.to_string())).collect(),
     };
     let again = awaited.as_ref().map(|awaited| awaited.until);
-    problems.extend(awaited.iter().flat_map(|awaited: &Awaited| awaited.files.iter().map(|file| absent(file))));
+    problems
+        .extend(awaited.iter().flat_map(|awaited: &Awaited| awaited.files.iter().map(|file| absent(file))));
     if problems.is_empty() {
         return Verdict::Adopt;
     }

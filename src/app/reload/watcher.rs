@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    io,
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
@@ -34,8 +33,10 @@ const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
 /// What shows that the contents of a file change.
-const CONTENTS: WatchFlags =
-    WatchFlags::MODIFY.union(WatchFlags::CLOSE_WRITE).union(WatchFlags::ATTRIB).union(WatchFlags::DELETE_SELF);
+const CONTENTS: WatchFlags = WatchFlags::MODIFY
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF);
 /// File systems on which other machines can change files, which inotify does not report: NFS, SMB, CIFS, FUSE, 9P, AFS,
 /// Ceph, Coda, Lustre, GFS2, OCFS2, GPFS, vboxsf.
 const REMOTE: [i64; 14] = [
@@ -114,6 +115,10 @@ impl Watcher {
     /// A watcher of no files. Must be called within a tokio runtime.
     pub(super) fn start() -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; the descriptor in an `Arc` is always the same one"
+        )]
         let inotify = inotify.and_then(|inotify| AsyncFd::new(Arc::new(inotify)).ok());
         Self { inotify, watches: HashMap::new() }
     }

@@ -64,7 +64,8 @@ impl Kubeconfig {
                 at.problem(report, problem);
             }
         }
-        source.server = cluster.and_then(|cluster| cluster.body.get("server")?.as_str()).unwrap_or_default().into();
+        source.server =
+            cluster.and_then(|cluster| cluster.body.get("server")?.as_str()).unwrap_or_default().into();
         source.contents.clone_from(&file.digest);
         let user = user?;
         if user.body.get("auth-provider").is_some_and(|value| !value.is_null()) {
