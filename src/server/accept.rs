@@ -48,13 +48,12 @@ pub struct Acceptor {
 impl Acceptor {
     /// Serves at most `limit` connections at a time, each with at most `watches` watches. Refuses further ones.
     pub fn new(
-        mut services: Services,
+        services: Services,
         policy: PeerPolicy,
         (limit, watches): (usize, usize),
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        services.routes = services.routes.prepare();
         let watchdog = Watchdog::default();
         let connections = Connections { services, policy, watches, tasks, draining, watchdog };
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
