@@ -33,6 +33,8 @@ pub fn inherited_listener() -> io::Result<Option<UnixListener>> {
 pub enum ServiceNotification {
     /// The socket is open.
     Ready,
+    /// The broker reads its configuration again. [`Ready`](Self::Ready) follows.
+    Reloading,
     /// The broker drains.
     Stopping,
 }
@@ -40,11 +42,14 @@ pub enum ServiceNotification {
 impl ServiceNotification {
     /// Sends it. A failure is only logged.
     pub fn notify(self) {
-        let state = match self {
-            Self::Ready => NotifyState::Ready,
-            Self::Stopping => NotifyState::Stopping,
+        let sent = match self {
+            Self::Ready => sd_notify::notify(&[NotifyState::Ready]),
+            // By the time systemd knows which reload it is: `Type=notify-reload` requires it.
+            Self::Reloading => NotifyState::monotonic_usec_now()
+                .and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now])),
+            Self::Stopping => sd_notify::notify(&[NotifyState::Stopping]),
         };
-        if let Err(error) = sd_notify::notify(&[state]) {
+        if let Err(error) = sent {
             warn!(%error, "cannot notify the service manager: {self:?}");
         }
     }

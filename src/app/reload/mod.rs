@@ -28,6 +28,7 @@ use self::{
     reading::{Reading, Verdict, judge},
     watcher::Watcher,
 };
+use super::ServiceNotification;
 use crate::{
     clock::Clock,
     config::{Loaded, Sources},
@@ -44,6 +45,9 @@ const LOOK: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs
 const LONGEST: Duration = Duration::from_secs(10);
 /// Wait after a reading that could not be used because its files changed meanwhile.
 const AGAIN: Duration = Duration::from_millis(250);
+
+/// The most names of providers in one line of the log.
+const MOST_NAMES: usize = 20;
 
 /// Asks for a reading, as SIGHUP does. Clones ask the same broker.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +76,8 @@ pub(super) struct Follower {
     marks: Marks,
     pending: Pending,
     absences: Absences,
+    /// Whether a reading was requested and has not ended.
+    is_requested: bool,
     /// Held by a reading. One that never ends keeps it, so that no other one starts.
     turn: Arc<Mutex<()>>,
 }
@@ -102,6 +108,7 @@ impl Follower {
             marks: Marks::default(),
             pending,
             absences: Absences::default(),
+            is_requested: false,
             turn: Arc::default(),
         }
     }
@@ -115,14 +122,16 @@ impl Follower {
                 touches = self.watcher.touches() => self.touch(touches),
                 () = self.requests.0.notified() => {
                     info!("reload requested");
+                    self.is_requested = true;
+                    ServiceNotification::Reloading.notify();
                     self.pending.ask(Duration::ZERO);
                 }
                 () = sleep(due.unwrap_or(Duration::MAX)), if due.is_some() => {}
                 () = sleep(look), if due.is_none() => self.look().await,
             }
             let now = self.clock.now().boot;
-            if self.pending.take(now) {
-                self.read().await;
+            if self.pending.take(now) && self.read().await && std::mem::take(&mut self.is_requested) {
+                ServiceNotification::Ready.notify();
             }
         }
     }
@@ -147,15 +156,19 @@ impl Follower {
         }
     }
 
-    async fn read(&mut self) {
+    /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
+    /// read again soon.
+    async fn read(&mut self) -> bool {
         let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
-            return self.is_stuck();
+            self.is_stuck();
+            return true;
         };
         let (place, providers) = (self.place.clone(), self.adopter.resolver.providers());
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
         let Some(reading) = within(turn, read).await else {
-            return self.is_stuck();
+            self.is_stuck();
+            return true;
         };
         let now = self.clock.now().boot;
         self.follow(reading.sources());
@@ -164,7 +177,8 @@ impl Follower {
         self.watcher.replace(watches);
         self.marks = marks;
         if is_torn {
-            return self.pending.ask(now.saturating_add(AGAIN));
+            self.pending.ask(now.saturating_add(AGAIN));
+            return false;
         }
         match judge(result.as_ref(), &self.in_force, &mut self.absences, now) {
             Verdict::Keep { problems, again } => {
@@ -179,6 +193,7 @@ impl Follower {
                 }
             }
         }
+        true
     }
 
     /// Follows the files of the newest reading, and those of the configuration in force.
@@ -255,7 +270,10 @@ fn log(adopted: &Adopted, before: &ReloadState, source: &str) {
     for key in adopted.restart_needed.iter().filter(|key| !before.restart_needed.contains(key)) {
         warn!("`{key}` has changed; the broker uses the new value after a restart");
     }
-    let names = |names: &[Arc<str>]| names.join(",");
+    let names = |names: &[Arc<str>]| match names.split_at_checked(MOST_NAMES) {
+        Some((first, more)) if !more.is_empty() => format!("{} and {} more", first.join(","), more.len()),
+        _ => names.join(","),
+    };
     if adopted.is_change() {
         let providers = &adopted.providers;
         info!(

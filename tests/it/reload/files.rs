@@ -113,8 +113,8 @@ async fn a_configuration_that_appears_in_a_standard_place_is_used() {
         .env("HOME", home.path())
         .env("XDG_CONFIG_HOME", home.path().join("config"))
         .start();
-    let client = credbroker_client::Client::connect(&credbroker_client::Socket::at(broker.socket()));
-    let client = client.await.unwrap();
+    let socket = credbroker_client::Socket::at(broker.socket());
+    let client = credbroker_client::Client::connect(&socket).await.unwrap();
     let ask = async |name: &str| {
         let reference = crate::harness::reference(name, None, &[]);
         client.credential(&reference).await.map(|credential| token(&credential).to_owned())
