@@ -24,7 +24,7 @@ use crate::{
 pub struct ClusterProfiles {
     /// The hub.
     pub hub: HubAccess,
-    /// What tells it from another hub.
+    /// What distinguishes it from another hub.
     pub source: HubSource,
     /// Namespaces to read; empty: all.
     pub namespaces: Vec<String>,
@@ -36,7 +36,7 @@ pub struct ClusterProfiles {
     pub prewarm: Vec<Prewarm>,
 }
 
-/// What tells a hub from another one. Empty for the cluster that the broker runs in.
+/// What distinguishes a hub from another one. Empty for the cluster that the broker runs in.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HubSource {
     /// The server of the kubeconfig's context.

@@ -89,7 +89,7 @@ impl Report {
         Self { in_force: Some(definitions.collect()), ..Self::default() }
     }
 
-    /// Whether the broker runs with this definition: then a problem with it is no reason to leave it out.
+    /// Whether the broker runs with this definition: then it must not be left out because of a problem with it.
     pub(super) fn is_in_force(&self, definition: &Definition) -> bool {
         self.in_force.as_ref().is_some_and(|known| known.contains(definition))
     }

@@ -129,6 +129,8 @@ impl Follower {
                 () = sleep(due.unwrap_or(Duration::MAX)), if due.is_some() => {}
                 () = sleep(look), if due.is_none() => self.look().await,
             }
+            // A request may arrive before the event of a file that is being written.
+            self.touch(self.watcher.waiting());
             let now = self.clock.now().boot;
             if self.pending.take(now) && self.read().await && std::mem::take(&mut self.is_requested) {
                 ServiceNotification::Ready.notify();
@@ -283,7 +285,7 @@ fn log(adopted: &Adopted, before: &ReloadState, source: &str) {
             "the configuration from {source} has changed and is in force"
         );
     } else if before.failure.is_some() {
-        info!("the configuration from {source} has no problem any more, and is the one in force");
+        info!("the configuration from {source} has no problem now, and is in force");
     } else {
         debug!("the configuration from {source} has not changed");
     }

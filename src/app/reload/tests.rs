@@ -36,7 +36,7 @@ async fn a_job_that_does_not_end_is_not_waited_for() {
 }
 
 #[test]
-fn an_unchanged_configuration_is_no_change() {
+fn an_unchanged_configuration_counts_as_unchanged() {
     assert!(!Adopted::default().is_change());
     assert!(Adopted { limits: true, ..Adopted::default() }.is_change());
     assert!(Adopted { is_hub_changed: true, ..Adopted::default() }.is_change());

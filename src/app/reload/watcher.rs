@@ -151,6 +151,11 @@ impl Watcher {
         }
     }
 
+    /// The touches that were not reported yet. Does not wait.
+    pub(super) fn waiting(&self) -> Vec<(PathBuf, Touch)> {
+        self.inotify.as_ref().map(|inotify| self.read(inotify.get_ref())).unwrap_or_default()
+    }
+
     /// All events that wait.
     fn read(&self, inotify: &OwnedFd) -> Vec<(PathBuf, Touch)> {
         let (mut buffer, mut touches) = ([MaybeUninit::uninit(); BUFFER], Vec::new());

@@ -20,7 +20,7 @@ use std::path::Path;
 
 impl Kubeconfig {
     /// The plugin of the user of `context` (`None`: the current one) as a provider called `name`, if that user has one.
-    /// Where the context leads nowhere, a problem is reported at `at`. What tells this hub from another one is written to
+    /// Where the context leads nowhere, a problem is reported at `at`. What distinguishes this hub from another one is written to
     /// `source`.
     ///
     /// The broker itself is the caller, so the plugin has the broker's environment.

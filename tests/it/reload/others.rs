@@ -110,7 +110,6 @@ async fn a_new_context_of_a_user_and_other_limits_run_no_plugin_again() {
     followed.broker.configure(json!({
         "kubeconfigs": [followed.file()],
         "limits": {"pluginRuns": 3, "pluginRunsPerProvider": 1, "entries": 50},
-        "issuers": [{"name": "rel", "runsPerSecond": 1}],
     }));
     followed.reloads(1).await;
     assert_eq!(followed.ask("rel").await, Ok("rel".into()));

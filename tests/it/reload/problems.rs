@@ -35,17 +35,17 @@ async fn the_old_one_stays_in_force_and_the_problem_is_seen_until_the_next_good_
     let state = followed.until(|state| state.failure.is_some()).await;
     assert!(problems(&state)[0].contains("users:"), "it names the file: {state:?}");
     until_health(&followed.broker, ServingStatus::NotServing).await;
-    let told = configuration(&followed.broker).await;
-    assert_eq!((told.problems.as_slice(), told.reloads), (problems(&state), 0));
-    assert!(told.problems_since_time.is_some());
+    let seen = configuration(&followed.broker).await;
+    assert_eq!((seen.problems.as_slice(), seen.reloads), (problems(&state), 0));
+    assert!(seen.problems_since_time.is_some());
     let after = followed.broker.get("rel").await.unwrap();
     assert_eq!((after.generation(), old.runs()), (before.generation(), 1));
     followed.write(&users(&[("rel", &new)]));
     followed.until(|state| state.failure.is_none()).await;
     assert_eq!(followed.ask("rel").await, Ok("new".into()));
     until_health(&followed.broker, ServingStatus::Serving).await;
-    let told = configuration(&followed.broker).await;
-    assert_eq!((told.problems.len(), told.reloads, told.problems_since_time), (0, 1, None));
+    let seen = configuration(&followed.broker).await;
+    assert_eq!((seen.problems.len(), seen.reloads, seen.problems_since_time), (0, 1, None));
 }
 
 #[tokio::test]
