@@ -8,6 +8,7 @@ mod issuers;
 mod keys;
 mod kinds;
 pub mod kubeconfig;
+mod listen;
 mod problem;
 mod provider;
 mod reader;
@@ -28,8 +29,9 @@ use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
-pub use broker::{Limits, Listen};
+pub use broker::Limits;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
+pub use listen::{Listen, group_id};
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
 pub use sources::Sources;
@@ -37,8 +39,8 @@ pub use sources::Sources;
 /// A configuration, checked. Immutable.
 #[derive(Debug)]
 pub struct Config {
-    /// The socket that the broker listens on.
-    pub listen: Listen,
+    /// The sockets that the broker listens on; at least one.
+    pub listen: Vec<Listen>,
     /// Every configured plugin.
     pub providers: Providers,
     /// Limits of the whole broker.
@@ -85,7 +87,10 @@ fn load_with(flag: Option<&Path>, env: &Environment, mut report: Report) -> Resu
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { listen, limits, cluster_profiles, .. } = sections;
+    let Sections { mut listen, limits, cluster_profiles, .. } = sections;
+    if listen.is_empty() {
+        listen.push(Listen::default());
+    }
     let files = std::mem::take(&mut report.files);
     let config = Config { listen, providers, limits, cluster_profiles, files };
     let sources = report.sources.clone();

@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn callers_differ_by_process_where_the_kernel_shows_it_and_by_name_elsewhere() {
-        let at = |pid| Peer { uid: 1, gid: 1, pid, origin: Origin::Elsewhere };
+        let at = |pid| Peer { listener: 0, uid: 1, gid: 1, pid, origin: Origin::Elsewhere };
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
         assert_ne!(named(&at(None), "a").peer, named(&at(None), "b").peer);
         assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);

@@ -101,7 +101,7 @@ impl InProcess {
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let scratch = directory.path().to_owned();
         let edges = Edges { clock, jitter: || 0.5, scratch, ..Edges::system(&environment) };
-        let mut bound = app::build(loaded.config, Listening::At(options), edges).unwrap();
+        let mut bound = app::build(loaded.config, vec![Listening::at(options)], edges).unwrap();
         let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
         bound.follow(place, loaded.sources);
         let (reload, configuration) = (bound.reload_request(), bound.configuration());

@@ -28,7 +28,7 @@ pub(crate) struct Adopter {
 /// The settings that a broker cannot change while it runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
-    pub(crate) listen: Listen,
+    pub(crate) listen: Vec<Listen>,
     pub(crate) limits: Limits,
 }
 
