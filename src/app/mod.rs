@@ -260,8 +260,8 @@ async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &HealthReporter)
 async fn report_configuration(mut states: watch::Receiver<Arc<ReloadState>>, health: &HealthReporter) {
     loop {
         let is_current = states.borrow_and_update().failure.is_none();
-        let status = if is_current { ServingStatus::Serving } else { ServingStatus::NotServing };
-        health.set_service_status(CONFIGURATION_SERVICE, status).await;
+        let serving = if is_current { ServingStatus::Serving } else { ServingStatus::NotServing };
+        health.set_service_status(CONFIGURATION_SERVICE, serving).await;
         // The broker keeps the sender alive.
         drop(states.changed().await);
     }

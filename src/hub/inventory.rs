@@ -102,21 +102,21 @@ impl<R: PluginRunner> Inventory<R> {
         let name = profile.name.clone();
         let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
-        self.follow_up(&name, before, change);
+        self.follow_up(&name, before.as_deref(), change);
     }
 
     /// Resolves every profile again, because the providers have changed.
     pub(super) fn resolve_again(&self) {
         for known in self.fleet.list(None) {
             let change = self.fleet.resolve_again(&known);
-            self.follow_up(&known.profile.name, Some(Arc::clone(&known)), change);
+            self.follow_up(&known.profile.name, Some(&known), change);
         }
     }
 
-    fn follow_up(&self, name: &ProfileName, before: Option<Arc<KnownProfile>>, change: ProfileChange) {
+    fn follow_up(&self, name: &ProfileName, before: Option<&KnownProfile>, change: ProfileChange) {
         let Some(known) = self.fleet.get(name).filter(|_| change != ProfileChange::None) else { return };
-        log(&known, before.as_deref());
-        let before = before.as_ref().and_then(|before| before.outcome.as_ref().ok());
+        log(&known, before);
+        let before = before.and_then(|before| before.outcome.as_ref().ok());
         let target = known.outcome.as_ref().ok();
         if change == ProfileChange::Moved {
             self.cache.forget(name, target);

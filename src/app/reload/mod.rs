@@ -217,9 +217,9 @@ impl Follower {
 
     async fn adopt(&mut self, loaded: Loaded) {
         let Loaded { config, source, warnings, sources } = loaded;
-        let (files, adopter) = (config.files.clone(), Arc::clone(&self.adopter));
+        let (files, parts) = (config.files.clone(), Arc::clone(&self.adopter));
         // A fleet of many profiles is resolved again, which takes a while.
-        let Ok(adopted) = spawn_blocking(move || adopter.adopt(config)).await else {
+        let Ok(adopted) = spawn_blocking(move || parts.adopt(config)).await else {
             return self.keep(vec![
                 "the configuration could not be put in force; this is a bug, please report it".into(),
             ]);
@@ -228,7 +228,9 @@ impl Follower {
         let before = Arc::clone(&self.state.borrow());
         let is_change = adopted.is_change() || before.restart_needed != adopted.restart_needed;
         if is_change {
-            warnings.iter().for_each(|warning| warn!("{warning}"));
+            for warning in &warnings {
+                warn!("{warning}");
+            }
         }
         log(&adopted, &before, &source);
         let state = ReloadState {

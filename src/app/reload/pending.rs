@@ -64,16 +64,21 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn touched(touches: &[(&str, Touch, u64)]) -> Pending {
+    /// The file, what happened to it, and when, in milliseconds.
+    type Touched = (&'static str, Touch, u64);
+
+    fn touched(touches: &[Touched]) -> Pending {
         let mut pending = Pending::default();
-        touches.iter().for_each(|(file, touch, millis)| pending.touch(file.into(), *touch, at(*millis)));
+        for (file, touch, millis) in touches {
+            pending.touch(file.into(), *touch, at(*millis));
+        }
         pending
     }
 
     #[test]
     fn a_file_is_read_once_it_was_closed_and_quiet() {
         use Touch::{Settled, Written};
-        let table: [(&[(&str, Touch, u64)], u64); 6] = [
+        let table: [(&[Touched], u64); 6] = [
             (&[("a", Settled, 0)], 250),
             (&[("a", Settled, 0), ("a", Settled, 200)], 450),
             (&[("a", Written, 0)], 10_000),

@@ -33,7 +33,9 @@ impl Places {
     /// among them. May block.
     pub(super) fn of(files: &[PathBuf]) -> Self {
         let mut places = Self::default();
-        files.iter().for_each(|file| places.add(file));
+        for file in files {
+            places.add(file);
+        }
         places
     }
 
@@ -140,6 +142,6 @@ mod tests {
         symlink("loop", root.join("loop")).unwrap();
         symlink("nowhere/x", root.join("dangling")).unwrap();
         assert_eq!(of(&root, "loop"), [place("", "loop", true)]);
-        assert_eq!(of(&root, "dangling"), [("".into(), vec!["dangling".into(), "nowhere".into()], true)]);
+        assert_eq!(of(&root, "dangling"), [(String::new(), vec!["dangling".into(), "nowhere".into()], true)]);
     }
 }

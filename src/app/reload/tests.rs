@@ -7,10 +7,11 @@ async fn no_second_job_starts_while_one_is_in_progress() {
     let turn = Arc::new(Mutex::new(()));
     let (ended, end) = std::sync::mpsc::channel::<()>();
     let held = Arc::clone(&turn).try_lock_owned().unwrap();
-    let job = tokio::spawn(within(held, move || end.recv().is_err()));
+    let mut job = std::pin::pin!(within(held, move || end.recv().is_err()));
+    assert!(futures_util::poll!(&mut job).is_pending());
     assert!(Arc::clone(&turn).try_lock_owned().is_err());
     drop(ended);
-    assert_eq!(job.await.unwrap(), Some(true));
+    assert_eq!(job.await, Some(true));
     assert!(turn.try_lock_owned().is_ok());
 }
 

@@ -39,7 +39,7 @@ const CONTENTS: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::DELETE_SELF);
 /// File systems on which other machines can change files, which inotify does not report: NFS, SMB, CIFS, FUSE, 9P, AFS,
 /// Ceph, Coda, Lustre, GFS2, OCFS2, GPFS, vboxsf.
-const REMOTE: [i64; 14] = [
+const REMOTE: [u32; 14] = [
     0x6969,
     0x517b,
     0xfe53_4d42,
@@ -108,7 +108,7 @@ impl Watches {
 }
 
 fn is_remote(path: &Path) -> bool {
-    statfs(path).is_ok_and(|found| i64::try_from(found.f_type).is_ok_and(|kind| REMOTE.contains(&kind)))
+    statfs(path).is_ok_and(|found| u32::try_from(found.f_type).is_ok_and(|kind| REMOTE.contains(&kind)))
 }
 
 impl Watcher {

@@ -79,7 +79,7 @@ fn a_reading_follows_what_the_configuration_names_and_is_repeated_for_new_files(
     let first = read(std::slice::from_ref(&config));
     assert!(first.is_torn, "it names a file that was not followed yet");
     assert_eq!(first.sources().followed, [config.clone(), users.clone()]);
-    assert_eq!(first.sources().filled, [config.clone()]);
+    assert_eq!(first.sources().filled, std::slice::from_ref(&config));
     assert!(first.result.is_ok(), "a kubeconfig that does not exist is only a warning");
     let second = read(&first.sources().followed);
     assert!(!second.is_torn && !second.watches.is_complete);

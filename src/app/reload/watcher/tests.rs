@@ -16,9 +16,9 @@ const AGES: Duration = Duration::from_secs(60);
 
 fn following(files: &[PathBuf]) -> Watcher {
     let mut watcher = Watcher::start();
-    let watches = Watches::add(watcher.instance().as_deref(), files);
-    assert!(watches.is_complete, "inotify works on this machine");
-    watcher.replace(watches);
+    let added = Watches::add(watcher.instance().as_deref(), files);
+    assert!(added.is_complete, "inotify works on this machine");
+    watcher.replace(added);
     watcher
 }
 
@@ -89,8 +89,8 @@ async fn a_directory_that_appears_and_a_link_that_is_swapped_are_reported() {
     symlink("..2", root.join("mount/new")).unwrap();
     fs::rename(root.join("mount/new"), root.join("mount/..data")).unwrap();
     touched(&watcher, &root.join("mount/..data")).await;
-    let watches = Watches::add(watcher.instance().as_deref(), &[deep.clone(), mounted]);
-    watcher.replace(watches);
+    let added = Watches::add(watcher.instance().as_deref(), &[deep.clone(), mounted]);
+    watcher.replace(added);
     fs::write(&deep, "1").unwrap();
     touched(&watcher, &deep).await;
     fs::write(root.join("mount/..2/config"), "3").unwrap();
@@ -114,9 +114,9 @@ async fn a_file_that_is_written_by_another_name_is_reported() {
 async fn without_inotify_nothing_is_reported_and_that_is_known() {
     let (_dir, root) = directory();
     let mut watcher = Watcher::without_inotify();
-    let watches = Watches::add(watcher.instance().as_deref(), &[root.join("config")]);
-    assert!(!watches.is_complete);
-    watcher.replace(watches);
+    let added = Watches::add(watcher.instance().as_deref(), &[root.join("config")]);
+    assert!(!added.is_complete);
+    watcher.replace(added);
     fs::write(root.join("config"), "1").unwrap();
     assert!(futures_util::poll!(std::pin::pin!(watcher.touches())).is_pending());
 }
