@@ -15,6 +15,7 @@ pub mod document;
 pub mod exec;
 pub mod fleet;
 pub mod hub;
+pub mod launch;
 pub mod plugin;
 pub mod resolver;
 pub mod server;

@@ -18,6 +18,10 @@ pub struct Edges {
     pub epoch: Arc<str>,
     /// The directory for the private working directories of plugins.
     pub scratch: PathBuf,
+    /// This program, which is started as the launcher of each plugin.
+    pub launcher: PathBuf,
+    /// Whether the broker adopts and reaps what plugins leave behind. Then it reaps every child of this process.
+    pub reaps_orphans: bool,
 }
 
 impl Edges {
@@ -29,6 +33,10 @@ impl Edges {
             jitter: fastrand::f64,
             epoch: format!("{:08x}", fastrand::u32(..)).into(),
             scratch: temporary.unwrap_or(OsStr::new("/tmp")).into(),
+            // The kernel resolves it to the file that this process runs, even if that was replaced or removed: a broker and
+            // its launchers are always of one version.
+            launcher: "/proc/self/exe".into(),
+            reaps_orphans: false,
         }
     }
 }

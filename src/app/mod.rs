@@ -25,7 +25,7 @@ use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
     clock::Clock,
     config::{Config, Sources},
-    exec::{ProcessRunner, RunLimits, Scheduler},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{HubParts, HubReader},
     resolver::Resolver,
@@ -89,6 +89,7 @@ pub struct Bound {
     follow: Option<(ConfigPlace, Sources)>,
     health: HealthReporter,
     essentials: Essentials,
+    reaps_orphans: bool,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -109,7 +110,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let scheduler = Scheduler::new(config.limits.plugin_runs.get(), Arc::clone(&edges.clock), jitter);
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
+        runner: ProcessRunner::new(RunnerParts {
+            limits: RunLimits::default(),
+            launcher: edges.launcher,
+            scratch: edges.scratch,
+            tasks: tasks.clone(),
+            live: LiveRuns::default(),
+        }),
         scheduler: scheduler.clone(),
         encode,
         verify,
@@ -175,6 +182,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         follow: None,
         health,
         essentials,
+        reaps_orphans: edges.reaps_orphans,
         tasks,
         draining,
     })
@@ -186,6 +194,9 @@ impl Bound {
     pub async fn serve(&mut self) -> &'static str {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
+        }
+        if self.reaps_orphans {
+            self.essentials.spawn("reaper of orphans", reap_orphans());
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });

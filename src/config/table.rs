@@ -10,7 +10,7 @@ use super::{
         Texts, TimeSpan, VariableNames,
     },
 };
-use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
+use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Sandbox, Verify};
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
 macro_rules! section {
@@ -113,6 +113,12 @@ section! {
     /// mount and PID namespace. A caller that selects an identity with another variable, such as `AWS_PROFILE`, gets
     /// `IDENTITY_CONFLICT` unless the plugin would receive the same value; `[]` serves it with the broker's identity.
     CALLER_ENV: VariableNames, Optional = ("callerEnv", VariableNames, Optional("none; other identities are refused"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
+    /// How far the plugin is confined. Each run has its own session, its own limits (1,024 open files, files of 64 MiB,
+    /// two minutes of processor time or the `timeout` if that is longer), and ends with all of its processes when it
+    /// fails, takes too long, or the broker ends. `strict`: it gains no privileges through setuid programs, and all of its
+    /// processes end when it succeeds, too. `compatible`: processes that it leaves behind when it succeeds, such as a
+    /// browser or an agent, live on without these limits.
+    SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("strict", Sandbox::Strict), ("compatible", Sandbox::Compatible)]), Is(Sandbox::Strict), "compatible");
     /// Time limit of a plugin run. A run that takes longer is killed.
     TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
     /// Upper bound on the lifetime of a credential.

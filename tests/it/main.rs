@@ -18,6 +18,7 @@ mod consumers;
 mod deadlines;
 mod errors;
 mod essential;
+mod exec;
 mod fleet;
 mod harness;
 mod hub_log;
