@@ -3,17 +3,25 @@
 mod drain;
 mod edges;
 mod essential;
+mod filter;
 mod hardening;
+mod journal;
 mod listening;
 mod logs;
+mod monitor;
+mod records;
 mod reload;
+mod render;
 mod signals;
 mod systemd;
 mod telemetry;
+mod watchdog;
 
 use std::{
     io,
+    path::PathBuf,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -28,23 +36,29 @@ use crate::{
     exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{HubParts, HubReader},
+    metrics::Metrics,
     resolver::Resolver,
-    server::{Acceptor, BrokerInfo, Clusters, PeerPolicy, ReloadState, SocketError, encode, services},
+    server::{
+        Acceptor, BrokerInfo, Clusters, HealthChecks, MonitorParts, PeerPolicy, ReloadState, SocketError,
+        encode, services,
+    },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
 use listening::OpenSocket;
+use monitor::OpenMonitor;
 use reload::{Adopter, Follower, Started};
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
+pub use filter::FilterProblem;
 pub use hardening::harden;
 pub use listening::{Listening, SocketSource, socket_options};
 pub use logs::LogQueue;
 pub use reload::{ConfigPlace, ReloadRequest};
 pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listeners};
-pub use telemetry::{LogFormat, start as start_telemetry};
+pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
@@ -60,6 +74,14 @@ pub enum BuildError {
     /// tokio cannot use the listener.
     #[error("cannot listen on the socket")]
     Listen(#[source] io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics on {address}")]
+    Metrics {
+        /// `metrics.listen`.
+        address: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// The socket cannot be published.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -87,6 +109,10 @@ pub struct Bound {
     reload: ReloadRequest,
     /// `None`: the files are not followed.
     follow: Option<(ConfigPlace, Sources)>,
+    /// `None`: metrics are not served.
+    monitor: Option<OpenMonitor>,
+    /// The broker's own socket, and how often systemd must hear of it.
+    watchdog: Option<(PathBuf, Duration)>,
     health: HealthReporter,
     essentials: Essentials,
     reaps_orphans: bool,
@@ -103,6 +129,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
+    let metrics = Arc::<Metrics>::default();
     let verifier = Arc::new(ApiVerifier::default());
     let verify: VerifyFn = Arc::new(move |issued, cluster| {
         let verifier = Arc::clone(&verifier);
@@ -120,6 +147,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         scheduler: scheduler.clone(),
         encode,
         verify,
+        metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
@@ -141,24 +169,32 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(HubReader::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     };
-    let started = Started { listen: config.listen, limits: config.limits };
+    let started = Started { listen: config.listen, limits: config.limits, metrics: config.metrics.clone() };
     let adopter = Arc::new(Adopter {
         resolver: Arc::clone(&resolver),
         cache: cache.clone(),
         scheduler,
         fleet,
         hub: Arc::clone(&hub),
+        metrics: Arc::clone(&metrics),
         started,
         limits: Mutex::new(config.limits),
     });
     let now = edges.clock.now().wall;
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
-    let info = BrokerInfo {
-        started: now,
-        configuration: configuration.subscribe(),
-        sockets: sockets.iter().filter_map(|socket| socket.path.clone()).collect(),
+    let monitor = match &config.metrics {
+        None => None,
+        Some(address) => {
+            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started: now, tasks, draining })?)
+        }
     };
-    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let watchdog = paths.first().cloned().zip(edges.watchdog);
+    let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
+    let services =
+        services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -180,6 +216,8 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         configuration,
         reload: ReloadRequest::default(),
         follow: None,
+        monitor,
+        watchdog,
         health,
         essentials,
         reaps_orphans: edges.reaps_orphans,
@@ -218,6 +256,12 @@ impl Bound {
             self.essentials.spawn("configuration follower", async move {
                 tokio::join!(follower.run(), report_configuration(states, &health));
             });
+        }
+        if let Some(monitor) = self.monitor.take() {
+            self.essentials.spawn("metrics server", monitor.serve());
+        }
+        if let Some((socket, period)) = self.watchdog.clone() {
+            self.essentials.spawn("systemd watchdog", async move { watchdog::feed(&socket, period).await });
         }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });

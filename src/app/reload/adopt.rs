@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     cache::CredentialCache,
-    config::{ClusterProfiles, Config, HubAccess, Limits, Listen},
+    config::{ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
     exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
+    metrics::Metrics,
     plugin::{Issuer, ProviderChanges, Providers, Succession},
     resolver::{Resolver, World},
 };
@@ -20,6 +21,7 @@ pub(crate) struct Adopter {
     pub(crate) scheduler: Scheduler,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) hub: Arc<HubReader<ProcessRunner>>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) started: Started,
     /// The limits in force.
     pub(crate) limits: Mutex<Limits>,
@@ -30,6 +32,7 @@ pub(crate) struct Adopter {
 pub(crate) struct Started {
     pub(crate) listen: Vec<Listen>,
     pub(crate) limits: Limits,
+    pub(crate) metrics: Option<MetricsAddress>,
 }
 
 /// What a newer configuration has changed.
@@ -50,6 +53,7 @@ impl Started {
         let (limits, newer_limits) = (&self.limits, &newer.limits);
         let keys = [
             ("listen", self.listen != newer.listen),
+            ("metrics", self.metrics != newer.metrics),
             ("limits.connections", limits.connections != newer_limits.connections),
             (
                 "limits.watchesPerConnection",

@@ -232,6 +232,9 @@ impl Follower {
                 warn!("{warning}");
             }
         }
+        if is_change {
+            self.adopter.metrics.reloads.add_one();
+        }
         log(&adopted, &before, &source);
         let state = ReloadState {
             files,
@@ -257,6 +260,7 @@ impl Follower {
             problems = problems.len(),
             "the changed configuration is not put in force; the broker continues with the one before"
         );
+        self.adopter.metrics.failed_reloads.add_one();
         let since = known.map_or_else(|| self.clock.now().wall, |known| known.since);
         let failure = Some(ReloadFailure { since, problems });
         let state = ReloadState { failure, failures: before.failures + 1, ..(*before).clone() };
