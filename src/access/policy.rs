@@ -33,6 +33,11 @@ impl Policy {
         Rights::of(self.number, rules.map(|(number, rule)| (number, Arc::clone(rule))).collect())
     }
 
+    /// Whether these are the rules of the policy.
+    pub fn is_of(&self, rules: &[Rule]) -> bool {
+        self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(|(own, rule)| **own == *rule)
+    }
+
     /// Whether there is a rule.
     pub fn has_rules(&self) -> bool {
         !self.rules.is_empty()

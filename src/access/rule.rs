@@ -9,7 +9,7 @@ use super::{
 use crate::plugin::{Globs, ProfileName};
 
 /// One rule of the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rule {
     /// Name of the rule, for messages and audit records.
     pub name: Arc<str>,
@@ -57,7 +57,7 @@ impl Peers {
 }
 
 /// What a rule allows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Grant {
     /// Names of providers.
     pub providers: Globs,
@@ -99,7 +99,7 @@ impl Grant {
 }
 
 /// Patterns for the names of ClusterProfiles. They are taken apart once, because requests must not allocate.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProfileGlobs(Vec<(Globs, Globs)>);
 
 impl ProfileGlobs {

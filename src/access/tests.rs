@@ -180,6 +180,8 @@ fn equal_views_are_those_of_the_same_rules_of_one_policy() {
     assert_ne!(view(&policy, 7), view(&policy, 9));
     assert_ne!(view(&policy, 7), view(&reloaded, 7));
     assert_eq!(Rights::all().view(), 0);
+    assert!(policy.is_of(&rules()) && !policy.is_of(&[]));
+    assert!(!policy.is_of(&[rule(uids(&[7, 8]), grant(&["b"], &[], &[Verb::List]))]));
 }
 
 #[test]

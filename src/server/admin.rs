@@ -9,7 +9,6 @@ use tracing::Instrument as _;
 
 use super::{
     access::Access,
-    clusters::Clusters,
     overview::{self, PAGE},
     paging::{self, Paging},
     selector::{administered, selector},
@@ -95,7 +94,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
         span(&request, "get_broker_info")?;
         Access::of(&request)?.need(Verb::List)?;
-        let hub = self.clusters.as_ref().map(Clusters::hub);
+        let hub = self.resolver.fleet().map(|_| self.clusters.hub());
         Ok(Response::new(self.info.message(hub)))
     }
 }

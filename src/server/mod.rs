@@ -40,7 +40,7 @@ pub use accept::{Acceptor, Admission};
 pub use access::Policies;
 pub use clusters::Clusters;
 pub use encode::encode;
-pub use info::BrokerInfo;
+pub use info::{BrokerInfo, ReloadFailure, ReloadState};
 pub use monitor::{Monitor, MonitorListener, MonitorParts};
 pub use peer::Peer;
 pub use ready::HealthChecks;

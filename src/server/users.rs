@@ -119,7 +119,11 @@ mod tests {
         assert_eq!((host.user(65_534), host.group(65_534)), (Some(65_534), Some(65_534)));
         assert!(host.identify_own());
         for users in [in_namespace, host] {
-            assert_eq!((users.user(u32::MAX), users.group(u32::MAX)), (None, None), "it identifies no user anywhere");
+            assert_eq!(
+                (users.user(u32::MAX), users.group(u32::MAX)),
+                (None, None),
+                "it identifies no user anywhere"
+            );
             assert!(users.is_owner(0) && users.is_owner(65_534) && !users.is_owner(1000));
         }
     }

@@ -94,7 +94,7 @@ fn validate_warns_of_rules_without_an_admin_and_of_what_has_no_effect() {
 ~/.config/credbroker/config.yaml:1:1: provider `gke` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused
 ~/.config/credbroker/config.yaml:7:3: access: no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included
 ~/.config/credbroker/config.yaml:8:24: access[0].peers.executables: matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user
-~/.config/credbroker/config.yaml:8:63: access[0].peers.listeners[1]: no listener has the name `apps`, so this matches no process
+~/.config/credbroker/config.yaml:8:62: access[0].peers.listeners[1]: no listener has the name `apps`, so this matches no process
 ~/.config/credbroker/config.yaml:9:34: access[0].allow.providers[2]: no provider has the name `gkee`, so this has no effect; did you mean `gke`?
 ~/.config/credbroker/config.yaml:9:58: access[0].allow.clusterProfiles: has no effect without `clusterProfiles` at the top of the configuration
 ~/.config/credbroker/config.yaml:9:72: access[0].allow.verbs: `login` has no effect in this release

@@ -268,7 +268,7 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     for (namespace, name) in [("fleet", "a"), ("fleet", "b"), ("other", "c")] {
         setup.apply(namespace, name, 0);
     }
-    let policies = tokio::sync::watch::Sender::new(listing(&["fleet/*"]));
+    let policies = watch::Sender::new(listing(&["fleet/*"]));
     let access = Access::of_uid(7, policies.subscribe());
     let slot = Arc::clone(&setup.slots).try_acquire_owned().unwrap();
     let mut response = setup.clusters.follow(None, Arc::clone(&access), slot).await;

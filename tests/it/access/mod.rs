@@ -4,9 +4,8 @@ mod lists;
 mod others;
 mod plugins;
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use credbroker::access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb};
 use credbroker_proto::{
     Reason,
     v1::{self as pb, credential_broker_client::CredentialBrokerClient},
@@ -14,6 +13,7 @@ use credbroker_proto::{
 use credbroker_test_support::FakePlugin;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tonic::{Code, Status, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_types::StatusExt as _;
@@ -23,8 +23,27 @@ use crate::harness::{InProcess, provider, request};
 /// A broker of `a`, `b` and `ab` with these rules.
 fn broker(rules: &Value) -> (InProcess, FakePlugin) {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
-    let providers: Vec<_> = ["a", "b", "ab"].into_iter().map(|name| provider(name, &plugin)).collect();
-    (InProcess::with(json!({"providers": providers, "access": rules}), &[]), plugin)
+    (InProcess::with(sections(&plugin, rules), &[]), plugin)
+}
+
+fn sections(plugin: &FakePlugin, rules: &Value) -> Value {
+    let providers: Vec<_> = ["a", "b", "ab"].into_iter().map(|name| provider(name, plugin)).collect();
+    json!({"providers": providers, "access": rules})
+}
+
+/// Puts other rules in force.
+async fn change(broker: &InProcess, plugin: &FakePlugin, rules: &Value) {
+    configure(broker, sections(plugin, rules)).await;
+}
+
+/// Puts another configuration in force.
+async fn configure(broker: &InProcess, sections: Value) {
+    let mut states = broker.configuration.clone();
+    let before = states.borrow_and_update().reloads;
+    broker.configure(sections);
+    broker.reload();
+    let changed = states.wait_for(|state| state.reloads > before);
+    timeout(Duration::from_secs(60), changed).await.expect("a reload").unwrap();
 }
 
 /// A rule for the user of this test.
@@ -36,15 +55,6 @@ fn rule(allow: &Value) -> Value {
 fn foreign() -> Value {
     let uid = geteuid().as_raw() + 7;
     json!([{"name": "foreign", "peers": {"uids": [uid]}, "allow": {"providers": ["*"], "verbs": ["get", "admin"]}}])
-}
-
-/// A policy that allows the user of this test these verbs for these providers.
-fn policy(providers: &[&str], verbs: &[Verb]) -> Arc<Policy> {
-    let peers = Peers { uids: vec![geteuid().as_raw()], ..Peers::default() };
-    let providers = credbroker_proto::Globs::new(providers);
-    let verbs = verbs.iter().copied().collect();
-    let allow = Grant { providers, cluster_profiles: ProfileGlobs::new(["*"]), verbs };
-    Arc::new(Policy::new([Rule { name: "own".into(), peers, allow }]))
 }
 
 async fn client(broker: &InProcess) -> CredentialBrokerClient<Channel> {
@@ -89,7 +99,7 @@ async fn what_is_in_memory_for_others_is_forbidden_all_the_same() {
     let (broker, plugin) = broker(&rule(&json!({"providers": ["b"], "verbs": ["get"]})));
     let mut client = client(&broker).await;
     client.get_credential(request("b", None, &[])).await.unwrap();
-    broker.policies.send_replace(policy(&["a"], &[Verb::Get]));
+    change(&broker, &plugin, &rule(&json!({"providers": ["a"], "verbs": ["get"]}))).await;
     let status = client.get_credential(request("b", None, &[])).await.unwrap_err();
     assert_eq!(denied(&status), DENIED, "on the connection that could get it before");
     client.get_credential(request("a", None, &[])).await.unwrap();
@@ -177,12 +187,12 @@ async fn a_watch_that_lost_its_right_ends_and_others_notice_nothing() {
     let mut lost = client.watch_credential(watching("b")).await.unwrap().into_inner();
     kept.message().await.unwrap();
     lost.message().await.unwrap();
-    broker.policies.send_replace(policy(&["a"], &[Verb::Watch]));
+    change(&broker, &plugin, &rule(&json!({"providers": ["a"], "verbs": ["watch"]}))).await;
     assert_eq!(denied(&lost.message().await.unwrap_err()), DENIED);
-    broker.policies.send_replace(policy(&["a", "b"], &[Verb::Watch]));
+    change(&broker, &plugin, &rule(&json!({"providers": ["a", "b"], "verbs": ["watch"]}))).await;
     client.watch_credential(watching("b")).await.unwrap().into_inner().message().await.unwrap();
     assert_eq!(plugin.runs(), 2, "nothing ran again");
-    broker.policies.send_replace(policy(&["a"], &[Verb::Get]));
+    change(&broker, &plugin, &rule(&json!({"providers": ["a"], "verbs": ["get"]}))).await;
     assert_eq!(denied(&kept.message().await.unwrap_err()), DENIED, "the verb was lost");
 }
 

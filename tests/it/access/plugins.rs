@@ -33,13 +33,13 @@ fn said(line: &str) -> String {
 }
 
 fn wait_for(out: &Path) -> String {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
     loop {
         let text = std::fs::read_to_string(out).unwrap_or_default();
         if text.contains('\n') || std::time::Instant::now() > deadline {
             return text;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
