@@ -274,7 +274,7 @@ mod tests {
                 "not_found",
             ),
             (
-                RunError::Spawn { command: command(), source: io() },
+                RunError::Spawn { command: command(), cause: io() },
                 "1",
                 "plugin_not_found_error",
                 "not_started",
