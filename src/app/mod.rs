@@ -22,16 +22,16 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
-    cache::{CacheParts, CredentialCache, VerifyFn},
-    config::{Config, Listen},
-    exec::{ProcessRunner, RunLimits, Scheduler},
+    cache::{CacheParts, CredentialCache, EntryLimits, VerifyFn},
+    config::{Config, Limits, Listen},
+    exec::{ProcessRunner, RunLimits, RunShares, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     plugin::Providers,
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, Keeper, PeerPolicy, SocketError, SocketOptions, SocketOrigin, encode,
-        publish, services,
+        Acceptor, BrokerInfo, Clusters, ConnectionLimits, Keeper, PeerPolicy, SocketError, SocketOptions,
+        SocketOrigin, affordable_runs, encode, publish, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
@@ -122,16 +122,25 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
-    let runs = config.limits.plugin_runs.get();
+    let limits = &config.limits;
+    let runs = affordable_runs(limits.plugin_runs.get());
+    if runs < limits.plugin_runs.get() {
+        warn!(
+            runs,
+            "fewer plugins run at a time than `limits.pluginRuns` allows: the limit of open files is low"
+        );
+    }
+    let (per_uid, per_process) = (limits.plugin_runs_per_uid.get(), limits.plugin_runs_per_process.get());
+    let shares = RunShares { per_uid, per_process };
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
-        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
+        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter).with_shares(shares),
         encode,
         verify,
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
-        entries: config.limits.entries.get(),
+        entries: entry_limits(limits),
         tasks: tasks.clone(),
         draining: draining.clone(),
     });
@@ -154,14 +163,19 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         sockets: socket.into_iter().collect(),
     };
     let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info);
-    let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
         warn!(
             "running as `nobody`: only root is served, because the kernel uses this uid for all users that it cannot map"
         );
     }
-    let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
+    let acceptor = Arc::new(Acceptor::new(
+        services,
+        policy,
+        connection_limits(&config.limits),
+        tasks.clone(),
+        draining.clone(),
+    ));
     let (listeners, keeper) = (watch::Sender::new(Arc::new(listener)), place.map(Keeper::new));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {
@@ -208,6 +222,28 @@ impl Bound {
         let (acceptor, listeners) = (Arc::clone(&self.acceptor), self.listeners.subscribe());
         self.essentials.spawn("accept loop", async move { acceptor.run(listeners).await });
         self.essentials.ended().await
+    }
+}
+
+fn entry_limits(limits: &Limits) -> EntryLimits {
+    EntryLimits {
+        total: limits.entries.get(),
+        in_use_per_uid: limits.entries_per_uid.get(),
+        in_use_per_process: limits.entries_per_process.get(),
+        bytes_per_uid: limits.bytes_per_uid.get(),
+        bytes_per_process: limits.bytes_per_process.get(),
+    }
+}
+
+fn connection_limits(limits: &Limits) -> ConnectionLimits {
+    ConnectionLimits {
+        connections: limits.connections.get(),
+        connections_per_uid: limits.connections_per_uid.get(),
+        connections_per_process: limits.connections_per_process.get(),
+        bytes_per_uid: limits.bytes_per_uid.get(),
+        bytes_per_process: limits.bytes_per_process.get(),
+        watches_per_connection: limits.watches_per_connection.get(),
+        plugin_runs: limits.plugin_runs.get(),
     }
 }
 

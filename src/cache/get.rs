@@ -85,6 +85,15 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let (now, file) = (self.now(), entry.spec.file_version());
                 let first = std::mem::replace(&mut first, FirstStep::Decide);
                 let is_cold = first == FirstStep::Decide;
+                // Before a run is queued: a caller without a place must not leave one behind. A watch has no deadline, and
+                // the server limits the number of watches.
+                if place.is_none()
+                    && limit < Duration::MAX
+                    && (!is_cold || self.must_wait(entry, caller, now))
+                {
+                    let taken = self.inner.waiting.take(caller.peer);
+                    place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
+                }
                 let (decision, flight) = self.try_claim(entry, Urgency::Background, |state| match first {
                     FirstStep::Run { .. } => Decision::Wait,
                     FirstStep::Join { .. } if state.flight.is_some() => Decision::Wait,
@@ -98,11 +107,6 @@ impl<R: PluginRunner> CredentialCache<R> {
                     Decision::Wait => {}
                 }
                 let Some(flight) = flight else { continue };
-                // A watch has no deadline, and the server limits the number of watches.
-                if place.is_none() && limit < Duration::MAX {
-                    let taken = self.inner.waiting.take(caller.peer);
-                    place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
-                }
                 let outcome = tokio::select! {
                     biased;
                     outcome = waiter.insert(Waiter::new(flight, caller.peer)).outcome() => outcome,
@@ -125,6 +129,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         // Another run may have brought a credential, or a step of the clock made one valid again.
         let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
+    }
+
+    /// Whether a request at `now` has to wait for a run.
+    fn must_wait(&self, entry: &KeyEntry, caller: &Caller, now: Now) -> bool {
+        let state = entry.cell.borrow();
+        matches!(decide(&state, caller.at_terminal, entry.spec.file_version(), now), Decision::Wait)
     }
 
     /// Runs the plugin of `entry` as background work if its credential is missing or due, and waits for the outcome if

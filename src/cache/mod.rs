@@ -10,6 +10,7 @@ mod error;
 mod flight;
 mod get;
 mod maintenance;
+mod makers;
 mod manage;
 mod outcome;
 mod overview;
@@ -49,7 +50,8 @@ use waiting::WaitingPlaces;
 
 pub use caller::Caller;
 pub use entries::ListPosition;
-pub use error::{CacheError, Failed, Pending};
+pub use error::{CacheError, Failed, Pending, Room};
+pub use makers::EntryLimits;
 pub use overview::{Holding, KeyStatus, RejectionStatus};
 pub use report::{ReportOutcome, Reported};
 pub use selector::{InvalidKey, KeyPrefix, Selector};
@@ -84,8 +86,8 @@ pub struct CacheParts<R> {
     pub jitter: fn() -> f64,
     /// Identifies this start of the broker in every generation.
     pub epoch: Arc<str>,
-    /// The largest number of keys.
-    pub entries: usize,
+    /// How many keys there may be.
+    pub entries: EntryLimits,
     /// Owns the runs.
     pub tasks: TaskTracker,
     /// When cancelled, no more runs start and the current ones are ended.
@@ -157,7 +159,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// [`Failed`] has the cause and how long the failure is held.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
-        let interest = self.enter(spec)?;
+        let interest = self.enter(spec, Some(request.caller.peer))?;
         let (entry, caller) = (&interest.0, &request.caller);
         let now = self.now();
         if let Some(issued) = self.serve_from_memory(entry, caller, now) {
@@ -178,7 +180,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// There is no room for another key.
     pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
-        Ok(CredentialWatch::new(self.clone(), self.enter(spec)?, caller))
+        Ok(CredentialWatch::new(self.clone(), self.enter(spec, Some(caller.peer))?, caller))
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -187,7 +189,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// As [`get`](Self::get).
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
-        self.run_ahead(&self.enter(spec)?.0).await
+        self.run_ahead(&self.enter(spec, None)?.0).await
     }
 
     /// Returns what to use instead of `generation`, which an API server rejected: the current generation if it is
@@ -202,7 +204,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         generation: &str,
         request: &Request,
     ) -> Result<Reported, Failed> {
-        self.answer_report(&self.enter(spec)?.0, generation, request).await
+        let interest = self.enter(spec, Some(request.caller.peer))?;
+        self.answer_report(&interest.0, generation, request).await
     }
 
     /// Runs the plugin of every selected key now, waits for the outcomes, and returns the number of keys. The old
@@ -261,13 +264,20 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.len() == 0
     }
 
-    /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.
-    fn enter(&self, spec: PluginSpec) -> Result<Interest, Failed> {
-        let limit = self.inner.parts.entries;
-        let interest = self.lock().enter(spec, limit, self.now());
+    /// The entry of `spec`, made if there is none, for a caller in `process`; `None`: for the broker itself. It stays in
+    /// the map while the caller holds it.
+    fn enter(&self, spec: PluginSpec, process: Option<u64>) -> Result<Interest, Failed> {
+        let (interest, displaced) = {
+            let mut entries = self.lock();
+            let interest = entries.enter(spec, process, &self.inner.parts.entries, self.now());
+            (interest, std::mem::take(&mut entries.displaced))
+        };
+        for entry in displaced {
+            entry.forget();
+        }
         self.inner.occupied.notify_one();
-        let full = Failed { error: CacheError::Full { limit }, retry_after: policy::EVICTABLE_AFTER };
-        interest.ok_or(full)
+        interest
+            .map_err(|room| Failed { error: CacheError::Full(room), retry_after: policy::EVICTABLE_AFTER })
     }
 
     fn now(&self) -> Now {

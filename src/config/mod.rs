@@ -7,6 +7,7 @@ mod inventory;
 mod issuers;
 mod keys;
 pub mod kubeconfig;
+mod limits;
 mod problem;
 mod provider;
 mod reader;
@@ -26,8 +27,9 @@ use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
-pub use broker::{Limits, Listen};
+pub use broker::Listen;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
+pub use limits::Limits;
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
 

@@ -16,7 +16,7 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use error::RunError;
 pub use runner::{ProcessRunner, RunLimits};
-pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
+pub use schedule::{Cause, Permit, RunShares, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// The output of a successful run.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::{
 use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -22,14 +22,14 @@ use super::{
     connection::{Connections, Refusal},
     origin::Home,
     peer::{Peer, PeerPolicy},
+    places::{ConnectionLimits, Full, Holding, Place, Places},
     service::Services,
-    traffic::Watchdog,
+    traffic::{Traffic, Watchdog},
 };
+use crate::clock;
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Refused connections at a time. They get an error, and do not take the slot of a served connection.
-const STRANGERS: usize = 64;
 /// Time for a refused peer to read its error.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -38,32 +38,27 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub struct Acceptor {
     connections: Connections,
     home: Home,
-    slots: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
-    limit: usize,
-    /// Whether the last connection found no free slot.
+    places: Arc<Places>,
+    /// Whether the last connection found no place.
     is_full: AtomicBool,
 }
 
 impl Acceptor {
-    /// Serves at most `limit` connections at a time, each with at most `watches` watches. Refuses further ones.
+    /// Serves connections within `limits`. Refuses further ones.
     pub fn new(
         mut services: Services,
         policy: PeerPolicy,
-        (limit, watches): (usize, usize),
+        limits: ConnectionLimits,
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
         services.routes = services.routes.prepare();
-        let watchdog = Watchdog::default();
+        let (watches, watchdog) = (limits.watches_per_connection, Watchdog::default());
         let connections = Connections { services, policy, watches, tasks, draining, watchdog };
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
             connections,
             home: Home::of_this_process(),
-            slots: semaphore(limit),
-            strangers: semaphore(STRANGERS),
-            limit,
+            places: Arc::new(Places::new(limits)),
             is_full: AtomicBool::new(false),
         }
     }
@@ -131,36 +126,70 @@ impl Acceptor {
             Ok(peer) => peer,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
-        let (refusal, slot) = match self.place(&peer) {
-            Ok(slot) => (None, Ok(slot)),
-            Err(refusal) => (Some(refusal), Arc::clone(&self.strangers).try_acquire_owned()),
+        // Each connection has a separate token, because each of its polls locks the token.
+        let (end, now) = (self.connections.draining.child_token(), clock::coarse());
+        let (refusal, place, traffic) = match self.place(&peer, end.clone(), now) {
+            Ok((place, traffic)) => (None, place, traffic),
+            Err(refusal) => {
+                let Some(place) = self.places.refuse() else {
+                    return debug!(
+                        uid = peer.uid,
+                        "a connection was closed: too many are refused at the moment"
+                    );
+                };
+                (Some(refusal), place, Traffic::new(end, Holding::default(), now))
+            }
         };
-        let Ok(slot) = slot else {
-            return debug!(uid = peer.uid, "a connection was closed: too many are refused at the moment");
-        };
-        let serve = self.connections.clone().serve(stream, peer, refusal);
+        let serve = self.connections.clone().serve(stream, peer, traffic, refusal);
         self.connections.tasks.spawn(async move {
             if refusal.is_none() {
                 serve.await;
             } else if timeout(FAREWELL, serve).await.is_err() {
                 debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");
             }
-            drop(slot);
+            drop(place);
         });
     }
 
-    /// Takes a slot for a connection of `peer`.
-    fn place(&self, peer: &Peer) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// Takes a place for a connection of `peer`.
+    fn place(
+        &self,
+        peer: &Peer,
+        end: CancellationToken,
+        now: Duration,
+    ) -> Result<(Place, Arc<Traffic>), Refusal> {
         if !self.connections.policy.allows(peer) {
             return Err(Refusal::Denied);
         }
-        let place = Arc::clone(&self.slots).try_acquire_owned();
-        let is_full = place.is_err();
-        if self.is_full.swap(is_full, Ordering::Relaxed) != is_full && is_full {
-            let limit = self.limit;
-            warn!(limit, "no more connections are served (`limits.connections`) until one is closed");
+        let place = self.places.take(peer, end, now);
+        let was_full = self.is_full.swap(place.is_err(), Ordering::Relaxed);
+        if let Err(full) = &place
+            && !was_full
+        {
+            note_full(peer, *full);
         }
-        place.map_err(|_full| Refusal::Full { limit: self.limit })
+        place.map_err(Refusal::Full)
+    }
+}
+
+/// Logs once per shortage, not once per connection.
+fn note_full(peer: &Peer, full: Full) {
+    let (uid, pid) = (peer.uid, peer.pid);
+    match full {
+        Full::Connections(limit) => {
+            warn!(limit, "no more connections are served (`limits.connections`) until one is closed or idle");
+        }
+        Full::OpenFiles(limit) => {
+            warn!(
+                limit,
+                "no more connections are served until one is closed or idle: the limit of open files"
+            );
+        }
+        Full::Process(limit) => {
+            warn!(limit, uid, pid, "a process gets no more connections (`limits.connectionsPerProcess`)");
+        }
+        Full::Silent(limit) => warn!(limit, uid, pid, "a process opens connections without calls"),
+        Full::Uid(limit) => warn!(limit, uid, "a uid gets no more connections (`limits.connectionsPerUid`)"),
     }
 }
 
@@ -193,7 +222,8 @@ mod tests {
         let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let policy = PeerPolicy::own_and_root();
-        let acceptor = Acceptor::new(Services::none(), policy, (10, 10), tasks, draining.clone());
+        let limits = ConnectionLimits::for_tests(10);
+        let acceptor = Acceptor::new(Services::none(), policy, limits, tasks, draining.clone());
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
         let mut accepting = Box::pin(acceptor.run(listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());

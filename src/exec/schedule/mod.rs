@@ -9,6 +9,7 @@ mod pace;
 mod permit;
 mod queue;
 mod ring;
+mod share;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -34,6 +35,7 @@ use crate::{clock::Clock, plugin::Provider};
 
 pub use pace::Cause;
 pub use permit::Permit;
+pub use share::RunShares;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
 
 /// The longest sleep of the timer. It bounds how late the end of a suspend is noticed, during which tokio's clock stops.
@@ -94,6 +96,13 @@ impl Scheduler {
         let state = SchedulerState { queue: Queue::new(runs), tickets: HashMap::new(), timer: None };
         let (state, rearmed) = (Mutex::new(state), Notify::new());
         Self { shared: Arc::new(SharedScheduler { state, clock, jitter, rearmed }) }
+    }
+
+    /// The same with shares: the runs that callers of one process or uid wait for never take all slots.
+    #[must_use]
+    pub fn with_shares(self, shares: RunShares) -> Self {
+        self.shared.state().queue.set_shares(shares);
+        self
     }
 
     /// Starts the runs whose time has come. Never returns.
