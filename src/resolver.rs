@@ -1,21 +1,27 @@
 //! Resolves a request to one invocation of one plugin.
 
+mod world;
+
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::timeout};
+use arc_swap::ArcSwap;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, timeout},
+};
 
 use crate::{
     credential::Cluster,
     fleet::{Fleet, HubState},
-    plugin::{
-        ClusterInfo, Entry, Lead, Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers,
-        ResolveError, Target, difference,
-    },
-    text::shown,
+    plugin::{Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError},
 };
+
+pub use world::World;
 
 /// How long a request waits for the first read of a hub that has not failed yet.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// Interval between look-ups of the plugins' files.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A caller's request for a credential.
 #[derive(Clone, Default)]
@@ -53,28 +59,32 @@ impl fmt::Debug for CredentialRequest {
     }
 }
 
-/// Resolves requests against the providers and the fleet.
+/// Resolves requests against the configuration in force.
 #[derive(Debug)]
 pub struct Resolver {
-    providers: Arc<Providers>,
-    /// `None`: the broker reads no ClusterProfiles.
-    fleet: Option<Arc<Fleet>>,
+    /// Read on each request, without a lock that a writer could hold.
+    world: ArcSwap<World>,
 }
 
 impl Resolver {
     /// A resolver for the configured providers, and for the fleet if one is read.
     pub fn new(providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) -> Self {
-        Self { providers, fleet }
+        Self { world: ArcSwap::from_pointee(World { providers, fleet }) }
+    }
+
+    /// Puts another configuration in force. Requests that were resolved before continue with the earlier one.
+    pub fn replace(&self, world: World) {
+        self.world.store(Arc::new(world));
     }
 
     /// The configured providers.
-    pub fn providers(&self) -> &Providers {
-        &self.providers
+    pub fn providers(&self) -> Arc<Providers> {
+        Arc::clone(&self.world.load().providers)
     }
 
     /// The fleet, if one is read.
-    pub fn fleet(&self) -> Option<&Arc<Fleet>> {
-        self.fleet.as_ref()
+    pub fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.world.load().fleet.clone()
     }
 
     /// The key of the run that `ask` leads to, to look up its credential. Reads memory only, copies no part of the
@@ -84,8 +94,8 @@ impl Resolver {
     ///
     /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
-        let sent = ask.cluster.as_ref();
-        let lead = self.lead(&ask.source, sent)?;
+        let (world, sent) = (self.world.load(), ask.cluster.as_ref());
+        let lead = world.lead(&ask.source, sent)?;
         lead.check(&ask.env, ask.origin)?;
         Ok(lead.key(sent, &ask.env))
     }
@@ -97,107 +107,43 @@ impl Resolver {
     /// The request leads to no run until the configuration or the fleet changes.
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
         let CredentialRequest { source, cluster, env, origin } = ask;
-        let lead = self.lead(&source, cluster.as_ref())?;
+        let world = self.world.load();
+        let lead = world.lead(&source, cluster.as_ref())?;
         lead.check(&env, origin)?;
         lead.spec(cluster, env)
     }
 
-    fn lead(&self, source: &Source, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
-        match source {
-            Source::Provider(provider) => {
-                let entry = self.providers.entry(provider)?;
-                match sent {
-                    Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
-                        self.matched(entry, sent)
-                    }
-                    sent => entry.of_provider(sent),
-                }
-            }
-            Source::ClusterProfile(profile) => {
-                let target = self.target(profile)?;
-                if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
-                    let known = format!("ClusterProfile `{profile}` names");
-                    return Err(ResolveError::ClusterMismatch { known, difference });
-                }
-                self.providers.configured(&target.provider.name)?.of_target(target)
-            }
-        }
-    }
-
     /// Waits for the first read of the hub if the request depends on it. The wait is bounded.
     pub async fn settled(&self, ask: &CredentialRequest) {
-        let Some(fleet) = self.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
-        let needs_fleet = match &ask.source {
-            Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
-            Source::Provider(provider) => ask.cluster.is_some() && self.matches_clusters(provider),
+        let mut hub = {
+            let world = self.world.load();
+            let Some(fleet) = world.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
+            let needs_fleet = match &ask.source {
+                Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
+                Source::Provider(provider) => ask.cluster.is_some() && world.matches_clusters(provider),
+            };
+            if !needs_fleet {
+                return;
+            }
+            fleet.hub_states()
         };
-        if needs_fleet {
-            let mut hub = fleet.hub_states();
-            // Ignores a timeout: the answer then uses what is known.
-            drop(timeout(FIRST_LOOK, hub.wait_for(HubState::is_settled)).await);
-        }
+        // Ignores a timeout: the answer then uses what is known.
+        drop(timeout(FIRST_LOOK, hub.wait_for(HubState::is_settled)).await);
     }
 
     /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: `spec` has no profile.
     pub fn follow(&self, spec: &PluginSpec) -> Option<watch::Receiver<u64>> {
-        Some(self.fleet.as_ref()?.follow(spec.target.as_ref()?))
+        Some(self.world.load().fleet.as_ref()?.follow(spec.target.as_ref()?))
     }
 
-    fn target(&self, profile: &ProfileName) -> Result<Arc<Target>, ResolveError> {
-        let unknown =
-            |is_configured| ResolveError::UnknownProfile { profile: profile.clone(), is_configured };
-        let fleet = self.fleet.as_ref().ok_or_else(|| unknown(false))?;
-        let Some(known) = fleet.get(profile) else {
-            return Err(match fleet.hub() {
-                HubState { synced: true, .. } => unknown(true),
-                unread => unread.unavailable(format!("ClusterProfile `{}`", shown(&profile.to_string()))),
-            });
-        };
-        let refused = |source| ResolveError::Profile { profile: profile.clone(), source };
-        known.outcome.clone().map_err(refused)
-    }
-
-    fn matches_clusters(&self, provider: &ProviderRef) -> bool {
-        let entry = self.providers.entry(provider);
-        entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
-    }
-
-    /// Finds a known cluster that matches the one that the caller sent. The plugin receives the broker's value.
-    fn matched<'a>(&'a self, entry: &'a Entry, sent: &Cluster) -> Result<Lead<'a>, ResolveError> {
-        let provider = &entry.provider;
-        let known = || format!("those that the broker knows for provider `{}`", provider.name);
-        let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
-        let mut fitting = provider.clusters.iter().filter(|known| difference(sent, known).is_none());
-        if let Some(known) = fitting.next() {
-            if provider.provide_cluster_info && fitting.next().is_some() {
-                return Err(mismatch(
-                    "it fits several of them that the plugin would tell apart; send its exec extension too",
-                ));
-            }
-            return entry.of_known(known);
+    /// Looks up the plugins' files about once a second. Runs until the future is dropped.
+    pub async fn keep_looking(&self) {
+        let mut turns = interval(LOOK_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            self.providers().look_up_files().await;
         }
-        let mut differs = None;
-        let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
-        let mut same = at_server.unwrap_or_default();
-        same.retain(|target| {
-            let difference = difference(sent, &target.endpoint);
-            differs = difference.or(differs);
-            difference.is_none()
-        });
-        let mut same = same.into_iter();
-        let Some(target) = same.next() else {
-            return Err(match self.fleet.as_ref().map(|fleet| fleet.hub()) {
-                // The first read of the hub may still find it.
-                Some(unread) if !unread.synced => unread.unavailable("the cluster".to_owned()),
-                _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
-            });
-        };
-        if same.any(|other| !target.is_same_run(&other)) {
-            return Err(mismatch(
-                "several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME",
-            ));
-        }
-        entry.of_target(target)
     }
 }
 

@@ -19,10 +19,13 @@ use crate::{cluster::Cluster, error::Error};
 /// `Debug` shows neither the token nor the key.
 ///
 /// ```no_run
-/// # async fn example(source: credbroker_client::CredentialSource) {
+/// use credbroker_client::{CredentialSource, ExposeSecret};
+///
+/// # async fn example(source: CredentialSource) {
 /// let mut headers = http::HeaderMap::new();
 /// if let Some(credential) = source.current() {
-///     credential.authorize(&mut headers);
+///     credential.authorize(&mut headers); // for an HTTP client
+///     let token = credential.token().map(|token| token.expose_secret()); // for everything else
 /// }
 /// # }
 /// ```
@@ -104,7 +107,7 @@ impl Credential {
         &self.generation
     }
 
-    /// The bearer token.
+    /// The bearer token. [`ExposeSecret::expose_secret`] returns its text.
     pub fn token(&self) -> Option<&SecretString> {
         self.bearer.as_ref().map(|bearer| &bearer.token)
     }

@@ -94,9 +94,11 @@ pub use failure::Failure;
 #[cfg(feature = "async")]
 pub use fleet::{ClusterEvent, ClusterEvents, Clusters};
 #[cfg(any(feature = "async", feature = "blocking"))]
-pub use reference::{ClusterProfileRef, CredentialRef};
+pub use reference::{ClusterProfileRef, CredentialRef, ParseClusterProfileError};
 #[cfg(feature = "async")]
 pub use rejection::{RejectionReport, ReportOutcome};
+#[cfg(any(feature = "async", feature = "blocking"))]
+pub use secrecy::{ExposeSecret, SecretSlice, SecretString};
 pub use socket::{Socket, SocketError, SocketSources};
 #[cfg(feature = "async")]
 pub use source::{CredentialChanges, CredentialSource};

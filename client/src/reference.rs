@@ -1,6 +1,6 @@
 //! Names of credentials.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use credbroker_proto::v1::{self, ProviderRef, credential_ref::Source};
 
@@ -14,6 +14,12 @@ pub struct ClusterProfileRef {
     /// Its name.
     pub name: String,
 }
+
+/// A text that is not `NAMESPACE/NAME`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("expected NAMESPACE/NAME")]
+#[non_exhaustive]
+pub struct ParseClusterProfileError;
 
 /// Names one credential, with what the caller contributes to it.
 ///
@@ -52,6 +58,19 @@ impl ClusterProfileRef {
 impl fmt::Display for ClusterProfileRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Reads `NAMESPACE/NAME`.
+impl FromStr for ClusterProfileRef {
+    type Err = ParseClusterProfileError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once('/');
+        parts
+            .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
+            .map(|(namespace, name)| Self::new(namespace, name))
+            .ok_or(ParseClusterProfileError)
     }
 }
 
@@ -115,5 +134,19 @@ impl From<ClusterProfileRef> for CredentialRef {
 impl fmt::Debug for CredentialRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_profile_is_read_as_it_is_written() {
+        let paris = ClusterProfileRef::new("fleet", "paris");
+        assert_eq!(paris.to_string().parse(), Ok(paris));
+        for text in ["paris", "/paris", "fleet/", "a/b/c", ""] {
+            assert_eq!(text.parse::<ClusterProfileRef>(), Err(ParseClusterProfileError), "{text:?}");
+        }
     }
 }

@@ -68,6 +68,7 @@ impl Reason {
             | Self::PluginExit
             | Self::PluginSignal
             | Self::PluginTimeout
+            | Self::ProviderChanged
             | Self::RunPending
             | Self::SpawnFailed
             | Self::VersionMismatch => Code::Unavailable,

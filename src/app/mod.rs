@@ -27,7 +27,6 @@ use crate::{
     exec::{ProcessRunner, RunLimits, RunShares, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
-    plugin::Providers,
     resolver::Resolver,
     server::{
         Acceptor, BrokerInfo, Clusters, ConnectionLimits, Keeper, PeerPolicy, SocketError, SocketOptions,
@@ -86,7 +85,7 @@ pub struct Bound {
     keeper: Option<Keeper>,
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
-    providers: Arc<Providers>,
+    resolver: Arc<Resolver>,
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
@@ -162,7 +161,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         config_files: config.files,
         sockets: socket.into_iter().collect(),
     };
-    let services = services(cache.clone(), resolver, clusters.clone(), health.clone(), info);
+    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
         warn!(
@@ -183,7 +182,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         keeper,
         acceptor,
         cache,
-        providers,
+        resolver,
         hub,
         clusters,
         health,
@@ -202,8 +201,8 @@ impl Bound {
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
-        let (providers, draining) = (Arc::clone(&self.providers), self.draining.clone());
-        self.essentials.spawn("plugin file watcher", async move { providers.keep_looking(&draining).await });
+        let resolver = Arc::clone(&self.resolver);
+        self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking().await });
         if let Some(hub) = &self.hub {
             let (hub, health) = (Arc::clone(hub), self.health.clone());
             self.essentials.spawn("hub reader", async move {

@@ -34,7 +34,10 @@ impl<R: PluginRunner> CredentialCache<R> {
         let mut decision = Decision::Wait;
         let (mut flight, mut is_new) = (None, false);
         entry.cell.send_if_modified(|state| {
-            decision = decide(state);
+            decision = match state.retired {
+                Some(why) => Decision::Fail(CacheError::Retired(why).into()),
+                None => decide(state),
+            };
             let needs_run = matches!(decision, Decision::Wait | Decision::ServeAndRefresh(_));
             if needs_run && state.flight.is_none() {
                 state.flight = Some(Arc::new(Flight::new(urgency)));
@@ -133,8 +136,9 @@ impl<R: PluginRunner> Claim<R> {
             // A verification in progress holds the old credential.
             self.entry.forget_verification();
         }
-        let flight = &self.flight;
+        let (flight, mut is_retired) = (&self.flight, false);
         self.entry.cell.send_if_modified(|state| {
+            is_retired = state.retired.is_some();
             // After an eviction the entry has another run or none, and does not keep this outcome.
             if state.flight.take_if(|found| Arc::ptr_eq(found, flight)).is_none() {
                 return false;
@@ -145,7 +149,8 @@ impl<R: PluginRunner> Claim<R> {
             }
             true
         });
-        flight.publish(Some(issued));
+        // Not even the callers that wait get the credential of a definition that is no longer in force.
+        flight.publish(Some(issued).filter(|_| !is_retired));
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::Now,
-    plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName},
+    plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement},
 };
 
 /// The shortest time between two searches of a full cache for entries that give way, if the first found less than one in
@@ -33,8 +33,9 @@ const FEW: usize = 16;
 pub type ListPosition = (Arc<str>, PluginKey);
 
 /// All entries. Every map has the same ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeyEntries {
+    pub(crate) limits: EntryLimits,
     by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
@@ -57,6 +58,19 @@ struct Candidates {
 }
 
 impl KeyEntries {
+    pub(crate) fn new(limits: EntryLimits) -> Self {
+        Self {
+            limits,
+            by_key: HashMap::default(),
+            in_order: BTreeMap::new(),
+            by_profile: HashMap::new(),
+            makers: Makers::default(),
+            spare: Candidates::default(),
+            idle: Candidates::default(),
+            displaced: Vec::new(),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -74,9 +88,9 @@ impl KeyEntries {
         &mut self,
         spec: PluginSpec,
         process: Option<u64>,
-        limits: &EntryLimits,
         now: Now,
     ) -> Result<Interest, Room> {
+        let limits = self.limits;
         let found = self.by_key.get(&spec.key).cloned();
         let sent = process.zip(match &found {
             Some(entry) => entry.made.as_ref().filter(|_| !entry.is_in_use()).map(|_| 0),
@@ -84,7 +98,7 @@ impl KeyEntries {
         });
         let maker = sent.map(|(process, bytes)| (self.makers.get(process), bytes));
         if let Some((maker, _)) = &maker {
-            maker.check_use(limits)?;
+            maker.check_use(&limits)?;
         }
         let entry = match found {
             Some(entry) => {
@@ -93,7 +107,7 @@ impl KeyEntries {
             }
             None => {
                 if let Some((maker, bytes)) = &maker {
-                    while let Err(full) = maker.check_bytes(*bytes, limits) {
+                    while let Err(full) = maker.check_bytes(*bytes, &limits) {
                         self.displace_own(maker.process(), now).ok_or(full)?;
                     }
                 }
@@ -227,6 +241,18 @@ impl KeyEntries {
             });
         }
         entries
+    }
+
+    /// Removes the entries of providers that are no longer in force.
+    pub(crate) fn take_retired(&mut self) -> Vec<(Arc<KeyEntry>, Retirement)> {
+        let retirement = |entry: &Arc<KeyEntry>| {
+            entry.spec.provider.standing.retirement().map(|why| (Arc::clone(entry), why))
+        };
+        let retired: Vec<_> = self.by_key.values().filter_map(retirement).collect();
+        for (entry, _) in &retired {
+            self.remove(entry);
+        }
+        retired
     }
 
     /// At most `count` of the selected entries that follow `after`, in the order of [`ListPosition`].

@@ -17,7 +17,10 @@ use super::{
     state::KeyState,
     suspicion::Verification,
 };
-use crate::{credential::Now, plugin::PluginSpec};
+use crate::{
+    credential::Now,
+    plugin::{PluginSpec, Retirement},
+};
 
 /// The entry of one key.
 #[derive(Debug)]
@@ -131,6 +134,20 @@ impl KeyEntry {
         self.forget_verification();
         if let Some(flight) = flight {
             flight.detach();
+        }
+    }
+
+    /// Forgets everything because the provider was retired. The run in flight ends, and its callers and the watches get
+    /// the reason.
+    pub(crate) fn retire(&self, why: Retirement) {
+        let mut flight = None;
+        self.cell.send_modify(|state| {
+            flight = state.clear();
+            state.retired = Some(why);
+        });
+        self.forget_verification();
+        if let Some(flight) = flight {
+            flight.abandoned.cancel();
         }
     }
 

@@ -6,6 +6,7 @@ use super::waiting;
 use crate::{
     credential::LifetimeError,
     exec::{RunError, WaitsFor},
+    plugin::Retirement,
 };
 
 /// Why there is no credential. Cheap to clone: all callers that wait for a run share it.
@@ -29,6 +30,9 @@ pub enum CacheError {
     /// The caller's deadline passed before the end of the run, which continues.
     #[error("{0}; try again, the run continues")]
     Pending(Pending),
+    /// The provider is no longer in force.
+    #[error("{}", retired(*.0))]
+    Retired(Retirement),
     /// The run brought no credential.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -53,7 +57,7 @@ pub enum Room {
     },
     /// `limits.entriesPerProcess`.
     #[error(
-        "this process waits for and watches as many credentials of its own variables as `limits.entriesPerProcess` allows ({limit}); end some watches"
+        "this process waits for and watches as many credentials that its variables select as `limits.entriesPerProcess` allows ({limit}); end some watches"
     )]
     OfProcess {
         /// `limits.entriesPerProcess`.
@@ -61,7 +65,7 @@ pub enum Room {
     },
     /// `limits.entriesPerUid`.
     #[error(
-        "processes of this uid wait for and watch as many credentials of their own variables as `limits.entriesPerUid` allows ({limit}); end some watches"
+        "the processes of this uid wait for and watch as many credentials that their variables select as `limits.entriesPerUid` allows ({limit}); end some watches"
     )]
     OfUid {
         /// `limits.entriesPerUid`.
@@ -114,6 +118,13 @@ impl fmt::Display for Pending {
             Self::Queued(None) => f.write_str("the plugin run is about to start"),
             Self::Running(time) => write!(f, "the plugin has been running for {} s", time.as_secs()),
         }
+    }
+}
+
+fn retired(why: Retirement) -> &'static str {
+    match why {
+        Retirement::Changed => "its configuration changed meanwhile; try again, the new one is in use",
+        Retirement::Removed => "it was removed from the configuration meanwhile",
     }
 }
 

@@ -54,6 +54,14 @@ impl<R: PluginRunner> CredentialCache<R> {
         count
     }
 
+    pub(super) fn take_retired(&self) -> usize {
+        let retired = self.lock().take_retired();
+        for (entry, why) in &retired {
+            entry.retire(*why);
+        }
+        retired.len()
+    }
+
     pub(super) fn forget_profile(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
         let is_stale = |entry: &Arc<KeyEntry>| {
             let target = entry.spec.target.as_ref();

@@ -86,7 +86,7 @@ pub struct CacheParts<R> {
     pub jitter: fn() -> f64,
     /// Identifies this start of the broker in every generation.
     pub epoch: Arc<str>,
-    /// How many keys there may be.
+    /// How many keys there may be, until [`CredentialCache::set_limits`].
     pub entries: EntryLimits,
     /// Owns the runs.
     pub tasks: TaskTracker,
@@ -128,8 +128,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
         let inner = Inner {
+            entries: Mutex::new(KeyEntries::new(parts.entries)),
             parts,
-            entries: Mutex::default(),
             occupied: Notify::new(),
             generations: AtomicU64::new(1),
             waiting: WaitingPlaces::new(waiting::LIMIT),
@@ -232,6 +232,17 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.forget_profile(profile, now);
     }
 
+    /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
+    /// callers that wait or watch get [`CacheError::Retired`].
+    pub fn forget_retired(&self) -> usize {
+        self.take_retired()
+    }
+
+    /// Sets how many keys there may be. If more are held, they stay until they are idle.
+    pub fn set_limits(&self, entries: EntryLimits) {
+        self.lock().limits = entries;
+    }
+
     /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
     /// starting after `after`.
     pub fn list(&self, selector: &Selector, after: Option<&ListPosition>, count: usize) -> Vec<KeyStatus> {
@@ -267,9 +278,14 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// The entry of `spec`, made if there is none, for a caller in `process`; `None`: for the broker itself. It stays in
     /// the map while the caller holds it.
     fn enter(&self, spec: PluginSpec, process: Option<u64>) -> Result<Interest, Failed> {
+        let standing = spec.provider.standing.clone();
         let (interest, displaced) = {
             let mut entries = self.lock();
-            let interest = entries.enter(spec, process, &self.inner.parts.entries, self.now());
+            // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
+            if let Some(why) = standing.retirement() {
+                return Err(CacheError::Retired(why).into());
+            }
+            let interest = entries.enter(spec, process, self.now());
             (interest, std::mem::take(&mut entries.displaced))
         };
         for entry in displaced {

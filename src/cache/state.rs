@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::{CacheError, Failed, flight::Flight, policy, rejection::Rejections};
-use crate::credential::{Generation, Issued, Now};
+use crate::{
+    credential::{Generation, Issued, Now},
+    plugin::Retirement,
+};
 
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;
@@ -24,6 +27,8 @@ pub(crate) struct KeyState {
     pub(crate) rejections: Option<Box<Rejections>>,
     /// The numbers of the last generations that were replaced or evicted, the newest first; 0: none.
     pub(crate) replaced: [u64; REMEMBERED],
+    /// Why the provider is no longer in force; `None`: it is. Nothing is served, run or kept afterwards.
+    pub(crate) retired: Option<Retirement>,
 }
 
 impl KeyState {

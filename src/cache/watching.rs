@@ -17,6 +17,7 @@ use super::{
 use crate::{
     credential::{Generation, Issued},
     exec::PluginRunner,
+    plugin::Retirement,
 };
 
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.
@@ -47,6 +48,11 @@ impl<R> CredentialWatch<R> {
 
     fn entry(&self) -> &Arc<KeyEntry> {
         &self.interest.0
+    }
+
+    /// Why its provider is no longer in force; `None`: it is.
+    pub fn retirement(&self) -> Option<Retirement> {
+        self.entry().spec.provider.standing.retirement()
     }
 
     /// Continues where `other` ended: the credential that it returned last is not returned again.

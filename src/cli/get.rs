@@ -5,12 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use credbroker_client::Credential;
-use credbroker_exec::{ApiVersion, Failure, ask_patiently, document, request, socket};
-use credbroker_proto::v1::{ClusterProfileRef, ProviderRef, credential_ref::Source};
+use credbroker_client::{ClusterProfileRef, Credential, ExposeSecret};
+use credbroker_exec::{ApiVersion, Failure, Source, document, request, request_patiently, socket};
 use prost_types::Timestamp;
 use rustix::process::geteuid;
-use secrecy::ExposeSecret;
 
 use super::{
     broker::{SocketArg, timeout},
@@ -38,7 +36,7 @@ pub(super) struct GetArgs {
     #[arg(long, value_name = "DIGEST", requires = "provider")]
     definition: Option<String>,
     /// Cluster that the credential is for, as `credbroker clusters` lists it
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = cluster_profile)]
+    #[arg(long, value_name = "NAMESPACE/NAME")]
     cluster_profile: Option<ClusterProfileRef>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = CredentialFormat::Table)]
@@ -110,23 +108,14 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
     }
     let variable = || environment.get("CREDBROKER_PROVIDER")?.to_str().map(str::to_owned);
     let name = args.provider.clone().or_else(variable).filter(|name| !name.is_empty())?;
-    Some(Source::Provider(ProviderRef { name, definition: args.definition.clone() }))
-}
-
-/// Parses `NAMESPACE/NAME`.
-pub(super) fn cluster_profile(text: &str) -> Result<ClusterProfileRef, String> {
-    let parts = text
-        .split_once('/')
-        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'));
-    let (namespace, name) = parts.ok_or("expected NAMESPACE/NAME")?;
-    Ok(ClusterProfileRef { namespace: namespace.to_owned(), name: name.to_owned() })
+    Some(Source::Provider { name, definition: args.definition.clone() })
 }
 
 /// Requests the credential with the retries and error texts for a person at a terminal.
 fn ask(args: &GetArgs, source: Source, environment: &Environment) -> Result<Credential, Failure> {
     let socket = socket(args.socket.path.as_deref(), &environment.0, || geteuid().is_root())?;
     let request = request(source, None, &environment.0, String::new(), true)?;
-    ask_patiently(&socket, &request, args.timeout, true, None)
+    request_patiently(&socket, &request, args.timeout, true, None)
 }
 
 fn rendered(
@@ -151,10 +140,8 @@ fn rendered(
 /// The kind of the source and its name.
 fn named(source: &Source) -> [String; 2] {
     match source {
-        Source::Provider(provider) => ["provider".to_owned(), provider.name.clone()],
-        Source::ClusterProfile(profile) => {
-            ["cluster".to_owned(), format!("{}/{}", profile.namespace, profile.name)]
-        }
+        Source::Provider { name, .. } => ["provider".to_owned(), name.clone()],
+        Source::ClusterProfile(profile) => ["cluster".to_owned(), profile.to_string()],
     }
 }
 

@@ -4,8 +4,6 @@ use std::fmt;
 
 use credbroker_client::{ClusterProfileRef, admin::Selector};
 
-use super::get::cluster_profile;
-
 /// Exactly one of these arguments.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
@@ -13,7 +11,7 @@ pub(super) struct SelectionArgs {
     /// Select the credentials of this provider
     provider: Option<String>,
     /// Select the credentials for this cluster, as `credbroker clusters` lists it
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = profile)]
+    #[arg(long, value_name = "NAMESPACE/NAME")]
     cluster_profile: Option<ClusterProfileRef>,
     /// Select the credential with this key, as `credbroker status` prints it
     #[arg(long)]
@@ -32,11 +30,6 @@ impl SelectionArgs {
             (None, None, None) => Selector::All,
         }
     }
-}
-
-fn profile(text: &str) -> Result<ClusterProfileRef, String> {
-    cluster_profile(text)
-        .map(|profile| ClusterProfileRef { namespace: profile.namespace, name: profile.name })
 }
 
 impl fmt::Display for SelectionArgs {

@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
-/// issuer without a section gets the defaults, with `concurrency`.
+/// issuer without a section gets the defaults, with `concurrency`. A section with the name of a kubeconfig's user is the
+/// issuer of all users of that name, each of which is its own issuer otherwise.
 pub(super) fn issuers<'a>(
     section: Option<&Cursor<'_>>,
     concurrency: NonZeroUsize,
@@ -38,7 +39,8 @@ pub(super) fn issuers<'a>(
     }
     let mut used = HashSet::new();
     for provider in providers {
-        let name = Arc::clone(&provider.issuer.name);
+        let is_named = provider.definition.is_some() && places.contains_key(&provider.name);
+        let name = Arc::clone(if is_named { &provider.name } else { &provider.issuer.name });
         let default = || Arc::new(default_issuer(Arc::clone(&name), concurrency));
         provider.issuer = Arc::clone(issuers.entry(Arc::clone(&name)).or_insert_with(default));
         used.insert(name);

@@ -6,6 +6,7 @@ mod file;
 mod inventory;
 mod issuers;
 mod keys;
+mod kinds;
 pub mod kubeconfig;
 mod limits;
 mod problem;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Verify},
+    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Standing, Verify},
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -55,6 +55,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         cluster_info: ClusterInfo::FromCaller,
         verify: Verify::Auto,
         profile_sourced: None,
+        standing: Standing::default(),
     }
 }
 

@@ -3,9 +3,12 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use super::keys::{
-    Boolean, Checked, ConfigKey, Constant, Count, Enumeration, Is, ListOf, Map, Maps, Name, Optional,
-    Required, Section, SocketMode, Text, Texts, TimeSpan, VariableNames,
+use super::{
+    keys::{ConfigKey, Is, Optional, Required, Section},
+    kinds::{
+        Boolean, Checked, Constant, Count, Enumeration, ListOf, Map, Maps, Name, SocketMode, Text, Texts,
+        TimeSpan, VariableNames,
+    },
 };
 use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
 
@@ -165,7 +168,8 @@ section! {
     /// A service that issues credentials. All providers of an issuer share its rate limits.
     issuer;
 
-    /// Name of the issuer: the `issuer` of a provider, or the name of a provider without one.
+    /// Name of the issuer: the `issuer` of a provider, or the name of a provider without one. A name that users of several
+    /// kubeconfigs have is one issuer for all of them; without the section each is its own issuer.
     NAME: Name, Required = ("name", Name, Required("the `issuer` of a provider, or the name of a provider without one"), "google");
     /// Plugin runs that are started per second.
     RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(10)), "20");

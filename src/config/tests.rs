@@ -89,7 +89,10 @@ providers:
   unknownExpiryMaxAge: 5m
 issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
-limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
+limits:
+  {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5, connectionsPerUid: 6,
+  connectionsPerProcess: 7, bytesPerUid: 8, bytesPerProcess: 9, pluginRunsPerUid: 10, pluginRunsPerProcess: 11,
+  entriesPerUid: 12, entriesPerProcess: 13}}
 "#
     ));
     let loaded = home.load().unwrap();
@@ -128,10 +131,18 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     },
     Limits {
         connections: 1,
+        connections_per_uid: 6,
+        connections_per_process: 7,
         watches_per_connection: 2,
+        bytes_per_uid: 8,
+        bytes_per_process: 9,
         plugin_runs: 3,
         plugin_runs_per_provider: 4,
+        plugin_runs_per_uid: 10,
+        plugin_runs_per_process: 11,
         entries: 5,
+        entries_per_uid: 12,
+        entries_per_process: 13,
     },
 )
 "#);
@@ -320,7 +331,7 @@ fn the_stock_provider_file_is_checked() {
 ~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
 ~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified: the name or the path of the plugin
 ~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, but is `append`
-~/.config/credbroker/config.yaml:1:19: text follows the document; there must be nothing else
+~/.config/credbroker/config.yaml:1:19: expected the end of the document, found more text
 ");
     for empty in ["{}", "null", r#"{"providers": null}"#] {
         assert_eq!(Home::new(empty).warnings(), "~/.config/credbroker/config.yaml: names no provider");

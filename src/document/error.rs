@@ -76,7 +76,7 @@ pub enum ParseErrorKind {
     #[error("the document is not UTF-8")]
     NotUtf8,
     /// A second document after the first.
-    #[error("a second document follows; there must be exactly one")]
+    #[error("expected one document, found a second one")]
     SecondDocument,
     /// A syntax error.
     #[error("the document is not well-formed")]
@@ -85,7 +85,7 @@ pub enum ParseErrorKind {
     #[error("a YAML tag is not accepted here")]
     Tag,
     /// Something after the end of the document.
-    #[error("text follows the document; there must be nothing else")]
+    #[error("expected the end of the document, found more text")]
     TextAfter,
     /// Aliases that make the document too large.
     #[error("aliases make the document too large")]

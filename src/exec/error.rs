@@ -28,7 +28,7 @@ pub enum RunError {
     },
     /// The broker could not make a working directory for it.
     #[error(
-        "cannot make a working directory for plugin `{command}` in {}; check that it exists, is writable, and that the disk is not full",
+        "cannot make a working directory for plugin `{command}` in {}: {cause}; check that it exists, is writable, and that the disk is not full",
         base.display()
     )]
     Directory {
@@ -37,7 +37,7 @@ pub enum RunError {
         /// Where working directories are made.
         base: Arc<Path>,
         /// The error of the kernel.
-        source: Arc<io::Error>,
+        cause: Arc<io::Error>,
     },
     /// Its cluster cannot be passed to it.
     #[error("cannot pass the cluster to plugin `{command}`")]
@@ -59,7 +59,7 @@ pub enum RunError {
     },
     /// The kernel stopped it because it used the broker's terminal.
     #[error(
-        "plugin `{command}` needs a login: it tried to use the terminal of the broker and was ended; log in with it in another terminal, then try again{}",
+        "plugin `{command}` needs a login: it tried to use the terminal of the broker and was ended{}; log in with it in another terminal, then try again",
         tail(.stderr)
     )]
     NeedsTerminal {
@@ -114,13 +114,13 @@ pub enum RunError {
     },
     /// It could not be started.
     #[error(
-        "plugin `{command}` cannot be started; check that it is executable and that its interpreter is installed"
+        "plugin `{command}` cannot be started: {cause}; check that it is executable and that its interpreter is installed"
     )]
     Spawn {
         /// The plugin's executable.
         command: Arc<str>,
         /// The error of the kernel.
-        source: Arc<io::Error>,
+        cause: Arc<io::Error>,
     },
     /// It was not started: its issuer asked for fewer runs.
     #[error(

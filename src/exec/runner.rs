@@ -78,10 +78,10 @@ impl ProcessRunner {
         let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
         let command = command_of(spec); // by its path, which is known now
         // Declared before the run, so that it is dropped after it.
-        let directory = self.scratch.directory().await.map_err(|source| RunError::Directory {
+        let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
             command: Arc::clone(&command),
             base: Arc::clone(&self.scratch.base),
-            source: source.into(),
+            cause: error.into(),
         })?;
         let invocation = Invocation {
             program: &file.executable.path,
@@ -96,7 +96,7 @@ impl ProcessRunner {
         let finished = supervise(invocation, &self.limits).await;
         let finished = match finished {
             Ok(finished) => finished,
-            Err(source) => return Err(refused(spec, size, source).await),
+            Err(cause) => return Err(refused(spec, size, cause).await),
         };
         let stdout = self.judge(finished, command, provider.timeout)?;
         Ok((stdout, file.version))
@@ -150,17 +150,17 @@ fn size(invocation: &Invocation<'_>) -> usize {
 }
 
 /// Why the kernel did not start it.
-async fn refused(spec: &PluginSpec, size: usize, source: io::Error) -> RunError {
+async fn refused(spec: &PluginSpec, size: usize, cause: io::Error) -> RunError {
     let command = command_of(spec);
-    match source.kind() {
+    match cause.kind() {
         io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
         // A missing interpreter of a script gives the same error.
         io::ErrorKind::NotFound => match spec.file.look().await {
             Err(error @ FileError::NotFound) => no_file(spec, error),
-            _ => RunError::Spawn { command, source: source.into() },
+            _ => RunError::Spawn { command, cause: cause.into() },
         },
         io::ErrorKind::TimedOut => RunError::Unanswered { command },
-        _ => RunError::Spawn { command, source: source.into() },
+        _ => RunError::Spawn { command, cause: cause.into() },
     }
 }
 

@@ -1,22 +1,22 @@
-//! A ClusterProfile that was read, and where it leads.
+//! A ClusterProfile that was read, and its target.
 
 use std::sync::Arc;
 
 use super::cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve};
 use crate::plugin::{ProfileError, Provider, Target};
 
-/// A ClusterProfile as it is now, resolved.
+/// A ClusterProfile that was read and resolved.
 #[derive(Debug)]
 pub struct KnownProfile {
     /// The object, as the hub has it.
     pub profile: ClusterProfile,
-    /// Where it leads.
+    /// Its target, or why it has none.
     pub outcome: Result<Arc<Target>, ProfileError>,
     /// Providers that were not chosen.
     pub skipped: Vec<Skipped>,
-    /// What is suspicious but does not make the profile unusable.
+    /// Problems that do not make the profile unusable.
     pub warnings: Vec<String>,
-    /// The fleet's revision when this was written. Every change of the fleet increases it; 0 before it is part of one.
+    /// The fleet's revision when this was written, which every change of the fleet increases. 0: not part of a fleet yet.
     pub revision: u64,
 }
 
@@ -33,7 +33,17 @@ impl KnownProfile {
         Self { profile, outcome, skipped, warnings, revision: 0 }
     }
 
-    /// Where it leads, if it leads anywhere.
+    /// Whether readers see no difference to `newer`, and its credential is the same.
+    pub(super) fn looks_like(&self, newer: &Self) -> bool {
+        let leads_alike = match (&self.outcome, &newer.outcome) {
+            (Ok(one), Ok(other)) => one.is_same(other),
+            (Err(one), Err(other)) => one == other,
+            _ => false,
+        };
+        leads_alike && (&self.skipped, &self.warnings) == (&newer.skipped, &newer.warnings)
+    }
+
+    /// Its target, if it has one.
     pub(super) fn target(&self) -> Option<&Target> {
         self.outcome.as_deref().ok()
     }

@@ -1,4 +1,4 @@
-//! The ClusterProfiles that are known, each with the run that it leads to.
+//! The known ClusterProfiles, each resolved to its plugin invocation.
 
 mod cluster_profile;
 mod known;
@@ -23,18 +23,24 @@ pub use known::KnownProfile;
 /// A profile is resolved once, when it changes, into an immutable value; a request only looks it up.
 #[derive(Debug)]
 pub struct Fleet {
-    providers: Arc<Providers>,
-    rules: EndpointRules,
     profiles: RwLock<Profiles>,
     revision: watch::Sender<u64>,
     hub: watch::Sender<HubState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Profiles {
+    basis: Arc<Basis>,
     by_name: BTreeMap<ProfileName, Cell>,
     /// By server, for callers that name a cluster and no profile.
     by_server: HashMap<String, BTreeSet<ProfileName>>,
+}
+
+/// What profiles are resolved against. A reload replaces it.
+#[derive(Debug)]
+struct Basis {
+    providers: Arc<Providers>,
+    rules: EndpointRules,
 }
 
 /// One profile and its followers.
@@ -45,14 +51,14 @@ struct Cell {
     changed: watch::Sender<u64>,
 }
 
-/// What a change means for the credentials in the cache.
+/// The effect of a change on the credentials in the cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProfileChange {
     /// The profile did not change.
     None,
     /// The profile is new, or only its descriptive fields changed.
     Shown,
-    /// It leads to another cluster or another plugin run, so its credential is outdated.
+    /// It resolves to another cluster or another plugin invocation, so its credential is outdated.
     Moved,
 }
 
@@ -66,10 +72,18 @@ pub struct HubState {
 }
 
 impl Fleet {
-    /// Empty, resolving against the access providers among `providers`.
+    /// A fleet without profiles. It resolves profiles to the access providers among `providers`.
     pub fn new(providers: Arc<Providers>, rules: EndpointRules) -> Self {
         let (revision, hub) = (watch::Sender::default(), watch::Sender::default());
-        Self { providers, rules, profiles: RwLock::default(), revision, hub }
+        let basis = Arc::new(Basis { providers, rules });
+        let profiles = Profiles { basis, by_name: BTreeMap::new(), by_server: HashMap::new() };
+        Self { profiles: RwLock::new(profiles), revision, hub }
+    }
+
+    /// From now on resolves against other providers. Known profiles change only with
+    /// [`resolve_again`](Self::resolve_again).
+    pub fn rebase(&self, providers: Arc<Providers>, rules: EndpointRules) {
+        self.write().basis = Arc::new(Basis { providers, rules });
     }
 
     /// Adds or replaces a profile.
@@ -77,20 +91,57 @@ impl Fleet {
         if self.get(&profile.name).is_some_and(|old| old.profile == profile) {
             return ProfileChange::None;
         }
-        let (name, mut known) =
-            (profile.name.clone(), KnownProfile::new(profile, self.providers.access_providers(), self.rules));
-        let mut profiles = self.write();
+        let (known, mut profiles) = self.resolved(profile);
+        // Read again under the lock: another writer may have changed it.
+        let old = profiles.by_name.get(&known.profile.name).map(|cell| Arc::clone(&cell.known));
+        self.put(&mut profiles, known, old.as_deref())
+    }
+
+    /// Resolves a known profile against the current providers, if it is still `old`.
+    pub fn resolve_again(&self, old: &Arc<KnownProfile>) -> ProfileChange {
+        let (mut known, mut profiles) = self.resolved(old.profile.clone());
+        let Some(cell) = profiles.by_name.get_mut(&known.profile.name) else { return ProfileChange::None };
+        if !Arc::ptr_eq(&cell.known, old) {
+            return ProfileChange::None;
+        }
+        if old.looks_like(&known) {
+            // Watchers see no difference. The provider may be a newer one with other settings.
+            known.revision = old.revision;
+            cell.known = Arc::new(known);
+            return ProfileChange::None;
+        }
+        self.put(&mut profiles, known, Some(old))
+    }
+
+    /// Resolves `profile`, and takes the lock while the result is up to date.
+    fn resolved(&self, mut profile: ClusterProfile) -> (KnownProfile, RwLockWriteGuard<'_, Profiles>) {
+        loop {
+            let basis = Arc::clone(&self.read().basis);
+            let known = KnownProfile::new(profile, basis.providers.access_providers(), basis.rules);
+            let profiles = self.write();
+            if Arc::ptr_eq(&profiles.basis, &basis) {
+                return (known, profiles);
+            }
+            profile = known.profile;
+        }
+    }
+
+    fn put(
+        &self,
+        profiles: &mut Profiles,
+        mut known: KnownProfile,
+        old: Option<&KnownProfile>,
+    ) -> ProfileChange {
+        let name = known.profile.name.clone();
         let revision = *self.revision.borrow() + 1;
         known.revision = revision;
         let known = Arc::new(known);
-        // Read again under the lock: another writer may have changed it.
-        let old = profiles.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
-        let before = old.as_ref().and_then(|old| old.target());
+        let before = old.and_then(KnownProfile::target);
         let moved = match (before, known.target()) {
             (Some(before), Some(now)) => !before.is_same(now),
             (before, now) => before.is_some() || now.is_some(),
         };
-        if let Some(old) = &old {
+        if let Some(old) = old {
             profiles.forget_server(old);
         }
         if let Ok(target) = &known.outcome {
@@ -123,8 +174,8 @@ impl Fleet {
         self.read().by_name.get(name).map(|cell| Arc::clone(&cell.known))
     }
 
-    /// Notifies when the profile of `target` leads elsewhere, at once if it does already. Closed when the profile is
-    /// deleted.
+    /// Notifies when the profile of `target` resolves to another target, at once if it already does. Closed when the
+    /// profile is deleted.
     pub(crate) fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
         let profiles = self.read();
         let Some(cell) = profiles.by_name.get(&target.profile) else {
@@ -164,17 +215,17 @@ impl Fleet {
         self.hub.borrow().is_settled()
     }
 
-    /// Whether the hub was read.
+    /// The state of the hub.
     pub fn hub(&self) -> HubState {
         self.hub.borrow().clone()
     }
 
-    /// Notifies when that changes.
+    /// Notifies when the state of the hub changes.
     pub fn hub_states(&self) -> watch::Receiver<HubState> {
         self.hub.subscribe()
     }
 
-    /// Sets whether the hub was read.
+    /// Sets the state of the hub.
     pub fn set_hub(&self, state: HubState) {
         self.hub.send_if_modified(|now| {
             let changed = *now != state;
@@ -219,7 +270,7 @@ impl Profiles {
     }
 }
 
-/// The server as it is compared.
+/// The server without a trailing slash, for comparisons.
 fn server(endpoint: &Cluster) -> &str {
     endpoint.server.trim_end_matches('/')
 }

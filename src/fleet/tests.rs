@@ -1,11 +1,12 @@
 mod concurrent;
+mod rebase;
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, Provider, test_provider as provider};
 
-/// Two that take all they can, the second of which is only for profiles that list no first.
+/// Two providers that accept all additions. The second serves profiles that do not list the first.
 fn fleet() -> Fleet {
     let sourced = Some(ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace });
     let all = ["p", "q"]

@@ -1,4 +1,4 @@
-//! The hub's parts with a runner that runs nothing; the clock is tokio's, so that time may be paused.
+//! The parts of the hub with a runner that starts no process, and tokio's clock, so that time can be paused.
 
 #![expect(clippy::disallowed_methods, reason = "tokio's clock is the tests' clock")]
 
@@ -32,7 +32,7 @@ use crate::{
     plugin::{Command, Globs, PluginSpec, ProfileName, Providers, Target, test_provider},
 };
 
-/// Prints `login-1`, then `login-2`, …; notes who ran and when.
+/// Prints `login-1`, then `login-2`, …; records the start of each run.
 #[derive(Debug)]
 pub(super) struct Runner {
     started: Instant,
@@ -41,7 +41,7 @@ pub(super) struct Runner {
     most: AtomicUsize,
     takes: Duration,
     fails: bool,
-    /// The same token again, which lives longer each time.
+    /// The same token in each run, with a later expiry.
     pub(super) same: AtomicBool,
 }
 
@@ -76,7 +76,7 @@ impl PluginRunner for Arc<Runner> {
 }
 
 impl Runner {
-    /// Who ran, in the order of the starts.
+    /// The runs, in the order of their starts.
     pub(super) fn ran(&self) -> Vec<String> {
         self.log.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
     }
@@ -86,13 +86,13 @@ impl Runner {
         self.log.lock().unwrap().iter().map(|(_, at)| *at).collect()
     }
 
-    /// How many ran at the same time of one provider.
+    /// The number of runs of one provider at the same time.
     pub(super) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }
 }
 
-/// Tokio's clock, and how many seconds it was put ahead.
+/// Tokio's clock, and the seconds that it was set forward.
 #[derive(Debug)]
 pub(super) struct TokioClock(Instant, SystemTime, pub(super) AtomicU64);
 
@@ -103,7 +103,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// A broker's parts around a hub.
+/// The parts of a broker that a hub needs.
 pub(super) struct Setup {
     pub(super) runner: Arc<Runner>,
     pub(super) clock: Arc<TokioClock>,
@@ -115,7 +115,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Of providers `p` and `q`, whose runs take so long.
+    /// With providers `p` and `q`, whose runs last `takes`.
     pub(super) fn new(takes: Duration, fails: bool) -> Self {
         let runner = Arc::new(Runner {
             started: Instant::now(),
@@ -150,7 +150,7 @@ impl Setup {
         Inventory::new(Arc::clone(&self.fleet), self.cache.clone(), self.prewarmer(rules))
     }
 
-    /// `fleet/NAME` is now at a server of that provider: what it leads to.
+    /// Writes `fleet/NAME` with a server of that provider, and returns its target.
     pub(super) fn target(&self, name: &str, provider: &str) -> Arc<Target> {
         let (profile, status) = (ProfileName::new("fleet", name), status(provider, name));
         self.fleet.apply(ClusterProfile::read(profile.clone(), &Value::Null, &status));
@@ -158,7 +158,7 @@ impl Setup {
     }
 }
 
-/// So many at a time, so many in a second.
+/// A rule with this concurrency and rate.
 pub(super) fn rule(profiles: &str, concurrency: usize, runs_per_second: usize) -> Prewarm {
     let count = |count| NonZeroUsize::new(count).unwrap();
     let (concurrency, runs_per_second) = (count(concurrency), count(runs_per_second));
@@ -169,7 +169,7 @@ pub(super) fn status(provider: &str, server: &str) -> Value {
     json!({"accessProviders": [{"name": provider, "cluster": {"server": format!("https://{server}")}}]})
 }
 
-/// `NAMESPACE/NAME` at that server, of provider `p`.
+/// A profile of provider `p` with that server.
 pub(super) fn object(name: &str, server: &str) -> DynamicObject {
     let (namespace, name) = name.split_once('/').unwrap();
     let metadata = json!({"namespace": namespace, "name": name});

@@ -30,6 +30,11 @@ impl Definition {
         &self.file
     }
 
+    /// The file, safe to print. A long path is cut to its end.
+    pub(crate) fn shown_file(&self) -> String {
+        shown_path(&self.file)
+    }
+
     /// 40 hexadecimal digits: the first 160 bits of a SHA-256 over file and name. A collision takes about 2^80
     /// attempts, and a match with a given pair 2^160.
     pub fn digest(&self) -> &str {
@@ -73,7 +78,7 @@ impl From<&str> for ProviderRef {
 
 impl fmt::Display for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (--definition {})", shown_path(&self.file), self.digest)
+        write!(f, "{} (--definition {})", self.shown_file(), self.digest)
     }
 }
 

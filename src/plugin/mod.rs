@@ -13,6 +13,8 @@ mod profile;
 mod provider;
 mod providers;
 mod spec;
+mod standing;
+mod succession;
 mod target;
 mod variables;
 mod verifiable;
@@ -36,5 +38,7 @@ pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, Issuer, ProfileSourced, P
 pub(crate) use providers::Entry;
 pub use providers::Providers;
 pub use spec::PluginSpec;
+pub use standing::{Retirement, Standing};
+pub use succession::{ProviderChanges, Succession};
 pub use target::Target;
 pub use verifiable::verifiable_at;

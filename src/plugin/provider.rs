@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use credbroker_proto::Globs;
 
-use super::{command::Command, definition::Definition, environment::Environment};
+use super::{command::Command, definition::Definition, environment::Environment, standing::Standing};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, validated and immutable.
@@ -54,6 +54,8 @@ pub struct Provider {
     pub verify: Verify,
     /// What the provider takes from ClusterProfiles. `None`: a user of a kubeconfig, not an access provider.
     pub profile_sourced: Option<ProfileSourced>,
+    /// Whether the provider is in force.
+    pub standing: Standing,
 }
 
 /// How the broker uses the cluster that a caller of a provider sends.
@@ -107,6 +109,63 @@ pub struct ProfileSourced {
     pub env: EnvPolicy,
 }
 
+impl Provider {
+    /// Whether a newer configuration has this provider as it is: credentials that one issued are the other's.
+    ///
+    /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
+    /// contexts only those that a run may have received: a new context is no reason for a new login.
+    pub(super) fn is_same_definition(&self, newer: &Self) -> bool {
+        let Self {
+            name,
+            definition,
+            command,
+            args,
+            env,
+            inherited,
+            caller_env,
+            refuses_other_identities,
+            api_version,
+            provide_cluster_info,
+            needs_terminal,
+            install_hint,
+            issuer,
+            timeout,
+            interactive_timeout,
+            lifetime,
+            clusters: _,
+            cluster_info,
+            verify,
+            profile_sourced,
+            standing: _,
+        } = self;
+        (name, definition, command, args, env)
+            == (&newer.name, &newer.definition, &newer.command, &newer.args, &newer.env)
+            && inherited.0 == newer.inherited.0
+            && (caller_env, refuses_other_identities) == (&newer.caller_env, &newer.refuses_other_identities)
+            && (api_version, provide_cluster_info, needs_terminal)
+                == (&newer.api_version, &newer.provide_cluster_info, &newer.needs_terminal)
+            && (install_hint, &issuer.name) == (&newer.install_hint, &newer.issuer.name)
+            && (timeout, interactive_timeout, lifetime)
+                == (&newer.timeout, &newer.interactive_timeout, &newer.lifetime)
+            && (cluster_info, verify, profile_sourced)
+                == (&newer.cluster_info, &newer.verify, &newer.profile_sourced)
+            && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
+    }
+
+    /// The clusters of the kubeconfig's contexts that the plugin may receive.
+    fn received_clusters(&self) -> &[Cluster] {
+        match (self.provide_cluster_info, self.cluster_info, self.clusters.as_slice()) {
+            (true, ClusterInfo::Match, known) | (true, ClusterInfo::FromCaller, known @ [_]) => known,
+            _ => &[],
+        }
+    }
+
+    /// Whether nothing at all differs.
+    pub(super) fn is_same(&self, newer: &Self) -> bool {
+        self.is_same_definition(newer) && self.clusters == newer.clusters && self.issuer == newer.issuer
+    }
+}
+
 /// Shows the names of variables and the number of arguments: the values may be secrets.
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,7 +180,7 @@ impl fmt::Debug for Provider {
 /// these providers share its budget.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Issuer {
-    /// Name of the issuer: the provider's `issuer`, else the provider's own name.
+    /// Name of the issuer: the provider's `issuer`, else the provider's own name, with the file of a kubeconfig's user.
     pub name: Arc<str>,
     /// Maximum number of runs that start in any second.
     pub runs_per_second: NonZeroUsize,
@@ -167,6 +226,7 @@ pub(crate) mod tests {
             cluster_info: ClusterInfo::FromCaller,
             verify: Verify::Auto,
             profile_sourced: Some(ProfileSourced::default()),
+            standing: Standing::default(),
         }
     }
 

@@ -7,9 +7,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
-
 use super::{
     command::Command,
     definition::ProviderRef,
@@ -19,8 +16,6 @@ use super::{
     provider::Provider,
 };
 
-/// Interval between look-ups of the plugins' files.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the look-up of one file may delay the others.
 const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -99,20 +94,16 @@ impl Providers {
         all
     }
 
-    /// Looks up the plugins' files about once a second, until `draining` is cancelled. A file on a hung mount affects
-    /// only its own plugin.
-    pub async fn keep_looking(&self, draining: &CancellationToken) {
-        let mut turns = interval(LOOK_EVERY);
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let looking = async {
-            loop {
-                turns.tick().await;
-                for file in &self.files {
-                    file.look_unless_looking(LOOK_PATIENCE).await;
-                }
-            }
-        };
-        draining.run_until_cancelled(looking).await;
+    /// Looks up each of the plugins' files once. A file on a hung mount affects only its own plugin.
+    pub async fn look_up_files(&self) {
+        for file in &self.files {
+            file.look_unless_looking(LOOK_PATIENCE).await;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn files(&self) -> &[Arc<PluginFile>] {
+        &self.files
     }
 
     /// Looks up every file on this thread.
@@ -152,9 +143,7 @@ impl Providers {
 
     /// As [`runnable`](Self::runnable), for a provider of [`iter`](Self::iter) with any definition.
     pub fn is_runnable(&self, provider: &Provider) -> Result<(), ResolveError> {
-        let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
-        let same = entries.find(|entry| entry.provider.definition == provider.definition);
-        same.map_or(Ok(()), Entry::runnable)
+        self.same_identity(provider).map_or(Ok(()), Entry::runnable)
     }
 
     /// The provider that a request names: the only one of its name, or the one with the requested definition.
@@ -183,6 +172,34 @@ impl Providers {
     pub(crate) fn configured(&self, name: &str) -> Result<&Entry, ResolveError> {
         let mut entries = self.by_name.get(name).into_iter().flatten();
         entries.find(|entry| entry.provider.definition.is_none()).ok_or_else(|| self.unknown(name))
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.by_name.values().flatten()
+    }
+
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.by_name.values_mut().flatten()
+    }
+
+    /// The provider with the name and the definition of `provider`.
+    pub(super) fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
+        let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
+        entries.find(|entry| entry.provider.definition == provider.definition)
+    }
+
+    /// Takes the access providers and the files from the entries again.
+    pub(super) fn relink(&mut self) {
+        let mut access = std::mem::take(&mut self.access);
+        for provider in &mut access {
+            if let Some(entry) = self.same_identity(provider) {
+                *provider = Arc::clone(&entry.provider);
+            }
+        }
+        let mut files: Vec<_> = self.entries().map(|entry| Arc::clone(&entry.file)).collect();
+        files.sort_by_key(Arc::as_ptr);
+        files.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        (self.access, self.files) = (access, files);
     }
 
     fn unknown(&self, name: &str) -> ResolveError {

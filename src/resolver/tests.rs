@@ -7,7 +7,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use bytes::Bytes;
 
 use super::*;
-use crate::plugin::{Command, Definition, Globs, Provider, test_provider as provider};
+use crate::plugin::{ClusterInfo, Command, Definition, Globs, Provider, test_provider as provider};
 
 /// An executable file in `dir`.
 fn plugin(dir: &Path) -> Command {

@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -30,6 +30,8 @@ use crate::clock;
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// A lack of places is logged once in this time, not for each connection.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Time for a refused peer to read its error.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -39,8 +41,8 @@ pub struct Acceptor {
     connections: Connections,
     home: Home,
     places: Arc<Places>,
-    /// Whether the last connection found no place.
-    is_full: AtomicBool,
+    /// When a lack of places was logged last, in seconds of [`clock::coarse`].
+    noted: AtomicU64,
 }
 
 impl Acceptor {
@@ -59,7 +61,7 @@ impl Acceptor {
             connections,
             home: Home::of_this_process(),
             places: Arc::new(Places::new(limits)),
-            is_full: AtomicBool::new(false),
+            noted: AtomicU64::new(0),
         }
     }
 
@@ -161,18 +163,17 @@ impl Acceptor {
         if !self.connections.policy.allows(peer) {
             return Err(Refusal::Denied);
         }
-        let place = self.places.take(peer, end, now);
-        let was_full = self.is_full.swap(place.is_err(), Ordering::Relaxed);
-        if let Err(full) = &place
-            && !was_full
-        {
-            note_full(peer, *full);
-        }
-        place.map_err(Refusal::Full)
+        self.places.take(peer, end, now).map_err(|full| {
+            let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
+            if noted == 0 || seconds.saturating_sub(noted) >= NOTE_EVERY.as_secs() {
+                self.noted.store(seconds.max(1), Ordering::Relaxed);
+                note_full(peer, full);
+            }
+            Refusal::Full(full)
+        })
     }
 }
 
-/// Logs once per shortage, not once per connection.
 fn note_full(peer: &Peer, full: Full) {
     let (uid, pid) = (peer.uid, peer.pid);
     match full {

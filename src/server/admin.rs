@@ -69,7 +69,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         if let Some(after) = after {
             rest.find(|provider| position(provider) == after).ok_or_else(paging::foreign)?;
         }
-        let rows = rest.map(|provider| (overview::provider(providers, provider), provider));
+        let rows = rest.map(|provider| (overview::provider(&providers, provider), provider));
         let (providers, next_page_token) = paging.fill(rows, |provider| position(provider));
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
     }

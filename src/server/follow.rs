@@ -9,7 +9,7 @@ use tonic::{Request, Status};
 
 use super::status::{self, Subject};
 use crate::{
-    cache::{Caller, CredentialCache, CredentialWatch, Failed},
+    cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
     plugin::PluginSpec,
     resolver::{CredentialRequest, Resolver},
@@ -114,8 +114,11 @@ impl<R: PluginRunner> CredentialStream<R> {
     }
 
     /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a
-    /// run, the watch ends: its credential is for another cluster.
+    /// run, the watch ends: its credential is for another cluster. So it does if the provider has another definition.
     fn move_with_profile(&mut self) -> Result<(), Status> {
+        if let Some(why) = self.watch.retirement() {
+            return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
+        }
         let spec = self.resolver.resolve(self.ask.clone()).map_err(|error| status::unresolved(&error))?;
         self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }

@@ -25,7 +25,8 @@ pub(super) fn selector(
         }
         Some(credential_selector::Selector::All(true)) => Selector::All,
         Some(credential_selector::Selector::Provider(name)) => {
-            let provider = resolver.providers().find(&name).map_err(|error| status::unresolved(&error))?;
+            let providers = resolver.providers();
+            let provider = providers.find(&name).map_err(|error| status::unresolved(&error))?;
             Selector::Provider(Arc::clone(&provider.name))
         }
         Some(credential_selector::Selector::ClusterProfile(profile)) => {

@@ -85,7 +85,11 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
         ResolveError::Profile { profile, .. } | ResolveError::UnknownProfile { profile, .. } => {
             Some((CLUSTER, profile.to_string()))
         }
-        _ => None,
+        ResolveError::ClusterConfig { .. }
+        | ResolveError::ClusterMismatch { .. }
+        | ResolveError::ClusterServer
+        | ResolveError::HubUnavailable { .. }
+        | ResolveError::InvalidVariable { .. } => None,
     };
     status(resolve_reason(error), &chain(error), Some(HUB), metadata)
 }
@@ -242,6 +246,7 @@ pub(super) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Draining => Reason::Draining,
         CacheError::Full(_) | CacheError::TooManyWaiting => Reason::Overloaded,
         CacheError::Pending(_) => Reason::RunPending,
+        CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
         CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
         CacheError::Run(error) => run_reason(error),

@@ -113,6 +113,7 @@ fn remedy(reason: Reason) -> &'static str {
             "read the end of the plugin's stderr in the message; the machine may lack memory"
         }
         Reason::PluginTimeout => "raise the provider's `timeout`",
+        Reason::ProviderChanged => "try again; the broker uses the new configuration",
         Reason::Recursion => "give the plugin a kubeconfig whose users do not run credbroker-exec",
         Reason::RequestIncomplete => "send the request again",
         Reason::RunPending => "try again later, or wait longer",

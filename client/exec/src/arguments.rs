@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use credbroker_proto::v1::{ClusterProfileRef, ProviderRef, credential_ref::Source};
+use credbroker_client::ClusterProfileRef;
 
-use crate::{ApiVersion, duration};
+use crate::{ApiVersion, Source, duration};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -47,7 +47,7 @@ Exit codes: 0 success; 1 the broker has no credential; 2 wrong usage; 69 no brok
 socket cannot be trusted; 78 a variable is not valid. On failure, one line on stderr gives cause and remedy.
 ";
 
-/// A command line, checked.
+/// A checked command line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
     Ask(Arguments),
@@ -64,41 +64,41 @@ pub(crate) struct Arguments {
     pub(crate) api_version: Option<ApiVersion>,
 }
 
-/// A command line that cannot be followed. One sentence; the remedy is `--help`.
+/// An error in the command line. Its remedy is `--help`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// Neither flag nor variable says whose credential.
+    /// Neither a flag nor the variable names a provider or a ClusterProfile.
     #[error(
         "--provider NAME or --cluster-profile NAMESPACE/NAME is missing, and CREDBROKER_PROVIDER is not set"
     )]
     NoSource,
-    /// A definition of nothing.
+    /// A definition without a provider.
     #[error("--definition goes with --provider")]
     DefinitionAlone,
-    /// A flag twice, or two flags that say the same.
+    /// A flag is given twice.
     #[error("{0} is given twice")]
     Repeated(&'static str),
-    /// A place without a cluster.
+    /// A server without a ClusterProfile.
     #[error("--server goes with --cluster-profile")]
     ServerAlone,
-    /// Two sources.
+    /// A provider and a ClusterProfile.
     #[error("--provider and --cluster-profile exclude each other")]
     TwoSources,
-    /// No such flag; nothing but flags is taken.
+    /// Not a flag of this command.
     #[error("{0:?} is not an argument of this command")]
     Unknown(String),
-    /// A flag with a value that it does not take.
+    /// The value of a flag is not valid.
     #[error("{flag} {value:?}: expected {expected}")]
     Value {
         /// The flag.
         flag: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
-        /// What it takes.
+        /// What the value must be.
         expected: &'static str,
     },
-    /// A flag at the end of the line.
+    /// A flag without its value, at the end of the command line.
     #[error("{0} needs a value")]
     ValueMissing(&'static str),
 }
@@ -168,12 +168,12 @@ impl Given {
         }
         let source = match (self.provider, self.cluster_profile) {
             (Some(_), Some(_)) => return Err(UsageError::TwoSources),
-            (Some(name), None) => Source::Provider(ProviderRef { name, definition: self.definition }),
+            (Some(name), None) => Source::Provider { name, definition: self.definition },
             (None, Some(profile)) => Source::ClusterProfile(profile),
             (None, None) => {
                 let variable = variable.filter(|value| !value.is_empty()).ok_or(UsageError::NoSource)?;
                 let name = provider_name("CREDBROKER_PROVIDER", variable)?;
-                Source::Provider(ProviderRef { name, definition: None })
+                Source::Provider { name, definition: None }
             }
         };
         let Self { server, socket, timeout, api_version, .. } = self;
@@ -211,11 +211,8 @@ fn definition(value: &OsStr) -> Result<String, UsageError> {
 }
 
 fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {
-    let parts = value.to_str().and_then(|text| text.split_once('/'));
-    parts
-        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
-        .map(|(namespace, name)| ClusterProfileRef { namespace: namespace.to_owned(), name: name.to_owned() })
-        .ok_or_else(|| refused(CLUSTER_PROFILE, value, "NAMESPACE/NAME"))
+    let profile = value.to_str().and_then(|text| text.parse().ok());
+    profile.ok_or_else(|| refused(CLUSTER_PROFILE, value, "NAMESPACE/NAME"))
 }
 
 fn server(value: &OsStr) -> Result<String, UsageError> {

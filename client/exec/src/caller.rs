@@ -1,23 +1,23 @@
-//! Who the credential is for: an opaque name of the process that runs the shim, which it keeps for its whole life.
+//! An opaque identity of the process that started the shim, the same for its whole life.
 //!
-//! The exec API has no word for "the API server refused it": a client that got a 401 runs its plugin again, and that looks
-//! like a first run. So the shim sends an identity of its parent process: a process that
-//! requests a credential that it already has was probably refused by the API server.
+//! The exec API cannot report that the API server rejected a credential: a client that got a 401 runs its plugin again,
+//! which looks like a first run. With this identity the broker sees that a process requests a credential that it already
+//! has, which the API server has probably rejected.
 
-/// The process that started the shim. The broker remembers callers in memory, so a name need not outlive the boot.
+/// The process that started the shim. The broker keeps callers in memory, so an identity must be unique for one boot only.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Parent {
-    /// Its id, in its namespace.
+    /// Its process id, in its namespace.
     pub pid: i32,
-    /// When it was started, in clock ticks since boot, so that a process id is not mistaken for an earlier one's.
+    /// When it started, in clock ticks since boot: process ids are used again.
     pub start: String,
-    /// Where its stack begins, which the kernel chooses at random: containers may share a socket, and then two processes
-    /// with the same id may have been started in the same tick. 0 where the kernel keeps it to itself.
+    /// Address of its stack, which the kernel chooses at random: in containers that share a socket, two processes with
+    /// the same id can start in the same tick. 0 if the kernel hides it.
     pub stack: String,
 }
 
 impl Parent {
-    /// From `/proc/PID/stat`. The name of the program, in parentheses, may hold anything.
+    /// Reads `/proc/PID/stat`. The name of the program, in parentheses, may contain any bytes.
     pub(crate) fn from_stat(pid: i32, line: &[u8]) -> Option<Self> {
         let fields = line.rsplit(|byte| *byte == b')').next().filter(|fields| fields.len() < line.len())?;
         let mut fields = str::from_utf8(fields).ok()?.split_ascii_whitespace().map(str::to_owned);
@@ -26,16 +26,15 @@ impl Parent {
     }
 }
 
-/// The name of `parent` as a client of the cluster in `exec_info`; that is empty where the client says
-/// nothing of itself.
+/// The identity of `parent` as a client of the cluster in `exec_info`, which is empty if the client does not set
+/// `KUBERNETES_EXEC_INFO`.
 pub(crate) fn caller(parent: &Parent, exec_info: &str) -> String {
     let Parent { pid, start, stack } = parent;
     format!("{:016x}", fnv_1a(&[&pid.to_string(), start, stack, exec_info.trim()]))
 }
 
-/// FNV-1a of 64 bits over `parts`, each with a NUL after it. A name must be the same in every release of the shim, since
-/// several may ask for the same process, which std's hasher does not promise; and it is not a secret and proves nothing (a
-/// peer may send any), so a cryptographic hash would be wasted on it.
+/// FNV-1a of 64 bits over `parts`, each followed by a NUL. The result must be the same in every release of the shim,
+/// which std's hasher does not promise. It is neither a secret nor a proof, so it needs no cryptographic hash.
 fn fnv_1a(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -50,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_keeps_its_name_and_shares_it_with_no_other() {
+    fn a_process_keeps_its_identity_and_shares_it_with_no_other() {
         let name = caller(&parent(7, "100"), "{a}");
         assert_eq!(name, caller(&parent(7, "100"), "{a}\n"));
         for other in [
@@ -64,16 +63,16 @@ mod tests {
         }
     }
 
-    /// By the published test vectors of FNV-1a: the name of a caller is the same in every release.
+    /// The published test vectors of FNV-1a, and one identity.
     #[test]
-    fn names_are_the_same_in_every_release() {
+    fn identities_are_the_same_in_every_release() {
         assert_eq!(fnv_1a(&[]), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv_1a(&["foobar"]), (0x8594_4171_f739_67e8_u64).wrapping_mul(0x0100_0000_01b3));
         assert_eq!(caller(&parent(7, "100"), "{a}"), "92f7fcce8319f0c7");
     }
 
     #[test]
-    fn start_and_stack_are_found_behind_any_program_name() {
+    fn start_and_stack_are_found_after_any_program_name() {
         let stat = b"42 (a) b (\xff) S 1 42 42 0 -1 4194304 100 0 0 0 1 2 0 0 20 0 1 0 987654 1000 10 18446744073709551615 \
             4194304 5238784 140722650 0 0";
         let expected = Parent { pid: 42, start: "987654".into(), stack: "140722650".into() };

@@ -2,13 +2,12 @@
 
 use std::time::SystemTime;
 
-use credbroker_client::{Credential, Error};
-use secrecy::ExposeSecret;
+use credbroker_client::{Credential, Error, ExposeSecret};
 use serde::Serialize;
 
 use crate::expiry::expiration_for_client;
 
-/// The version that the answer is in. v1 and v1beta1 have the same fields.
+/// The version of the printed document. v1 and v1beta1 have the same fields.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ApiVersion {
     /// client.authentication.k8s.io/v1
@@ -71,7 +70,7 @@ pub fn document(version: ApiVersion, credential: &Credential, now: SystemTime) -
         client_key_data: identity.map(|identity| text(identity.key_pem().expose_secret())).transpose()?,
     };
     let document = Document { kind: "ExecCredential", api_version: version.name(), status };
-    // Strings under fixed names: there is nothing in it that could fail.
+    // Strings with fixed names always serialize.
     let mut line = serde_json::to_string(&document).ok().ok_or(NOT_TEXT)?;
     line.push('\n');
     Ok(line)

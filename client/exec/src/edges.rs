@@ -1,4 +1,4 @@
-//! Everything that the shim takes from its process and gives back to it.
+//! All access of the shim to its process: environment, clock, output, parent.
 
 use std::{
     collections::BTreeMap,
@@ -22,31 +22,31 @@ use crate::caller::Parent;
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// The process around [`run`](crate::run). Standard input is not part of it: that belongs to the caller's caller. What
-/// takes a system call and is seldom needed is a function.
+/// The process around [`run`](crate::run). The shim does not read standard input, which belongs to the client. Values that
+/// need a system call and are seldom used are functions.
 pub struct Edges {
-    /// All variables.
+    /// All environment variables.
     pub environment: Environment,
-    /// The wall clock; read once, when the answer is there.
+    /// The wall clock, read once, after the answer.
     pub clock: fn() -> SystemTime,
-    /// Takes exactly one line, and only on success.
+    /// Gets exactly one line, and only on success.
     pub stdout: Box<dyn Write>,
-    /// Takes exactly one line on failure; on a terminal also what it is waiting for.
+    /// Gets exactly one line on failure, and on a terminal what the shim waits for.
     pub stderr: Box<dyn Write>,
     /// A person reads `stderr`.
     pub terminal: bool,
     /// The effective user is root.
     pub is_root: fn() -> bool,
-    /// The process that started this one; `None` where `/proc` does not say.
+    /// The process that started this one. `None`: `/proc` does not show it.
     pub parent: fn() -> Option<Parent>,
 }
 
 impl Edges {
-    /// Those of this process.
+    /// The edges of this process.
     pub fn of_this_process() -> Self {
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's environment")]
         let environment: Environment = std::env::vars_os().collect();
-        // Only where there may be a terminal the system is asked.
+        // Without TERM there is no terminal, and no system call is needed.
         let terminal = environment.contains_key(OsStr::new("TERM")) && io::stderr().is_terminal();
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's clock")]
         let clock = SystemTime::now;
@@ -61,14 +61,13 @@ impl Edges {
         }
     }
 
-    /// One line, in one write when it fits a pipe. A reader that is gone is an error like any other: Rust ignores
-    /// SIGPIPE.
+    /// Writes the text, in one write if it fits into a pipe. A reader that is gone is an error: Rust ignores SIGPIPE.
     pub(crate) fn print(&mut self, line: &str) -> io::Result<()> {
         self.stdout.write_all(line.as_bytes())?;
         self.stdout.flush()
     }
 
-    /// If stderr is closed, there is no other place for the line.
+    /// Writes to stderr. Errors are ignored: there is no other place for the text.
     pub(crate) fn complain(&mut self, text: &str) {
         drop(self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush()));
     }
@@ -85,7 +84,7 @@ impl Edges {
     }
 }
 
-/// Without std's buffer: there is one thing to write, as a whole.
+/// Standard output without std's buffer: there is only one write.
 struct StandardOutput;
 
 impl Write for StandardOutput {
@@ -98,7 +97,7 @@ impl Write for StandardOutput {
     }
 }
 
-/// Of `/proc/PID/stat` one read gives enough: its line has some 300 bytes.
+/// Reads `/proc/PID/stat` once: its line has about 300 bytes.
 fn parent() -> Option<Parent> {
     let pid = getppid()?.as_raw_nonzero().get();
     let file = open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;

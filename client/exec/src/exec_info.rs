@@ -1,4 +1,4 @@
-//! `KUBERNETES_EXEC_INFO`: what the client says about itself and its cluster.
+//! `KUBERNETES_EXEC_INFO`: the version that the client reads, and its cluster.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use credbroker_client::Cluster;
@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 
 use crate::ApiVersion;
 
-/// What a client said.
+/// The content of the variable.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExecInfo {
     pub(crate) version: ApiVersion,
     pub(crate) cluster: Option<Cluster>,
 }
 
-/// The variable is set, but not to what a client puts there. Nothing of its value is shown: it may carry secrets.
+/// The value of the variable is not valid. The error shows nothing of it but the apiVersion: it may contain secrets.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecInfoError {
@@ -27,12 +27,12 @@ pub enum ExecInfoError {
     /// Not JSON, or a field has another type.
     #[error("KUBERNETES_EXEC_INFO is not a JSON ExecCredential (line {line}, column {column})")]
     Syntax {
-        /// Where it stops making sense.
+        /// Line of the error.
         line: usize,
-        /// Where it stops making sense.
+        /// Column of the error.
         column: usize,
     },
-    /// A version that this release cannot answer in.
+    /// A version that this release cannot print.
     #[error(
         "KUBERNETES_EXEC_INFO has apiVersion {0:?}; client.authentication.k8s.io/v1 and /v1beta1 are supported"
     )]
@@ -54,7 +54,7 @@ struct Spec<'a> {
     cluster: Option<ClusterDocument<'a>>,
 }
 
-/// Null counts as absent in every field, as in Go.
+/// `null` means absent in every field, as in Go.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct ClusterDocument<'a> {
@@ -68,7 +68,7 @@ struct ClusterDocument<'a> {
     config: Option<&'a RawValue>,
 }
 
-/// Blanks around the document pass: client-go ends it with a newline.
+/// Blanks around the document are ignored: client-go ends it with a newline.
 pub(crate) fn parse(text: &str) -> Result<ExecInfo, ExecInfoError> {
     let text = text.trim();
     if !text.starts_with('{') {
@@ -98,7 +98,7 @@ fn cluster(document: ClusterDocument<'_>) -> Result<Cluster, ExecInfoError> {
     Ok(cluster)
 }
 
-/// client-go leaves out what is empty.
+/// Empty means absent: client-go leaves out empty fields.
 fn present(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_client_go_writes_is_taken_field_by_field() {
+    fn every_field_that_client_go_writes_is_read() {
         let text = concat!(
             r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":{"cluster":{"#,
             r#""server":"https://a\u003cb","tls-server-name":"n","insecure-skip-tls-verify":true,"#,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_client_writes_is_refused_without_showing_it() {
+    fn other_values_are_refused_and_not_shown() {
         let version = r#""apiVersion":"client.authentication.k8s.io/v1""#;
         for (text, needle) in [
             ("c4n4ry".to_owned(), "is not a JSON ExecCredential (line 1, column 1)"),

@@ -1,4 +1,4 @@
-//! The exit codes of the shim and the CLI for errors of the broker.
+//! The exit codes of the shim and the command line for errors of the broker.
 
 use credbroker_client::{Code, Error, Reason};
 

@@ -4,21 +4,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prost_types::Timestamp;
 
-/// All in nanoseconds since 1970: neither the year 9999 nor a margin before it overflows.
+/// Nanoseconds since 1970. Neither the year 9999 nor a margin before 1970 overflows.
 type Nanos = i128;
 
 const SECOND: Nanos = 1_000_000_000;
 const LONGEST_MARGIN: Nanos = 30 * SECOND;
 const SHORTEST_USE: Nanos = 10 * SECOND;
-/// 9999-12-31T23:59:59Z: what RFC 3339 can say.
+/// 9999-12-31T23:59:59Z: the last time of RFC 3339.
 const LAST: Nanos = 253_402_300_799;
 
-/// What `expirationTimestamp` says of a credential that the broker serves until `expiration` and that had `lifetime`
-/// when the broker got it (absent: what is left).
+/// The `expirationTimestamp` for a credential that the broker serves until `expiration` and that had `lifetime` when the
+/// broker got it (`None`: the remaining time).
 ///
-/// A margin before the end, so that no request starts with a credential that ends on the way; but ten seconds of use
-/// as long as the credential has them. Whole seconds, never in the past: client-go would run the plugin for every
-/// request. A credential past its end that the broker still serves, clocks differ, says ten seconds.
+/// It is earlier than `expiration` by a margin, so that the credential does not expire while a request is on its way, but
+/// leaves ten seconds of use if the credential has them. It is a whole second and never in the past, or client-go would
+/// run the plugin for every request. The broker can serve an expired credential for a moment where clocks differ: it gets
+/// ten seconds.
 pub(crate) fn expiration_for_client(
     expiration: Option<SystemTime>,
     lifetime: Option<Duration>,
@@ -69,14 +70,14 @@ mod tests {
             (840_000, Some(840_000), 810),      // EKS
             (60_000, Some(60_000), 54),         // a minute: 6 s
             (20_000, Some(20_000), 18),
-            (60_000, None, 54),              // without a lifetime, of what is left
-            (300_000, Some(3_600_000), 270), // late in its life the margin stays
-            (35_000, Some(3_600_000), 10),   // ten seconds of use are left to it
+            (60_000, None, 54), // without a lifetime, a tenth of the remaining time
+            (300_000, Some(3_600_000), 270), // the margin stays the same
+            (35_000, Some(3_600_000), 10), // at least ten seconds of use
             (10_000, Some(3_600_000), 10),
-            (5_000, Some(3_600_000), 5), // but never more than it has
-            (5_900, Some(3_600_000), 5), // whole seconds, down
+            (5_000, Some(3_600_000), 5), // but not more than it has
+            (5_900, Some(3_600_000), 5), // whole seconds, rounded down
             (900, Some(3_600_000), 1),   // never in the past
-            (0, Some(3_600_000), 10),    // past its end: ten seconds
+            (0, Some(3_600_000), 10),    // expired: ten seconds
             (-60_000, Some(3_600_000), 10),
             (3_600_000, Some(0), 3600),
         ] {
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_expiry_stays_unknown_and_a_far_one_is_the_last_that_can_be_written() {
+    fn an_unknown_expiry_stays_unknown_and_a_far_one_is_the_last_time_of_rfc_3339() {
         assert_eq!(expiration_for_client(None, None, at(0)), None);
         let far = UNIX_EPOCH + Duration::new(i64::MAX.unsigned_abs(), 999_999_999);
         let expiration_for_client = expiration_for_client(Some(far), None, at(NOW * 1000)).unwrap();

@@ -1,20 +1,19 @@
-//! Why there is no credential, as one line for a person and a number for a program.
+//! Why there is no credential: one line for people, and the exit code.
 
-use std::{error::Error, fmt, io, sync::Arc};
+use std::{error::Error, io, sync::Arc};
 
 use credbroker_client::{Code, SocketError};
-use credbroker_proto::v1::credential_ref::Source;
 
-use crate::{ExecInfoError, ForwardError, UsageError, exit_code};
+use crate::{ExecInfoError, ForwardError, Source, UsageError, exit_code};
 
-/// Everything that can go wrong between the command line and the printed credential.
+/// Why the shim printed no credential.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// No answer, or one that says no.
+    /// No answer of the broker, or an error.
     #[error(transparent)]
     Broker(#[from] credbroker_client::Error),
-    /// `KUBERNETES_EXEC_INFO` is wrong.
+    /// `KUBERNETES_EXEC_INFO` is not valid.
     #[error(transparent)]
     ExecInfo(#[from] ExecInfoError),
     /// A variable cannot be sent.
@@ -23,15 +22,15 @@ pub enum Failure {
     /// The credential could not be printed.
     #[error("cannot write to standard output")]
     Output(#[source] Arc<io::Error>),
-    /// A plugin that the broker runs asked the broker.
+    /// A plugin that the broker runs started the shim.
     #[error(
         "RECURSION: a plugin that the broker runs asked the broker for its credential; give the plugin a kubeconfig whose user is not credbroker-exec"
     )]
     Recursion,
-    /// The flag or the variable for the socket is wrong.
+    /// The flag or the variable for the socket is not valid.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The command line is wrong.
+    /// The command line is not valid.
     #[error(transparent)]
     Usage(#[from] UsageError),
 }
@@ -52,7 +51,7 @@ impl Failure {
     pub fn line(&self, source: Option<&Source>) -> String {
         let mut text = self.to_string();
         if let Some(source) = source.filter(|source| !begins_with(&text, source)) {
-            text = format!("{}: {text}", Named(source));
+            text = format!("{source}: {text}");
         }
         let mut below = self.source();
         while let Some(error) = below {
@@ -64,7 +63,7 @@ impl Failure {
         on_one_line(&text)
     }
 
-    /// What the error itself does not say.
+    /// What follows the error and its causes: the remedy, the reason, and when to try again.
     fn addition(&self) -> String {
         use credbroker_client::Error::{Failed, Timeout, Unreachable};
         match self {
@@ -88,34 +87,20 @@ impl Failure {
     }
 }
 
-/// Whether something is there, but says nothing.
+/// Whether the process that listens accepts connections and sends nothing.
 fn hangs(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// A source as people name it.
-pub(crate) struct Named<'a>(pub(crate) &'a Source);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Source::Provider(provider) => write!(f, "provider {}", provider.name),
-            Source::ClusterProfile(profile) => {
-                write!(f, "ClusterProfile {}/{}", profile.namespace, profile.name)
-            }
-        }
-    }
-}
-
-/// The broker's own message may name the provider first.
+/// Whether the broker's message names the provider first.
 fn begins_with(text: &str, source: &Source) -> bool {
-    let Source::Provider(provider) = source else { return false };
+    let Source::Provider { name, .. } = source else { return false };
     text.strip_prefix("provider `")
-        .and_then(|rest| rest.strip_prefix(provider.name.as_str()))
+        .and_then(|rest| rest.strip_prefix(name.as_str()))
         .is_some_and(|rest| rest.starts_with("`: "))
 }
 
-/// A message may quote a plugin's stderr: lines and terminal sequences in it become blanks.
+/// Replaces line breaks and control characters by spaces: a message may quote a plugin's stderr.
 fn on_one_line(text: &str) -> String {
     let blank = |character: char| character.is_control() || matches!(character, '\u{2028}' | '\u{2029}');
     text.split(blank).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
@@ -128,12 +113,12 @@ mod tests {
     use std::ffi::OsStr;
 
     use credbroker_client::{Error as ClientError, Failure as BrokerFailure, Socket, SocketSources};
-    use credbroker_proto::{Reason, v1::ProviderRef};
+    use credbroker_proto::Reason;
 
     use super::*;
 
     fn gke() -> Source {
-        Source::Provider(ProviderRef { name: "gke".into(), definition: None })
+        Source::Provider { name: "gke".into(), definition: None }
     }
 
     #[test]

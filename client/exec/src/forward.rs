@@ -8,18 +8,18 @@ use crate::edges::Environment;
 
 const MORE: &str = "CREDBROKER_CALLER_ENV";
 
-/// A variable that is to be sent but cannot be. To leave it out could mean another identity than the caller chose, so
-/// it is an error.
+/// A variable that must be sent cannot be. It is an error, because without the variable the plugin could use another
+/// identity than the caller selected.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "the value of {name} is not valid UTF-8, so it cannot be sent to the broker; unset the variable, or change its value"
 )]
 pub struct ForwardError {
-    /// Its name; its value stays here.
+    /// Its name. Its value is not shown.
     pub name: String,
 }
 
-/// What matches the identity list or a glob of `CREDBROKER_CALLER_ENV`.
+/// The variables that match the identity list or a glob of `CREDBROKER_CALLER_ENV`.
 pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, String>, ForwardError> {
     let refused = |name: &str| ForwardError { name: name.to_owned() };
     let more = match environment.get(OsStr::new(MORE)) {

@@ -1,11 +1,11 @@
-//! `credbroker-exec`, the shim: an exec credential plugin that asks the broker instead of knowing any cloud.
+//! `credbroker-exec`, the shim: an exec credential plugin that requests its credential from the broker.
 //!
-//! [`run`] is the whole program. Its steps are here by themselves too, for commands that ask the same question and say
-//! the answer in another way: [`request()`] builds the question, [`document()`] the `ExecCredential`, [`Failure`] knows
-//! exit codes and remedies. They are pure; [`Edges`] is where the process begins.
+//! [`run`] is the whole program. Its steps are public, for other commands that request a credential: [`request()`] builds
+//! the request, [`document()`] the `ExecCredential`, and [`Failure`] has the exit codes and remedies. They are pure;
+//! [`Edges`] has all access to the process.
 //!
-//! It starts with every API client that starts, so it does as little as it can: one thread without a runtime, one
-//! connection, one write, and as few system calls and touched pages as that takes.
+//! API clients start it each time that they need a credential, so its run time counts: one thread without a runtime, one
+//! connection, one write, and few system calls and memory pages.
 
 mod arguments;
 mod caller;
@@ -19,6 +19,7 @@ mod failure;
 mod forward;
 mod request;
 mod run;
+mod source;
 
 pub use arguments::UsageError;
 pub use caller::Parent;
@@ -30,4 +31,5 @@ pub use exit_code::exit_code;
 pub use failure::Failure;
 pub use forward::ForwardError;
 pub use request::{request, socket};
-pub use run::{ask_patiently, run};
+pub use run::{request_patiently, run};
+pub use source::Source;

@@ -1,20 +1,20 @@
-//! The question, from what the caller's environment says.
+//! The request, from the caller's environment.
 
 use std::ffi::{OsStr, OsString};
 
 use credbroker_client::{
     Cluster, CredentialRef, Socket, SocketError, SocketSources, blocking::CredentialRequest,
 };
-use credbroker_proto::v1::{ClusterProfileRef, ProviderRef, credential_ref::Source};
 
 use crate::{
     edges::Environment,
     forward::{ForwardError, forwarded},
+    source::Source,
 };
 
-/// Asks for the credential of `source`, with what of `environment` chooses an identity: the list of common variables
-/// and the globs of `CREDBROKER_CALLER_ENV`. `caller` names the process that it is for; empty: unknown. `at_terminal`: a
-/// person waits for the answer.
+/// A request for the credential of `source`, with the variables of `environment` that select an identity: those of
+/// common plugins, and those that `CREDBROKER_CALLER_ENV` matches. `caller` names the process that the credential is for;
+/// empty: unknown. `at_terminal`: a person waits for the answer.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn request(
 ) -> Result<CredentialRequest, ForwardError> {
     let exec_info = environment.get(OsStr::new("KUBERNETES_EXEC_INFO"));
     let without_exec_info = exec_info.is_none_or(|info| info.is_empty());
-    let mut reference = reference(source);
+    let mut reference = CredentialRef::from(source);
     if let Some(cluster) = cluster {
         reference = reference.cluster(cluster);
     }
@@ -39,19 +39,7 @@ pub fn request(
     Ok(request.exec_plugin_caller(caller, without_exec_info))
 }
 
-fn reference(source: Source) -> CredentialRef {
-    match source {
-        Source::Provider(ProviderRef { name, definition: None }) => CredentialRef::provider(name),
-        Source::Provider(ProviderRef { name, definition: Some(definition) }) => {
-            CredentialRef::provider_definition(name, definition)
-        }
-        Source::ClusterProfile(ClusterProfileRef { namespace, name }) => {
-            CredentialRef::cluster_profile(namespace, name)
-        }
-    }
-}
-
-/// Where to ask: `flag`, else `CREDBROKER_SOCKET`, else where brokers are.
+/// The broker's socket: `flag`, else `CREDBROKER_SOCKET`, else the default paths.
 ///
 /// # Errors
 ///
@@ -63,7 +51,7 @@ pub fn socket(
 ) -> Result<Socket, SocketError> {
     let variable = |name: &str| environment.get(OsStr::new(name)).map(OsString::as_os_str);
     let named = variable("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
-    // A system call that is seldom needed.
+    // `is_root` is a system call, which is seldom needed.
     let is_root = flag.is_none() && named.is_none() && is_root();
     let runtime_directory = variable("XDG_RUNTIME_DIR");
     let sources = SocketSources::new().flag(flag).variable(named);

@@ -6,23 +6,23 @@ use credbroker_client::{
     Cluster, Credential, Socket,
     blocking::{CredentialRequest, Notice, Timeouts, get_credential},
 };
-use credbroker_proto::{RECURSION_VARIABLE, v1::credential_ref::Source};
+use credbroker_proto::RECURSION_VARIABLE;
 
 use crate::{
-    Edges, Failure,
+    Edges, Failure, Source,
     arguments::{Arguments, Command, HELP, parse},
     caller::caller,
     document::document,
     exec_info::{self, ExecInfo, ExecInfoError},
-    failure::Named,
     request::{request, socket},
 };
 
-/// Longer than a plugin may run by default, so that its error arrives.
-const IN_ALL: Duration = Duration::from_secs(45);
-/// A person would rather read that there is no broker; a controller would rather outlive a restart.
-const FOR_BROKER_AT_A_TERMINAL: Duration = Duration::from_secs(2);
-const FOR_BROKER: Duration = Duration::from_secs(5);
+/// Default of `--timeout`: longer than a plugin may run by default, so that its error arrives.
+const TOTAL: Duration = Duration::from_secs(45);
+/// How long a broker that does not run is waited for. A person prefers an early error, a controller a restart without one.
+const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
+const BROKER_START: Duration = Duration::from_secs(5);
+/// After this time a person sees what the shim waits for.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
@@ -47,23 +47,23 @@ pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
     }
 }
 
-/// Asks with the shim's patience: 2 s for a broker to appear when a person waits, 5 s otherwise, and `in_all` (45 s
-/// when `None`) for everything. It blocks, and calls `tell` when a second has passed. For a process that ends with the
-/// answer: the connection stays open until then.
+/// Requests the credential with the timeouts of the shim: 2 s for a broker to start if a person waits, else 5 s, and
+/// `total` (`None`: 45 s) for everything. Blocks, and calls `progress` when a second has passed. It is for a process that
+/// ends with the answer: the connection stays open until then.
 ///
 /// # Errors
 ///
 /// Those of [`get_credential`].
-pub fn ask_patiently(
+pub fn request_patiently(
     socket: &Socket,
     request: &CredentialRequest,
-    in_all: Option<Duration>,
-    at_a_terminal: bool,
-    tell: Option<&mut dyn FnMut()>,
+    total: Option<Duration>,
+    at_terminal: bool,
+    progress: Option<&mut dyn FnMut()>,
 ) -> Result<Credential, Failure> {
-    let for_broker = if at_a_terminal { FOR_BROKER_AT_A_TERMINAL } else { FOR_BROKER };
-    let notice = tell.map(|tell| Notice::new(SILENCE, tell));
-    let timeouts = Timeouts::default().broker_start(for_broker).total(in_all.unwrap_or(IN_ALL));
+    let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
+    let notice = progress.map(|progress| Notice::new(SILENCE, progress));
+    let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
     forget(connection);
     Ok(credential)
@@ -78,13 +78,13 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
-    let credential = with_progress(edges, &arguments.source, |tell| {
-        ask_patiently(&socket, &request, arguments.timeout, terminal, tell)
+    let credential = with_progress(edges, &arguments.source, |progress| {
+        request_patiently(&socket, &request, arguments.timeout, terminal, progress)
     })?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
 
-/// `None`: the client does not speak of itself (JavaScript, Java).
+/// `None`: the client sets no `KUBERNETES_EXEC_INFO`, as those for JavaScript and Java.
 fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
     let Some(value) = edges.variable("KUBERNETES_EXEC_INFO").filter(|value| !value.is_empty()) else {
         return Ok(None);
@@ -93,8 +93,7 @@ fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
     exec_info::parse(text).map(Some)
 }
 
-/// Empty where the system does not say who started us. Without `KUBERNETES_EXEC_INFO` (JavaScript, Java, a shell) the
-/// request says so, and the broker makes less of a repeat.
+/// Identity of the process that started the shim. Empty: unknown.
 fn caller_of(edges: &Edges) -> String {
     let info = edges.variable("KUBERNETES_EXEC_INFO").and_then(|value| value.to_str()).unwrap_or_default();
     (edges.parent)().map(|parent| caller(&parent, info)).unwrap_or_default()
@@ -110,11 +109,11 @@ fn with_progress<T>(
         return answer(None);
     }
     let mut shown = false;
-    let mut tell = || {
-        edges.complain(&format!("credbroker-exec: waiting for {} ...", Named(source)));
+    let mut progress = || {
+        edges.complain(&format!("credbroker-exec: waiting for {source} ..."));
         shown = true;
     };
-    let answer = answer(Some(&mut tell));
+    let answer = answer(Some(&mut progress));
     if shown {
         edges.complain("\r\x1b[K");
     }

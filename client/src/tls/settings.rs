@@ -6,7 +6,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     client::Resumption,
     crypto::{CryptoProvider, aws_lc_rs::default_provider},
-    pki_types::{CertificateDer, InvalidDnsNameError, ServerName, pem, pem::PemObject},
+    pki_types::{CertificateDer, ServerName, pem, pem::PemObject},
     sign::SingleCertAndKey,
 };
 use tokio_util::sync::CancellationToken;
@@ -63,8 +63,6 @@ pub enum SettingsError {
     ServerName {
         /// The name.
         name: String,
-        /// What is wrong with it.
-        source: InvalidDnsNameError,
     },
 }
 
@@ -109,9 +107,8 @@ impl Settings {
     ///
     /// [`SettingsError::ServerName`]: it is neither a DNS name nor an address.
     pub fn server_name(mut self, name: &str) -> Result<Self, SettingsError> {
-        let parsed = ServerName::try_from(name.to_owned());
-        let name = || name.to_owned();
-        self.server_name = Some(parsed.map_err(|source| SettingsError::ServerName { name: name(), source })?);
+        let parsed = ServerName::try_from(name.to_owned()).ok();
+        self.server_name = Some(parsed.ok_or_else(|| SettingsError::ServerName { name: name.to_owned() })?);
         Ok(self)
     }
 

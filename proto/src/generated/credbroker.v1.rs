@@ -835,6 +835,8 @@ pub enum ErrorReason {
     VariableNotAllowed = 33,
     /// The plugin's output has another apiVersion than the provider is configured with.
     VersionMismatch = 34,
+    /// The configuration of the provider was changed or removed while the request waited, or while the watch was open.
+    ProviderChanged = 35,
 }
 impl ErrorReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -878,6 +880,7 @@ impl ErrorReason {
             Self::UnknownProvider => "UNKNOWN_PROVIDER",
             Self::VariableNotAllowed => "VARIABLE_NOT_ALLOWED",
             Self::VersionMismatch => "VERSION_MISMATCH",
+            Self::ProviderChanged => "PROVIDER_CHANGED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -918,6 +921,7 @@ impl ErrorReason {
             "UNKNOWN_PROVIDER" => Some(Self::UnknownProvider),
             "VARIABLE_NOT_ALLOWED" => Some(Self::VariableNotAllowed),
             "VERSION_MISMATCH" => Some(Self::VersionMismatch),
+            "PROVIDER_CHANGED" => Some(Self::ProviderChanged),
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ mod cell;
 mod forgetting;
 mod promises;
 mod rejection;
+mod retiring;
 mod room;
 mod schedule;
 mod selecting;

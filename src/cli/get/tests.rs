@@ -27,7 +27,7 @@ fn credential() -> v1::Credential {
 }
 
 fn printed(output: CredentialFormat, credential: v1::Credential) -> Result<String, (String, u8)> {
-    let gke = Source::Provider(ProviderRef { name: "gke".into(), definition: None });
+    let gke = Source::Provider { name: "gke".into(), definition: None };
     rendered(output, &gke, &credential.try_into().unwrap(), UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
@@ -112,7 +112,7 @@ fn a_cluster_profile_takes_precedence_over_the_variable_for_the_provider() {
         assert!(Line::try_parse_from(["get", "--cluster-profile", odd]).is_err(), "{odd}");
     }
     assert!(Line::try_parse_from(["get", "--cluster-profile", "a/b", "--provider", "p"]).is_err());
-    let source = Source::ClusterProfile(cluster_profile("fleet/paris").unwrap());
+    let source = Source::ClusterProfile("fleet/paris".parse().unwrap());
     let text = summary(&source, &credential().try_into().unwrap(), UNIX_EPOCH + Duration::from_secs(NOW));
     assert!(text.starts_with("CLUSTER      KIND ") && text.contains("\nfleet/paris  token"), "{text}");
 }

@@ -27,7 +27,7 @@ use crate::{
 /// Write a kubeconfig with a context for every cluster of the fleet
 ///
 /// Asks a running broker for the ClusterProfiles that it reads. Each becomes a context NAMESPACE/NAME,
-/// whose user asks the broker for that cluster's credential, so every client can walk the fleet:
+/// whose user requests the cluster's credential from the broker, so that every client can use it:
 ///
 ///   credbroker kubeconfig fleet -o ~/.kube/fleet
 ///   kubectl --kubeconfig ~/.kube/fleet --context fleet/paris get pods
@@ -35,18 +35,18 @@ use crate::{
 ///     kubectl --kubeconfig ~/.kube/fleet --context "$c" get nodes
 ///   done
 ///
-/// No context is current, so no command reaches a cluster by accident: name one with --context. There
-/// are no secrets in it. Clusters that no provider of the broker can reach are left out, and named on
-/// stderr. Write it again when clusters come, go or move: the broker gives no credential for a cluster
-/// that is no longer where the kubeconfig says. A --socket that is given is written into it too.
+/// No context is current, so no command reaches a cluster by accident: name one with --context. The
+/// kubeconfig contains no secrets. It leaves out clusters without a provider, and names them on stderr.
+/// Write it again after clusters are added, removed or moved: the broker refuses requests for a server
+/// that is not the cluster's. If --socket is set, the shims use it too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct FleetArgs {
-    /// Write to this file, with mode 0600; never over a kubeconfig with users that are not credbroker's
+    /// Write to this file, with mode 0600; it must not be a kubeconfig with users of other plugins
     /// [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Version of the exec protocol (client.authentication.k8s.io) for the clients that will use it
+    /// Version of the exec protocol (client.authentication.k8s.io) that the clients support
     #[arg(long, value_enum, default_value_t)]
     api_version: ExecVersion,
     #[command(flatten)]
@@ -65,19 +65,22 @@ pub(super) fn run(
         socket.map(|socket| socket.to_str().context("the path of the socket is not UTF-8")).transpose()?;
     let shim = Shim::find(environment, shim, socket)?;
     if let Some(path) = &args.output {
-        spare(path)?;
+        check_replaceable(path)?;
     }
     let fleet = match args.query.ask(environment)? {
         Ok(fleet) => fleet,
         Err(failure) => return Ok(fail(&failure, err)?),
     };
     fleet.warn(err)?;
-    for (name, why) in left_out(&fleet) {
-        writeln!(err, "credbroker: {name} is left out: {why}")?;
+    for (name, why) in skipped(&fleet) {
+        writeln!(err, "credbroker: skipped {name}: {why}")?;
     }
     let Some(first) = reachable(&fleet).next().map(|(name, _)| name) else {
         if !fleet.clusters.is_empty() {
-            writeln!(err, "credbroker: none is left to write a kubeconfig for; see `credbroker clusters`")?;
+            writeln!(
+                err,
+                "credbroker: no cluster can be written to a kubeconfig; see `credbroker clusters`"
+            )?;
         }
         return Ok(1);
     };
@@ -99,12 +102,13 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// Refuses to write over a file that has something in it which this command could not write again.
-fn spare(path: &Path) -> anyhow::Result<()> {
-    let there = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient).with_context(|| {
-        format!("{} is not a kubeconfig of credbroker; name another file", path.display())
-    })?;
-    let foreign = there
+/// Refuses to overwrite a file with users that this command did not write.
+fn check_replaceable(path: &Path) -> anyhow::Result<()> {
+    let existing =
+        config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient).with_context(|| {
+            format!("{} is not a kubeconfig of credbroker; name another file", path.display())
+        })?;
+    let foreign = existing
         .users()
         .into_iter()
         .find(|user| !user.body.get("exec").is_some_and(is_shim))
@@ -118,8 +122,8 @@ fn spare(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each of the others, and why.
-fn left_out(fleet: &ClusterList) -> impl Iterator<Item = (String, String)> {
+/// The clusters that cannot be written, and why.
+fn skipped(fleet: &ClusterList) -> impl Iterator<Item = (String, String)> {
     let others = fleet.clusters.iter().filter(|(_, state)| endpoint(state.cluster.as_ref()).is_none());
     others.map(|(name, state)| {
         let why = Some(problem(state)).filter(|why| !why.is_empty());

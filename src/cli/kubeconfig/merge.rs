@@ -1,4 +1,4 @@
-//! Merges kubeconfigs as client-go does, into one that means the same in any directory.
+//! Merges kubeconfigs as client-go does, into one that has the same meaning in any directory.
 
 use std::{collections::HashSet, path::Path};
 
@@ -7,13 +7,12 @@ use crate::{
     document::{Key, Node, Position, Value},
 };
 
-/// Entries of a map in the making.
+/// Entries of a map.
 pub(super) type Entries = Vec<(Key, Node)>;
 
-/// Of two items of one name the first stays whole; of everything else the first that is not empty. What we do not know
-/// stays as it is.
+/// Of items with the same name the first is used whole; of other values the first that is not empty. Unknown keys stay.
 ///
-/// `user` may change each user that stays, after its paths were made absolute.
+/// `user` may change each user of the result, whose paths are absolute.
 pub(super) fn merged(kubeconfig: &Kubeconfig, mut user: impl FnMut(&str, &mut Entries)) -> Node {
     let mut entries: Entries = vec![entry("apiVersion", string("v1")), entry("kind", string("Config"))];
     let mut seen = HashSet::new();
@@ -24,7 +23,7 @@ pub(super) fn merged(kubeconfig: &Kubeconfig, mut user: impl FnMut(&str, &mut En
             match (there.map(|(_, node)| &mut node.value), &node.value) {
                 (there, Value::Sequence(items)) if is_list_of_names(list) => {
                     let new = items.iter().filter(|item| seen.insert((list, name(item))));
-                    let new = new.map(|item| placed(list, item, file, &mut user));
+                    let new = new.map(|item| relocated(list, item, file, &mut user));
                     match there {
                         Some(Value::Sequence(all)) => all.extend(new),
                         Some(other) => *other = Value::Sequence(new.collect()),
@@ -65,14 +64,14 @@ pub(super) fn absolute(entries: &mut Entries, key: &str, dir: &Path, bare_names:
     if path.is_empty() || (bare_names && !path.contains('/')) {
         return;
     }
-    let place: std::path::PathBuf = dir.join(&*path).components().collect();
-    if let Some(place) = place.to_str() {
-        place.clone_into(path);
+    let absolute: std::path::PathBuf = dir.join(&*path).components().collect();
+    if let Some(absolute) = absolute.to_str() {
+        absolute.clone_into(path);
     }
 }
 
-/// An item as it means the same in another directory.
-fn placed(list: &str, item: &Node, file: &KubeFile, user: &mut impl FnMut(&str, &mut Entries)) -> Node {
+/// An item with absolute paths.
+fn relocated(list: &str, item: &Node, file: &KubeFile, user: &mut impl FnMut(&str, &mut Entries)) -> Node {
     let mut item = item.clone();
     let name = name(&item).unwrap_or_default().to_owned();
     let dir = file.path.parent().unwrap_or(Path::new("/"));

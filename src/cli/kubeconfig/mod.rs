@@ -17,7 +17,7 @@ use clap::Subcommand;
 
 use crate::plugin::Environment;
 
-/// Make kubeconfigs whose users ask credbroker
+/// Write kubeconfigs whose users request credentials from the broker
 #[derive(Debug, clap::Args)]
 pub(super) struct KubeconfigArgs {
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! Writing a kubeconfig: whole or not at all, for its owner only, and never over one that was read.
+//! Writes a kubeconfig: as a whole or not at all, for its owner only, and never over an input.
 
 use std::{
     fs, io,
@@ -30,15 +30,15 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::File::open(dir)?.sync_all()
 }
 
-/// Whether both name one file: by the place a rename would replace, or by what is there.
+/// Whether both paths name one file: the same directory entry, or the same inode.
 fn is_same(output: &Path, input: &Path) -> bool {
-    let place = |path: &Path| {
+    let entry = |path: &Path| {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some((fs::canonicalize(dir).ok()?, path.file_name()?.to_owned()))
     };
     let inode = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
     let same = |one: Option<_>, two| one.is_some() && one == two;
-    same(place(output), place(input)) || inode(output).is_some_and(|output| inode(input) == Some(output))
+    same(entry(output), entry(input)) || inode(output).is_some_and(|output| inode(input) == Some(output))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
     text::listed,
 };
 
-/// Asks the broker, and says what must happen before it answers for all of `definitions`.
+/// Asks the broker, and returns what to do until it serves all of `definitions`.
 pub(super) fn advice(
     socket: &SocketArg,
     environment: &Environment,
@@ -35,8 +35,8 @@ fn changed_since(definitions: &[(String, Definition)], start: Option<SystemTime>
     files(definitions).into_iter().filter(|file| is_later(file)).map(shown).collect()
 }
 
-/// `answer` is the digests of the broker's definitions, each of which covers the name too, and the files that changed
-/// since the broker read them.
+/// `answer`: the digests of the broker's definitions, which cover the names, and the files that changed since the broker
+/// read them.
 fn text(
     definitions: &[(String, Definition)],
     answer: Result<(&HashSet<String>, &[String]), &Failure>,
@@ -70,7 +70,7 @@ fn text(
     )
 }
 
-/// How a broker gets to read the files that define these.
+/// How to make a broker read the files of these definitions.
 fn remedy(definitions: &[(String, Definition)], then: &str) -> String {
     let files: Vec<_> = files(definitions).into_iter().map(shown).collect();
     let list = |separator| files.join(separator);
@@ -131,9 +131,9 @@ mod tests {
         insta::assert_snapshot!(said, @"The running broker has all of these providers as they were when it started. Since then /home/jane/.kube/config changed: restart the broker.");
     }
 
-    /// One of the same name from another file is another provider.
+    /// A definition of the same name in another file is another provider.
     #[test]
-    fn what_the_broker_does_not_have_is_named_with_the_remedy() {
+    fn definitions_that_the_broker_does_not_have_are_named_with_the_remedy() {
         let other = ("rel".to_owned(), Definition::new("/other".into(), "rel"));
         let mut providers = known(&definitions()[1..]);
         providers.extend(known(&[other]));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_is_not_there_or_does_not_answer_is_not_said_to_be_ready() {
+    fn without_an_answer_of_the_broker_the_text_has_the_remedy() {
         let unreachable = Failure::from(Error::Unreachable {
             socket: Socket::at("/run/x.sock"),
             source: Arc::new(io::Error::from_raw_os_error(2)),

@@ -1,4 +1,4 @@
-//! How a kubeconfig's users call the shim.
+//! How a kubeconfig's users run the shim.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use crate::{
     plugin::{Environment, find_in_path},
 };
 
-/// How the shim is called.
+/// How to run the shim.
 #[derive(Debug)]
 pub(super) struct Shim {
     command: String,
-    /// Before its own arguments.
+    /// Arguments before the shim's own.
     first: Vec<String>,
     socket: Option<String>,
 }
 
 impl Shim {
-    /// By its bare name when that works from everywhere, else `beside`. With `socket` if it is given; else it looks for
-    /// itself.
+    /// The bare name of the shim if it is in `PATH`, else `beside`. `socket`: the socket that it uses instead of the
+    /// default ones.
     pub(super) fn find(
         environment: &Environment,
         beside: &Path,
@@ -43,7 +43,8 @@ impl Shim {
         Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, socket })
     }
 
-    /// The `exec` stanza of a user for whom the shim asks for `source`, but for its apiVersion, which `version` ends.
+    /// The `exec` stanza of a user whose shim requests the credential of `source`, without its apiVersion. `version` is
+    /// the last part of that.
     pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 4] {
         let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
         let socket = self.socket.iter().flat_map(|socket| ["--socket".to_owned(), socket.clone()]);
@@ -58,7 +59,7 @@ impl Shim {
     }
 }
 
-/// A kubeconfig means the same from everywhere, so a relative path has no place in it.
+/// The absolute path, because a kubeconfig can be used in any directory.
 fn absolute_socket(socket: &str) -> anyhow::Result<String> {
     if socket.is_empty() || socket.starts_with("unix:") {
         Socket::locate(&SocketSources::new().flag(Some(socket.as_ref())))?;

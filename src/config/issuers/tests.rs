@@ -48,6 +48,24 @@ fn the_users_of_a_kubeconfig_and_the_hub_have_issuers_too() {
 }
 
 #[test]
+fn users_of_the_same_name_share_an_issuer_only_if_a_section_names_it() {
+    let with = |rest: &str| {
+        let home = config(&format!("kubeconfigs: [~/one, ~/two]\n{rest}"));
+        for file in ["one", "two"] {
+            let exec = "{apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}";
+            home.write(file, &format!("users: [{{name: rel, user: {{exec: {exec}}}}}]\n"));
+        }
+        let issuers = budgets(&home);
+        let mut issuers: Vec<_> = issuers.iter().filter_map(|line| line.strip_prefix("rel: ")).collect();
+        issuers.sort_unstable();
+        (home.shown(&issuers.join(", ")), home.warnings())
+    };
+    assert_eq!(with(""), ("rel (~/one) 10 4, rel (~/two) 10 4".into(), String::new()));
+    let section = "issuers: [{name: rel, runsPerSecond: 2}]\n";
+    assert_eq!(with(section), ("rel 2 4, rel 2 4".into(), String::new()));
+}
+
+#[test]
 fn what_is_wrong_with_a_section_is_reported() {
     let home = config(
         "issuers:\n- {name: idp}\n- {name: idp, concurrency: 2}\n- {runsPerSecond: 0}\n- {name: \"\", rate: 5}\n- idp\n",

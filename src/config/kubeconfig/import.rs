@@ -16,7 +16,7 @@ use crate::{
         unlisted::{list, unlisted},
     },
     document::Node,
-    plugin::{Definition, Environment, Globs, Provider, identity_variables},
+    plugin::{Definition, Environment, Globs, Issuer, Provider, identity_variables},
 };
 
 /// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
@@ -101,7 +101,11 @@ fn import<'a>(
         return None;
     }
     let mut provider = provider(user.name, stanza?, variables);
-    provider.definition = Some(Definition::new(user.identity.to_owned(), user.name));
+    let definition = Definition::new(user.identity.to_owned(), user.name);
+    // Users of the same name in two files can have different issuers, so each is its own.
+    let issuer = format!("{} ({})", user.name, definition.shown_file());
+    provider.issuer = Arc::new(Issuer { name: issuer.into(), ..(*provider.issuer).clone() });
+    provider.definition = Some(definition);
     provider.clusters = clusters.of_user(user, report);
     Some(provider)
 }

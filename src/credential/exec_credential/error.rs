@@ -49,7 +49,7 @@ pub enum DecodeError {
     #[error(transparent)]
     Pair(#[from] PairError),
     /// White space at either end, such as the newline at the end of a file.
-    #[error("the token begins or ends with a space or a newline; the plugin must print the bare token{}", at.suffix())]
+    #[error("the token begins or ends with a space or a newline{}; the plugin must print the bare token", at.suffix())]
     TokenBlank {
         /// Where the token is, if known.
         at: Position,

@@ -87,7 +87,7 @@ mod tests {
                 Outcome::Unknown,
             ),
             (
-                RunError::Spawn { command: command(), source: Arc::new(io::ErrorKind::NotFound.into()) },
+                RunError::Spawn { command: command(), cause: Arc::new(io::ErrorKind::NotFound.into()) },
                 Outcome::Unknown,
             ),
         ] {

@@ -177,7 +177,10 @@ impl Queue {
         let line = self.issuers.get(issuer)?;
         let class = class(*urgency);
         let cause = match line.pace.gate(class, now) {
-            Gate::Open => self.shares.refuses(caller(*urgency)).unwrap_or(Cause::Slots { runs: self.runs }),
+            Gate::Open => {
+                let share = self.shares.refuses(caller(*urgency)).filter(|_| self.started.len() < self.runs);
+                share.unwrap_or(Cause::Slots { runs: self.runs })
+            }
             Gate::At(_, cause) | Gate::Shut(cause) => cause,
         };
         Some((cause, line.lane(class).waiting(provider).saturating_sub(1)))

@@ -23,7 +23,8 @@ use super::{ProcessRunner, RunError, RunLimits};
 use crate::{
     credential::{ApiVersion, LifetimeLimits},
     plugin::{
-        ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider, Verify,
+        ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider,
+        Standing, Verify,
     },
 };
 
@@ -71,6 +72,7 @@ impl Plugin {
             cluster_info: ClusterInfo::default(),
             verify: Verify::default(),
             profile_sourced: None,
+            standing: Standing::default(),
         };
         let limits = RunLimits { terminate_grace: AGES, stdout_grace: AGES, ..RunLimits::default() };
         Self { home, limits, provider, path }

@@ -81,7 +81,7 @@ async fn a_file_that_cannot_be_executed_and_a_missing_file_are_different_errors(
         (no_interpreter, std::io::ErrorKind::NotFound),
     ] {
         let error = plugin.run().await.0.unwrap_err();
-        assert!(matches!(&error, RunError::Spawn { source, .. } if source.kind() == kind), "{error:?}");
+        assert!(matches!(&error, RunError::Spawn { cause, .. } if cause.kind() == kind), "{error:?}");
     }
     let error = no_program.run().await.0.unwrap_err();
     assert!(matches!(&error, RunError::Spawn { .. }), "{error:?}");

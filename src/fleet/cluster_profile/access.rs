@@ -1,4 +1,4 @@
-//! Which provider a profile is served by.
+//! The provider that serves a profile.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const FOREIGN: usize = 50;
 pub(super) struct Choice<'a> {
     /// The first provider of the configuration that is listed, and its entry in the profile.
     pub(super) chosen: Option<(&'a Arc<Provider>, &'a AccessProvider)>,
-    /// Every other name, on either side: the configuration's in its order, then the profile's.
+    /// All other providers: those of the configuration in its order, then those that only the profile lists.
     pub(super) skipped: Vec<Skipped>,
 }
 

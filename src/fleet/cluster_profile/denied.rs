@@ -1,4 +1,4 @@
-//! Variables that no profile sets.
+//! Variables that a profile can never set.
 
 use std::sync::LazyLock;
 
@@ -84,7 +84,7 @@ const NAMES: [&str; 75] = [
     "SSLKEYLOGFILE",
 ];
 
-/// Where a plugin for Azure proves who it is. Which of Microsoft's clouds that is, is the cluster's business.
+/// Where a plugin for Azure authenticates. A profile may select one of Microsoft's clouds.
 const AUTHORITY: [&str; 2] = ["AZURE_AUTHORITY_HOST", "AAD_AUTHORITY_HOST"];
 const AUTHORITIES: [&str; 5] = [
     "https://login.microsoftonline.com",

@@ -1,4 +1,4 @@
-//! Where a cluster is.
+//! The endpoint of a cluster.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::{credential::Cluster, plugin::ProfileError};
 
-/// What the configuration allows of all endpoints.
+/// Rules of the configuration for all endpoints.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EndpointRules {
     /// A server may be `http://`.
     pub allow_http: bool,
 }
 
-/// Schemes that a client can speak to a proxy.
+/// Schemes of proxies that clients support.
 const PROXY_SCHEMES: [&str; 3] = ["http", "https", "socks5"];
 
 /// The endpoint that the `cluster` of an access provider names, without its extension. `at` is its path in the object.
@@ -28,14 +28,14 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     let read = ClusterFields { fields, at };
     let server = read.text("server")?;
     server_is_usable(server, rules).map_err(|problem| read.invalid("server", problem))?;
-    // It would name a file of the broker, which the writer of a profile must not choose.
+    // The path would name a file of the broker, and the writer of a profile must not choose one.
     if !read.text("certificate-authority")?.is_empty() {
         return Err(read.invalid(
             "certificate-authority",
             "is a path, which means nothing here; the profile must carry `certificate-authority-data`",
         ));
     }
-    // Go takes line breaks in base64.
+    // Go accepts line breaks in base64.
     let authorities = read.text("certificate-authority-data")?.replace(['\r', '\n'], "");
     let authorities = STANDARD
         .decode(authorities)
@@ -60,7 +60,7 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     })
 }
 
-/// An empty server would be `http://localhost` to client-go, and without TLS the network can read the credential.
+/// client-go reads an empty server as `http://localhost`. Without TLS the network can read the credential.
 fn server_is_usable(server: &str, rules: EndpointRules) -> Result<(), &'static str> {
     if server.is_empty() {
         return Err("is empty");
@@ -76,7 +76,8 @@ fn server_is_usable(server: &str, rules: EndpointRules) -> Result<(), &'static s
     }
 }
 
-/// A URL of one of `schemes` that names a host. The parser drops a fragment and takes any port and any script.
+/// A URL of one of `schemes` that names a host. The parser drops a fragment, and accepts any port and characters
+/// outside ASCII.
 fn url(text: &str, schemes: &[&str]) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let (host, authority) = (url.host()?, url.authority()?);

@@ -14,7 +14,7 @@ const ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
 /// Reserved by KEP-4322.
 const ENVS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
 
-/// The reserved extensions as they stand in an object; an absent one and null are the same.
+/// The reserved extensions of an object. `null` means absent.
 #[derive(Debug, Default)]
 pub(super) struct Extensions<'a> {
     config: Option<&'a Value>,
@@ -23,8 +23,7 @@ pub(super) struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Finds them in `cluster`, whose path is `at`. Two of one name are refused, as by client-go: it is not clear which
-    /// one is meant.
+    /// Finds them in `cluster`, whose path is `at`. Two extensions of the same name are refused, as by client-go.
     pub(super) fn of(cluster: &'a Value, at: &str) -> Result<Self, ProfileError> {
         let at = format!("{at}.extensions");
         let items = match cluster.get("extensions") {
@@ -60,8 +59,8 @@ impl<'a> Extensions<'a> {
         self.config.map(|value| value.to_string().into()).unwrap_or_default()
     }
 
-    /// Arguments for the plugin, and where they stand. A list of texts, or (the schema of the CRD allows only objects
-    /// there) a map whose `args` is one.
+    /// Arguments for the plugin, and their path: a list of strings, or a map with such a list in `args`, because the
+    /// schema of the CRD allows only objects.
     pub(super) fn args(&self) -> Result<(Vec<&'a str>, &str), ProfileError> {
         let Some((value, at)) = &self.args else { return Ok((Vec::new(), "")) };
         let wrong = || ProfileError::Malformed {
@@ -82,7 +81,7 @@ impl<'a> Extensions<'a> {
         Ok((args, at))
     }
 
-    /// Variables for the plugin by name, and where they stand.
+    /// Variables for the plugin by name, and their path.
     pub(super) fn envs(&self) -> Result<(BTreeMap<&'a str, &'a str>, &str), ProfileError> {
         let Some((value, at)) = &self.envs else { return Ok((BTreeMap::new(), "")) };
         let wrong = || ProfileError::Malformed { field: at.clone(), expected: "a map from names to strings" };

@@ -1,8 +1,8 @@
-//! From a `ClusterProfile` object to one plugin invocation, as KEP-4322 (multi-cluster access by exec plugins) says. Pure.
+//! Resolves a `ClusterProfile` object to one plugin invocation, according to KEP-4322 (multi-cluster access by exec
+//! plugins). Pure.
 //!
-//! A profile lists the access providers that understand its cluster, each with an endpoint; our configuration says which
-//! plugin each provider is. Each resolution is a separate value: nothing that one profile contributes is ever
-//! written into the configuration, where the next one would meet it.
+//! A profile lists access providers for its cluster, each with an endpoint; the broker's configuration has the plugin of
+//! each provider. A resolution is a new value and never changes the configuration, so one profile cannot affect another.
 
 mod access;
 mod denied;

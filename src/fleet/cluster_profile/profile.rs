@@ -1,4 +1,4 @@
-//! A `ClusterProfile` object, read.
+//! The fields of a `ClusterProfile` object.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::plugin::{ProfileError, ProfileName};
 
-/// What the broker keeps of an object: all that `ListClusters` shows, and the access providers as they stand there.
+/// The fields that the broker keeps: those that `ListClusters` shows, and the access providers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterProfile {
     /// Its namespace and name in the hub.
@@ -23,20 +23,20 @@ pub struct ClusterProfile {
     pub access: Result<Vec<AccessProvider>, ProfileError>,
 }
 
-/// One way to a cluster: who issues credentials for it, and the endpoint. The endpoint is checked only if this provider
-/// is chosen: mistakes in other entries have no effect.
+/// An access provider of a profile: the name of a provider of credentials, and the endpoint. The endpoint is checked only
+/// if this provider is chosen: mistakes in other entries have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessProvider {
     /// Its name.
     pub name: String,
-    /// From `credentialProviders`.
+    /// It is listed in `credentialProviders`.
     pub deprecated: bool,
     /// `cluster`, in the form of a kubeconfig's.
     pub(super) cluster: Value,
 }
 
 impl ClusterProfile {
-    /// Reads the `spec` and `status` of an object. What only people look at may be missing or odd.
+    /// Reads the `spec` and `status` of an object. Fields that are only shown to people may be missing or malformed.
     pub fn read(name: ProfileName, spec: &Value, status: &Value) -> Self {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let properties = status.get("properties").and_then(Value::as_array).map(Vec::as_slice);
@@ -78,7 +78,7 @@ fn listed(status: &Value, list: &'static str, deprecated: bool) -> Result<Vec<Ac
         let name = item.get("name").and_then(Value::as_str);
         let name = name.ok_or_else(|| wrong(at(), "a map with a `name`"))?;
         if name.is_empty() {
-            continue; // the schema of the CRD lets it pass, and no provider has that name
+            continue; // the schema of the CRD allows it, and no provider has that name
         }
         if !names.insert(name) {
             return Err(ProfileError::Repeated { provider: name.to_owned(), list });

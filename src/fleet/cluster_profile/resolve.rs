@@ -14,19 +14,19 @@ use crate::{
     text::shown,
 };
 
-/// Where a profile leads.
+/// What a profile resolves to.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolution {
-    /// The provider that was chosen; where the profile adds to it, a new one with the additions.
+    /// The chosen provider, or a copy of it with the additions of the profile.
     pub(crate) provider: Arc<Provider>,
-    /// The cluster, which the plugin gets if it asks for it.
+    /// The cluster, which a plugin with `provideClusterInfo` receives.
     pub(crate) endpoint: Arc<Cluster>,
-    /// What is suspicious but stops nothing.
+    /// Problems that do not make the profile unusable.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Resolves `profile` against `configured`, in the configuration's order. The second part says of every provider that
-/// was not chosen why not, also when there is an error.
+/// Resolves `profile` against `configured`, in the configuration's order. The second part has the other
+/// providers and why each was not chosen, also if there is an error.
 pub(crate) fn resolve(
     profile: &ClusterProfile,
     configured: &[Arc<Provider>],

@@ -3,11 +3,11 @@
 use super::{denied::is_denied_to_profiles, extensions::Extensions};
 use crate::plugin::{ArgsPolicy, EnvPolicy, ProfileError, ProfileSourced};
 
-/// How many arguments or variables a profile may bring, and how many bytes they may have in all.
+/// Maximum number of arguments or of variables that a profile adds, and of their bytes in total.
 const ITEMS: usize = 64;
 const BYTES: usize = 32 << 10;
 
-/// What a profile adds, checked.
+/// The checked additions of a profile.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Additions {
     /// The provider's arguments and then the profile's; `None`: the provider's alone.
@@ -17,8 +17,8 @@ pub(super) struct Additions {
 }
 
 impl ProfileSourced {
-    /// What comes of `extensions` for a plugin with these arguments and variables: new lists, never the given ones.
-    /// What is ignored is not even looked at.
+    /// The additions of `extensions` for a plugin with these arguments and variables, in new lists. Ignored extensions are
+    /// not checked.
     pub(super) fn additions(
         self,
         extensions: &Extensions<'_>,
@@ -67,7 +67,7 @@ impl ProfileSourced {
         if added.is_empty() {
             return Ok(None);
         }
-        // One place for each name: of two, which one a process sees depends on who reads it.
+        // Each name once: which of two values a process uses depends on how it reads them.
         let kept =
             env.iter().filter(|(name, _)| !added.iter().any(|(replaced, _)| replaced == name)).cloned();
         let added = added.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -66,7 +66,7 @@ async fn a_move_forgets_the_credential_of_the_old_cluster_only() {
         ..CredentialRequest::default()
     };
     let resolved = || setup.resolver.resolve(ask()).unwrap();
-    // Asked for between the change of the fleet and what follows from it.
+    // Requested after the fleet has changed, and before the cache has.
     inventory.apply(&object("fleet/a", "new")).unwrap();
     setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
     inventory.apply(&object("fleet/a", "old")).unwrap();

@@ -10,10 +10,10 @@ use crate::{
     hub::access::HubTimeouts,
 };
 
-/// Longer than anything here takes, on any machine.
+/// Longer than any step of these tests takes, on any machine.
 const AGES: Duration = Duration::from_secs(60);
 
-/// A hub with one profile, and what reads it.
+/// A hub with one profile, and its reader.
 struct Read {
     server: ApiServer,
     setup: Setup,
@@ -58,7 +58,7 @@ fn hub(has_plugin: bool) -> Read {
     Read { server, setup, _directory: directory, hub }
 }
 
-/// Waits until the state of the hub is so.
+/// Waits for this state of the hub.
 async fn until(states: &mut watch::Receiver<HubState>, is_so: impl Fn(&HubState) -> bool) {
     let reached = timeout(AGES, states.wait_for(is_so)).await;
     drop(reached.expect("the hub becomes so").unwrap());
@@ -89,7 +89,7 @@ async fn a_silent_hub_is_disconnected_in_a_watch_and_in_a_list() {
     let tested = async {
         until(&mut states, is_well).await;
         server.until_watched(Collection::ClusterProfiles, 1).await;
-        // Of a hub that is well and has nothing to say, each watch ends in time, and the next one begins.
+        // If the hub has no events, each watch ends in time, and the next one begins.
         let watches = server.watches(Collection::ClusterProfiles);
         while server.watches(Collection::ClusterProfiles) < watches + 3 {
             sleep(Duration::from_millis(50)).await;
@@ -152,7 +152,7 @@ async fn a_longer_lifetime_needs_no_new_connection() {
     assert_eq!((setup.runner.ran().len(), server.lists(Collection::ClusterProfiles)), (2, 1));
 }
 
-/// A hub in trouble must not become a storm at the issuer of its credential.
+/// A hub that fails must not cause many requests to the issuer of its credential.
 #[tokio::test]
 async fn a_failure_that_is_not_the_credentials_asks_for_no_other() {
     let Read { server, setup, hub, _directory } = hub(true);
@@ -162,7 +162,7 @@ async fn a_failure_that_is_not_the_credentials_asks_for_no_other() {
     let tested = async {
         until(&mut states, |hub| hub.problem.as_ref().is_some_and(|problem| problem.contains("forbidden")))
             .await;
-        // Old enough to be asked for again.
+        // Old enough for another run.
         setup.clock.2.store(60, Ordering::SeqCst);
         while server.lists(Collection::ClusterProfiles) < 4 {
             sleep(Duration::from_millis(5)).await;
@@ -178,7 +178,7 @@ async fn a_failure_that_is_not_the_credentials_asks_for_no_other() {
     assert_eq!(setup.runner.ran(), [HUB_PROVIDER]);
 }
 
-/// As many as one answer of the usual size cannot carry.
+/// More profiles than one answer of the usual size can have.
 #[tokio::test]
 async fn profiles_that_are_large_are_read_a_few_at_a_time() {
     let Read { server, setup, hub, _directory } = hub(false);

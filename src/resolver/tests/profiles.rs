@@ -11,7 +11,7 @@ use crate::{
 /// A resolver of these providers with a fleet whose hub was read.
 pub(super) fn with_fleet(providers: impl IntoIterator<Item = Provider>) -> Resolver {
     let resolver = with_unread_fleet(providers);
-    resolver.fleet.as_ref().unwrap().set_hub(HubState { synced: true, problem: None });
+    resolver.fleet().unwrap().set_hub(HubState { synced: true, problem: None });
     resolver
 }
 
@@ -24,7 +24,7 @@ pub(super) fn with_unread_fleet(providers: impl IntoIterator<Item = Provider>) -
 pub(super) fn apply(resolver: &Resolver, name: &str, provider: &str, cluster: &Value) {
     let status = json!({"accessProviders": [{"name": provider, "cluster": cluster}]});
     let profile = ClusterProfile::read(named(name), &Value::Null, &status);
-    resolver.fleet.as_ref().unwrap().apply(profile);
+    resolver.fleet().unwrap().apply(profile);
 }
 
 pub(super) fn named(name: &str) -> ProfileName {

@@ -5,7 +5,7 @@ const OWN: usize = 32;
 /// Descriptors of one plugin run: the pipes of its output and of its start, and the process.
 const PER_RUN: usize = 12;
 /// The most connections that are refused or leave at a time. They do not take the place of served ones.
-const SPARE: usize = 64;
+const SPARE: usize = 48;
 
 /// The descriptors of the process, divided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,14 +35,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_keep_their_descriptors_whatever_connections_use() {
+    fn runs_keep_their_descriptors_however_many_connections_there_are() {
         for (open_files, runs, expected) in [
-            (1_048_576, 8, (1_048_384, 64, 8)),
-            (1024, 8, (832, 64, 8)),
+            (1_048_576, 8, (1_048_400, 48, 8)),
+            (1024, 8, (848, 48, 8)),
             (256, 8, (96, 32, 8)),
             (64, 8, (12, 4, 1)),
             (0, 8, (1, 0, 1)),
-            (usize::MAX, usize::MAX, (usize::MAX / 2 - 79, 64, (usize::MAX - 32) / 2 / 12)),
+            (usize::MAX, usize::MAX, (usize::MAX / 2 - 63, 48, (usize::MAX - 32) / 2 / 12)),
         ] {
             let Budget { connections, spare, runs } = Budget::of(open_files, runs);
             assert_eq!((connections, spare, runs), expected, "{open_files}");

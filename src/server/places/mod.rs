@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Connections of one process that had no call yet. For one more, the oldest of them gives way at once: a client that
 /// connects has a call.
-const SILENT: usize = 64;
+const SILENT: usize = 48;
 
 /// Limits of connections, and of what the broker holds for their peers.
 #[derive(Clone, Copy, Debug)]

@@ -127,9 +127,9 @@ fn connections_without_a_call_give_way_at_once_when_their_process_has_many() {
     drop(crate::server::traffic::Call::of(&called.1));
     let silent: Vec<_> = (0..SILENT).map(|_| take(&places, &peer(1, 1), 0).unwrap()).collect();
     assert!(!silent.iter().any(has_ended));
-    let leaving: Vec<_> = (0..32).map(|_| take(&places, &peer(1, 1), 0).unwrap()).collect();
+    let leaving: Vec<_> = (0..24).map(|_| take(&places, &peer(1, 1), 0).unwrap()).collect();
     assert_eq!(silent.iter().filter(|one| has_ended(one)).count(), leaving.len());
-    assert!(has_ended(&silent[31]) && !has_ended(&silent[32]), "the oldest first");
+    assert!(has_ended(&silent[23]) && !has_ended(&silent[24]), "the oldest first");
     assert!(!has_ended(&called) && !has_ended(&other));
     assert_eq!(take(&places, &peer(1, 1), 0).unwrap_err(), Full::Silent(SILENT), "too many are leaving");
     assert!(take(&places, &peer(1, 2), 0).is_ok(), "of another process");

@@ -66,12 +66,8 @@ enum Loss {
     Foreign(PathBuf),
     #[error("the socket was removed or replaced and cannot be published again")]
     Refused(#[source] SocketError),
-    #[error("the socket {} cannot be found: is its directory readable?", path.display())]
-    Unreadable {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("the socket {} cannot be looked up: {cause}; check that the broker may search its directory", path.display())]
+    Unreadable { path: PathBuf, cause: io::Error },
     #[error("the socket's directory is no longer safe, and clients refuse it")]
     Unsafe(#[source] SocketError),
 }
@@ -134,7 +130,7 @@ impl WatchedSocket {
         let publication = match place {
             SocketOrigin::Inherited(path) => {
                 return match FileId::find(path) {
-                    Err(source) => Found::Lost(Loss::Unreadable { path: path.clone(), source }),
+                    Err(cause) => Found::Lost(Loss::Unreadable { path: path.clone(), cause }),
                     Ok(found) if inherited.is_none() || found == *inherited => Found::Ours,
                     Ok(_) => Found::Lost(Loss::Inherited(path.clone())),
                 };
@@ -143,7 +139,7 @@ impl WatchedSocket {
         };
         let path = &publication.options.path;
         // An error does not mean that the socket is gone.
-        let unreadable = |source| Found::Lost(Loss::Unreadable { path: path.clone(), source });
+        let unreadable = |cause| Found::Lost(Loss::Unreadable { path: path.clone(), cause });
         let at_path = match FileId::find(path) {
             Ok(at_path) => at_path,
             Err(error) => return unreadable(error),

@@ -7,21 +7,21 @@ use crate::{
     cache::Room,
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, Definition, Origin, ProfileName},
+    plugin::{Command, Definition, Origin, ProfileName, Retirement},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
 
 fn run_errors() -> Vec<RunError> {
     let command = || Arc::<str>::from("/plugins/p");
-    let source = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+    let cause = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
     let stderr = || Arc::<str>::from("try again");
     vec![
         RunError::ArgumentsTooLong { command: command(), size: 3_000_000 },
         RunError::Directory {
             command: command(),
             base: Arc::from(std::path::Path::new("/tmp")),
-            source: source(),
+            cause: cause(),
         },
         RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 2 } },
         RunError::ExecInfo {
@@ -39,7 +39,7 @@ fn run_errors() -> Vec<RunError> {
         RunError::Panicked { command: command() },
         RunError::Recursion { command: command() },
         RunError::Signal { command: command(), signal: 9, stderr: stderr() },
-        RunError::Spawn { command: command(), source: source() },
+        RunError::Spawn { command: command(), cause: cause() },
         RunError::Throttled {
             command: command(),
             provider: "cloud".into(),
@@ -48,7 +48,7 @@ fn run_errors() -> Vec<RunError> {
         },
         RunError::Timeout { command: command(), limit: Duration::from_secs(30), stderr: stderr() },
         RunError::Unanswered { command: command() },
-        RunError::Unreadable { command: command(), source: source() },
+        RunError::Unreadable { command: command(), source: cause() },
     ]
 }
 
@@ -96,6 +96,8 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
         CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
         CacheError::TooManyWaiting,
+        CacheError::Retired(Retirement::Changed),
+        CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
         CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
     ];

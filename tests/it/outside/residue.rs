@@ -75,7 +75,12 @@ fn after_load_memory_has_one_copy_of_each_secret_and_after_an_eviction_none() {
         }
     }
     for peer in &peers {
-        until("all is answered", || peer.seen(|seen| seen.answered.len() == 100 && seen.ended.len() == 90));
+        until("all is answered", || {
+            peer.seen(|seen| {
+                println!("{} {} {}", seen.answered.len(), seen.ended.len(), seen.closed);
+                seen.answered.len() == 190 && seen.ended.len() == 90
+            })
+        });
     }
     assert!((0..5).all(|_| run(&broker, &["shim", "--provider", "cloud"])));
     assert!((0..3).all(|_| run(&broker, &["refresh", "cloud"])), "the old ones are wiped");

@@ -9,7 +9,7 @@ fn arguments(source: Source) -> Arguments {
 }
 
 fn provider(name: &str) -> Arguments {
-    arguments(Source::Provider(ProviderRef { name: name.to_owned(), definition: None }))
+    arguments(Source::Provider { name: name.to_owned(), definition: None })
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn the_source_is_a_provider_or_a_cluster_profile_and_a_flag_wins_over_the_variab
 #[test]
 fn a_definition_goes_with_the_name_that_it_is_written_beside() {
     let Ok(Command::Ask(given)) = parsed("--provider rel --definition 12ab", Some("other")) else { panic!() };
-    let expected = ProviderRef { name: "rel".into(), definition: Some("12ab".into()) };
-    assert_eq!(given.source, Source::Provider(expected));
+    let expected = Source::Provider { name: "rel".into(), definition: Some("12ab".into()) };
+    assert_eq!(given.source, expected);
     for line in ["--definition 12ab", "--definition 12ab --cluster-profile a/b"] {
         assert_eq!(parsed(line, Some("rel")), Err(UsageError::DefinitionAlone), "{line}");
     }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::{net, runtime, sync::oneshot};
 use tonic::{Request, Response, Status, codegen::tokio_stream::Stream, transport::Server};
 
-/// What the broker does with every request.
+/// How the broker answers every request.
 #[derive(Clone)]
 pub(crate) enum Answer {
     Say(Result<Credential, Status>),
@@ -29,14 +29,14 @@ pub(crate) enum Answer {
 pub(crate) struct Broker {
     pub(crate) directory: TempDir,
     requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
-    /// The `grpc-timeout` of each.
+    /// The `grpc-timeout` of each request.
     timeouts: Arc<Mutex<Vec<String>>>,
     /// Ends the broker when it is dropped.
     stop: Option<oneshot::Sender<()>>,
 }
 
 impl Broker {
-    /// A place for a broker; nothing listens yet.
+    /// A directory for a broker that has not started.
     pub(crate) fn absent() -> Self {
         Self {
             directory: private_directory(),
@@ -63,7 +63,7 @@ impl Broker {
         Self::answering(Answer::Say(Err(status)))
     }
 
-    /// Listens when it returns.
+    /// Starts the broker. It listens when this function returns.
     pub(crate) fn start(&mut self, answer: Answer) {
         let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let listener = {

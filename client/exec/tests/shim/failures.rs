@@ -1,4 +1,4 @@
-//! What is said when there is no credential.
+//! The output when there is no credential.
 
 use std::{collections::HashMap, fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -31,15 +31,15 @@ fn a_failure_is_one_line_with_provider_cause_and_reason() {
         let expected =
             format!("provider gke: first line second [2J line ({}); try again in 9 s", reason.name());
         assert!(line.ends_with(&expected), "{line}");
-        assert_eq!(broker.requests().len(), 1, "an answer is not asked for twice");
+        assert_eq!(broker.requests().len(), 1, "an answer is not requested twice");
     }
 }
 
 #[test]
 fn unavailable_from_another_server_is_unreachable() {
-    let broker = Broker::failing(Status::unavailable("proxy says no"));
+    let broker = Broker::failing(Status::unavailable("bad gateway"));
     let line = complaint(&mut asking(&broker), 69);
-    assert!(line.contains("no broker answers") && line.contains("proxy says no"), "{line}");
+    assert!(line.contains("no broker answers") && line.contains("bad gateway"), "{line}");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn an_answer_without_a_credential_is_not_printed() {
 }
 
 #[test]
-fn wrong_usage_names_the_words_and_the_help() {
+fn wrong_usage_names_the_argument_and_the_help() {
     for (args, needle) in [
         (&[][..], "CREDBROKER_PROVIDER is not set"),
         (&["--provider", "a", "kubectl"], r#""kubectl" is not an argument"#),
@@ -89,7 +89,7 @@ fn a_socket_in_a_directory_that_others_can_write_to_is_not_trusted() {
 }
 
 #[test]
-fn a_plugin_that_leads_back_to_the_shim_is_reported_through_the_brokers_file() {
+fn a_plugin_that_starts_the_shim_is_reported_in_the_file_of_the_broker() {
     let broker = Broker::with_token("t");
     let marker = broker.directory.path().join("marker");
     for args in [&["--provider", "gke"][..], &["--help"], &["nonsense"]] {
@@ -102,7 +102,7 @@ fn a_plugin_that_leads_back_to_the_shim_is_reported_through_the_brokers_file() {
 }
 
 #[test]
-fn the_recursion_marker_never_touches_what_is_there() {
+fn the_recursion_marker_leaves_existing_files_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let (file, link) = (directory.path().join("file"), directory.path().join("link"));
     fs::write(&file, "mine").unwrap();

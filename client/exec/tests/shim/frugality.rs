@@ -1,4 +1,4 @@
-//! The shim starts with every API client that starts: what it asks of the kernel is counted.
+//! API clients start the shim each time that they need a credential, so its system calls are counted.
 
 use std::{
     fs,
@@ -10,16 +10,16 @@ use crate::{
     shim::{asking, text},
 };
 
-/// From the shim's first call. The shim as it is shipped makes 31 before: std and a static libc need them to start.
-/// `benches/latency` counts all of them. One is left to those whose broker is not root's: who are we?
+/// From the first call of the shim's own code. The released shim makes 31 before it: std and a static libc need them to
+/// start. `benches/latency` counts all of them. `geteuid` is included, which only users other than root need.
 const SYSTEM_CALLS: usize = 14;
-/// Each further piece that an answer comes in takes two: to wait, and to read.
+/// Each further part of an answer takes two: to wait, and to read.
 const FOR_A_PIECE: usize = 2;
 
 #[test]
 fn it_makes_few_system_calls_and_one_write() {
     if Command::new("strace").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("SKIPPED: there is no strace, so system calls are not counted");
+        println!("SKIPPED: strace not found, so system calls are not counted");
         return;
     }
     let broker = Broker::with_token("t");
@@ -35,7 +35,7 @@ fn it_makes_few_system_calls_and_one_write() {
     let own: Vec<_> = trace.lines().skip_while(|line| !line.contains(" getppid(")).collect();
     let count = |name: &str| own.iter().filter(|line| line.contains(name)).count();
     assert_eq!(count(" sendto("), 1, "the whole request in one write:\n{trace}");
-    // Neither the end that it asks for nor the end itself counts.
+    // Neither the call of exit_group nor the exit itself counts.
     let whole = own.len() - count(" exit_group(") - count(" +++ ");
     let pieces = count(" ppoll(") - 1;
     assert!((2..=SYSTEM_CALLS).contains(&(whole - pieces * FOR_A_PIECE)), "{whole} system calls:\n{trace}");

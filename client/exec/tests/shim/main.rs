@@ -1,4 +1,4 @@
-//! The real binary against a broker whose answers a test chooses.
+//! The real binary and a broker whose answers the test chooses.
 
 #![expect(clippy::disallowed_methods, reason = "tests start the shim and read the clock")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]

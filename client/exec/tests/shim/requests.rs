@@ -1,4 +1,4 @@
-//! What the broker is asked.
+//! The requests that the broker gets.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -65,9 +65,9 @@ fn without_exec_info_there_is_no_cluster_and_the_request_says_so_beside_the_call
     assert_ne!(callers[0], callers[2]);
 }
 
-/// Clients in JavaScript and Java say nothing of themselves.
+/// Clients in JavaScript and Java set no `KUBERNETES_EXEC_INFO`.
 #[test]
-fn the_server_that_the_kubeconfig_believes_in_is_sent_unless_the_client_names_one() {
+fn the_server_of_the_flag_is_sent_unless_the_client_names_one() {
     let broker = Broker::with_token("t");
     let ask = |info: &str| {
         let mut shim = bare(&["--cluster-profile", "fleet/eu-1", "--server", "https://flag:6443"]);
@@ -104,7 +104,7 @@ fn a_cluster_profile_is_asked_for_by_namespace_and_name() {
 }
 
 #[test]
-fn only_what_chooses_an_identity_is_sent_of_the_environment() {
+fn only_variables_that_select_an_identity_are_sent() {
     let broker = Broker::with_token("t");
     let mut command = asking(&broker);
     command.env("AWS_PROFILE", "dev").env("CLOUDSDK_CONFIG", "/c").env("KUBECONFIG", "/k").env("HOME", "/h");

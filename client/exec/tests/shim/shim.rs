@@ -1,4 +1,4 @@
-//! The shim as a process: nothing in its environment but what a test puts there.
+//! The shim as a process, with only the environment that the test sets.
 
 use std::process::{Command, Output, Stdio};
 
@@ -9,21 +9,21 @@ use crate::broker::Broker;
 
 pub(crate) const INFO_V1BETA1: &str = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":{"interactive":false}}"#;
 
-/// The shim with these arguments, and no socket but the default ones.
+/// The shim with these arguments, and the default sockets only.
 pub(crate) fn bare(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_credbroker-exec"));
     command.args(args).env_clear().stdin(Stdio::null());
     command
 }
 
-/// The shim that asks `broker` for provider `gke`.
+/// The shim that requests the credential of provider `gke` from `broker`.
 pub(crate) fn asking(broker: &Broker) -> Command {
     let mut command = bare(&["--provider", "gke"]);
     command.env("CREDBROKER_SOCKET", broker.socket());
     command
 }
 
-/// The document on stdout of a run that went well: one line, and nothing on stderr.
+/// The document on stdout of a successful run: one line, and nothing on stderr.
 pub(crate) fn document(command: &mut Command) -> Value {
     printed(&command.output().unwrap())
 }

@@ -1,4 +1,4 @@
-//! What is printed when all goes well.
+//! The output on success.
 
 use std::{
     io::{Read, Write, pipe},
@@ -88,7 +88,7 @@ fn the_provider_and_the_socket_come_from_the_environment_or_the_flags() {
 }
 
 #[test]
-fn a_standard_input_that_never_ends_does_not_hold_it_up() {
+fn a_standard_input_that_never_ends_does_not_block_it() {
     let broker = Broker::with_token("t");
     let (reader, writer) = pipe().unwrap();
     let output = asking(&broker).stdin(reader).output().unwrap();
@@ -97,7 +97,7 @@ fn a_standard_input_that_never_ends_does_not_hold_it_up() {
 }
 
 #[test]
-fn what_waits_on_standard_input_is_left_for_others() {
+fn standard_input_is_left_unread() {
     let broker = Broker::with_token("t");
     let (mut reader, mut writer) = pipe().unwrap();
     writer.write_all(b"kind: Pod\n").unwrap();

@@ -1,4 +1,4 @@
-//! Brokers that are late, silent or not there.
+//! Brokers that start late, are silent, or do not run.
 
 use std::{
     fs,
@@ -33,14 +33,14 @@ fn a_broker_that_restarts_is_waited_for() {
     let leaving = UnixListener::bind(broker.socket()).unwrap();
     let child = asking(&broker).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (connection, _) = leaving.accept().unwrap();
-    drop((connection, leaving)); // from here on: hung up on, then refused
-    fs::remove_file(broker.socket()).unwrap(); // then absent
+    drop((connection, leaving)); // now connections are closed, then refused
+    fs::remove_file(broker.socket()).unwrap(); // and now the socket is gone
     broker.start(Answer::Say(Ok(Credential { token: Some("new".into()), ..Credential::default() })));
     assert_eq!(printed(&child.wait_with_output().unwrap())["status"]["token"], "new");
 }
 
 #[test]
-fn no_broker_at_all_says_where_it_was_looked_for_and_how_to_start_one() {
+fn without_a_broker_the_error_names_the_socket_and_how_to_start_one() {
     let broker = Broker::absent();
     let line = complaint(&mut asking(&broker), 69);
     assert!(line.contains(&broker.socket().display().to_string()), "{line}");
@@ -64,7 +64,7 @@ fn a_listener_that_hangs_up_counts_as_a_missing_broker() {
 }
 
 #[test]
-fn a_broker_that_never_answers_is_left_after_the_time_allowed() {
+fn a_broker_that_never_answers_is_a_timeout() {
     let broker = Broker::answering(Answer::Never);
     let line = complaint(asking(&broker).args(["--timeout", "0.2"]), 75);
     assert!(line.contains("no answer within 200ms") && line.contains("--timeout"), "{line}");
@@ -81,9 +81,9 @@ fn the_shim_sends_its_deadline() {
     }
 }
 
-/// A program that listens there and hangs, or has nothing to do with a broker.
+/// A program that hangs, or another program than a broker.
 #[test]
-fn a_listener_that_says_nothing_at_all_is_left_after_five_seconds() {
+fn a_listener_that_sends_nothing_counts_as_a_missing_broker_after_five_seconds() {
     let broker = Broker::absent();
     let listener = UnixListener::bind(broker.socket()).unwrap();
     let accepted = thread::spawn(move || listener.accept().unwrap());
@@ -93,7 +93,7 @@ fn a_listener_that_says_nothing_at_all_is_left_after_five_seconds() {
 }
 
 #[test]
-fn a_broker_that_said_anything_has_all_the_time_that_is_allowed() {
+fn a_broker_that_has_sent_anything_has_the_whole_timeout() {
     let broker = Broker::absent();
     let listener = UnixListener::bind(broker.socket()).unwrap();
     let accepted = thread::spawn(move || {
@@ -106,7 +106,7 @@ fn a_broker_that_said_anything_has_all_the_time_that_is_allowed() {
     accepted.join().unwrap();
 }
 
-/// In this process, as one that is not root: a person at a terminal.
+/// Runs the shim in this process, for a person at a terminal who is not root.
 fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, String, String) {
     let (stdout, stderr) = (Shared::default(), Shared::default());
     let edges = Edges {
@@ -135,7 +135,7 @@ fn the_users_own_broker_is_found_below_the_runtime_directory() {
 }
 
 #[test]
-fn a_terminal_shows_what_takes_long_and_the_line_is_erased() {
+fn a_terminal_shows_what_the_shim_waits_for_and_the_line_is_erased() {
     let broker = Broker::answering(Answer::Never);
     let args = ["--provider", "gke", "--timeout", "1.2"];
     let (code, stdout, stderr) = run_at_a_terminal(&args, &[("CREDBROKER_SOCKET", &broker.socket())]);

@@ -1,4 +1,4 @@
-//! What the kubeconfig of a fleet says.
+//! The content of a fleet's kubeconfig.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use credbroker_client::Cluster;
@@ -12,7 +12,7 @@ use crate::{
     document::{Node, Position, Value},
 };
 
-/// The version of the exec protocol that the kubeconfig's clients speak.
+/// The version of the exec protocol that the kubeconfig's clients support.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub(super) enum ExecVersion {
     /// kubectl 1.22 or newer, and all other current clients
@@ -31,7 +31,7 @@ impl ExecVersion {
     }
 }
 
-/// The same bytes for the same fleet.
+/// The kubeconfig: the same bytes for the same fleet.
 pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion) -> Node {
     let items = |body: &dyn Fn(&str, &Cluster) -> (&'static str, Entries)| {
         let items = reachable(fleet).map(|(name, cluster)| {
@@ -43,7 +43,7 @@ pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion)
     mapping(vec![
         entry("apiVersion", string("v1")),
         entry("kind", string("Config")),
-        entry("clusters", items(&|_, cluster| ("cluster", place(cluster)))),
+        entry("clusters", items(&|_, cluster| ("cluster", cluster_entries(cluster)))),
         entry(
             "contexts",
             items(&|name, _| ("context", vec![entry("cluster", string(name)), entry("user", string(name))])),
@@ -65,14 +65,14 @@ pub(super) fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &C
         .filter_map(|(name, state)| Some((name.to_string(), endpoint(state.cluster.as_ref())?)))
 }
 
-/// Where it is, if that is known.
+/// The cluster, if its server is known.
 pub(super) fn endpoint(cluster: Option<&Cluster>) -> Option<&Cluster> {
     cluster.filter(|cluster| !cluster.server.is_empty())
 }
 
-/// Of the cluster's fields those that are set. The extension for the plugin is not among them: the broker has it from
-/// the ClusterProfile, and what a client sends could only match it.
-fn place(cluster: &Cluster) -> Entries {
+/// The fields of the cluster that are set, without the extension for the plugin: the broker knows it from the
+/// ClusterProfile, and refuses another one.
+fn cluster_entries(cluster: &Cluster) -> Entries {
     let text = |name, value: Option<&str>| value.map(|value| entry(name, string(value)));
     let authorities = cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data));
     let flag = |name, value: bool| value.then(|| entry(name, Value::Bool(true)));
@@ -89,8 +89,8 @@ fn place(cluster: &Cluster) -> Entries {
     .collect()
 }
 
-/// The server is named once more for clients that tell a plugin nothing (JavaScript, Java): the broker has no credential
-/// for them either where the cluster no longer is.
+/// The `exec` stanza. It names the server for clients that set no `KUBERNETES_EXEC_INFO` (JavaScript, Java), so that the
+/// broker can refuse them too if the cluster has moved.
 fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Entries {
     let version = version.name();
     let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));

@@ -36,7 +36,7 @@ struct Ran {
     err: String,
 }
 
-/// Asks `broker`, whose socket then is `SOCKET` in what was printed.
+/// Runs the command with `broker`, whose socket is `SOCKET` in the output.
 fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyhow::Result<Ran> {
     let (_directory, environment) = bin();
     let args = FleetArgs {
@@ -186,11 +186,11 @@ fn two_thousand_clusters_are_the_same_bytes_in_any_order() {
     assert_eq!(one, other);
     assert_eq!(one.matches("- --cluster-profile\n").count(), 2000);
 
-    // As our own reader has it, which is also what spares other files: all users are the shim.
+    // It can be replaced: the broker's own reader finds only users of the shim.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fleet");
     fs::write(&path, one).unwrap();
-    spare(&path).unwrap();
+    check_replaceable(&path).unwrap();
     let read: Kubeconfig = config::read_kubeconfig(&[path], Mode::Named).unwrap();
     assert_eq!(read.users().len(), 2000);
 }
@@ -257,7 +257,7 @@ fn a_running_broker_is_asked_and_its_socket_is_given_to_the_shim() {
 }
 
 #[test]
-fn without_a_socket_flag_the_shim_looks_for_itself() {
+fn without_a_socket_flag_the_shim_uses_the_default_sockets() {
     let broker = FakeBroker::of(fleet([("c/x", ready("https://host"))]));
     let (_directory, mut environment) = bin();
     environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
@@ -302,7 +302,7 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_a_foreign_one() {
 }
 
 #[test]
-fn profiles_without_an_endpoint_are_named_and_left_out() {
+fn profiles_without_an_endpoint_are_named_and_skipped() {
     let mut known = fleet([
         ("a/ok", ready("https://host")),
         ("a/one", unusable(Reason::NoMatchingProvider, "it lists `aks`,\nthe broker has `gke`")),
@@ -315,15 +315,15 @@ fn profiles_without_an_endpoint_are_named_and_left_out() {
     assert_eq!(out.matches("\n- name: ").count(), 3, "{out}");
     insta::assert_snapshot!(err, @r"
     credbroker: clusters may be missing, because the broker has not read all ClusterProfiles yet
-    credbroker: a/one is left out: it lists `aks`, the broker has `gke` (NO_MATCHING_PROVIDER)
-    credbroker: a/three is left out: its ClusterProfile names no server
-    credbroker: a/two is left out: CLUSTER_PROFILE_INVALID
+    credbroker: skipped a/one: it lists `aks`, the broker has `gke` (NO_MATCHING_PROVIDER)
+    credbroker: skipped a/three: its ClusterProfile names no server
+    credbroker: skipped a/two: CLUSTER_PROFILE_INVALID
     credbroker: 1 context, which is not current: use `kubectl --context a/ok …`
     ");
 }
 
 #[test]
-fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
+fn nothing_to_write_is_a_failure_with_a_remedy_and_leaves_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fleet");
     fs::write(&path, "users: []").unwrap();
@@ -341,8 +341,8 @@ fn nothing_to_write_is_a_failure_that_says_what_to_do_and_spares_the_file() {
     insta::assert_snapshot!(lines, @r"
     credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`
     credbroker: the broker has no ClusterProfiles, because the hub cannot be read: connection refused
-    credbroker: a/one is left out: no (NO_MATCHING_PROVIDER)
-    credbroker: none is left to write a kubeconfig for; see `credbroker clusters`
+    credbroker: skipped a/one: no (NO_MATCHING_PROVIDER)
+    credbroker: no cluster can be written to a kubeconfig; see `credbroker clusters`
     ");
     assert_eq!(fs::read_to_string(&path).unwrap(), "users: []");
 }

@@ -1,4 +1,4 @@
-//! Variables that no profile sets.
+//! Variables that a profile can never set.
 
 use super::{
     policies::{env_under, refused_under},
@@ -168,7 +168,7 @@ fn a_denied_name_is_refused_also_where_the_provider_sets_it() {
 
 /// As cluster-inventory-api's own example has it.
 #[test]
-fn which_of_microsofts_clouds_it_is_a_profile_may_say_and_no_other_authority() {
+fn a_profile_may_select_one_of_microsofts_clouds_and_no_other_authority() {
     for name in ["AZURE_AUTHORITY_HOST", "AAD_AUTHORITY_HOST"] {
         for host in ["https://login.microsoftonline.com/", "https://login.microsoftonline.us"] {
             let env = env_under(EnvPolicy::Replace, &json!({name: host}));

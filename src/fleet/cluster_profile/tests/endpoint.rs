@@ -1,4 +1,4 @@
-//! Where a cluster is.
+//! The endpoint of a cluster.
 
 use super::*;
 use crate::credential::Cluster;

@@ -1,8 +1,8 @@
-//! The reserved extensions as they stand in a profile.
+//! The reserved extensions of a profile.
 
 use super::*;
 
-/// A provider that takes all it can.
+/// A provider that accepts all additions.
 fn open() -> Vec<Arc<Provider>> {
     let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace };
     let provider = provider("p", Command::Name("plugin".into()));
@@ -59,7 +59,7 @@ fn a_config_that_does_not_reach_the_plugin_is_warned_about() {
 }
 
 #[test]
-fn extensions_of_others_are_others_business() {
+fn extensions_of_other_programs_are_ignored() {
     let profile = extended(&[
         ("example.com/args", &json!(["--evil"])),
         ("clusterprofiles.multicluster.x-k8s.io/exec/additional-args/v2", &json!(["--evil"])),

@@ -1,4 +1,4 @@
-//! What of a profile reaches the plugin.
+//! Which additions of a profile reach the plugin.
 
 use super::*;
 
@@ -21,7 +21,7 @@ pub(super) fn refused_under(policy: EnvPolicy, env: &Value) -> String {
 }
 
 #[test]
-fn what_is_ignored_is_not_even_looked_at() {
+fn ignored_extensions_are_not_checked() {
     let malformed =
         [json!(5), json!([null]), json!({"LD_PRELOAD": "x"}), json!({"A": "\n"}), json!("x".repeat(40_000))];
     let ignoring = with(ArgsPolicy::Ignore, EnvPolicy::Ignore);
@@ -118,7 +118,7 @@ fn a_line_break_or_a_nul_is_refused_in_arguments_and_variables() {
 }
 
 #[test]
-fn a_profile_brings_64_items_and_32_kib_at_most() {
+fn a_profile_adds_64_items_and_32_kib_at_most() {
     let open = with(ArgsPolicy::Append, EnvPolicy::Replace);
     let args = |count: usize, size: usize| extended(&[(ARGS, &json!(vec!["x".repeat(size); count]))]);
     let env = |count: usize, size: usize| {
@@ -152,7 +152,7 @@ fn the_order_of_variables_does_not_depend_on_the_object() {
 }
 
 #[test]
-fn what_one_profile_adds_never_meets_another() {
+fn the_additions_of_one_profile_do_not_affect_another() {
     let open = with(ArgsPolicy::Append, EnvPolicy::AppendIfNotExists);
     let of = |id: &str| extended(&[(ARGS, &json!(["--cluster", id])), (ENVS, &json!({"CLUSTER": id}))]);
     let expected = |id: &str| {

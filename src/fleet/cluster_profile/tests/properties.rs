@@ -5,7 +5,7 @@ use proptest::{prelude::*, sample::select};
 use super::{super::denied::is_denied_to_profiles, *};
 use crate::{credential::Cluster, plugin::RunDigest};
 
-/// Any JSON, in which the names that mean something are frequent.
+/// Any JSON, in which the reserved names are frequent.
 fn json() -> impl Strategy<Value = Value> {
     let key = prop_oneof![
         8 => select(vec![
@@ -61,7 +61,7 @@ fn env() -> impl Strategy<Value = Value> {
         .prop_map(|map| Value::Object(map.into_iter().map(|(name, value)| (name, value.into())).collect()))
 }
 
-/// One for each policy.
+/// One provider for each policy.
 fn providers() -> Vec<Arc<Provider>> {
     let policies = [
         ("a", ArgsPolicy::Ignore, EnvPolicy::Ignore),
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_of_a_profile_is_left_behind(one in status(), two in status()) {
+    fn one_profile_does_not_affect_the_next(one in status(), two in status()) {
         let providers = providers();
         let before = digests(&providers);
         let (one, two) = (profile(&one), profile(&two));

@@ -1,9 +1,9 @@
-//! From an object to what is kept of it.
+//! Reading an object.
 
 use super::*;
 
 #[test]
-fn everything_that_people_look_at_is_read() {
+fn all_fields_that_are_shown_are_read() {
     let spec = json!({"displayName": "Paris", "clusterManager": {"name": "ocm"}});
     let status = json!({
         "version": {"kubernetes": "v1.35.0"},
@@ -19,7 +19,7 @@ fn everything_that_people_look_at_is_read() {
 }
 
 #[test]
-fn what_people_look_at_may_be_missing_or_odd() {
+fn fields_that_are_only_shown_may_be_missing_or_malformed() {
     let odd = [
         (Value::Null, Value::Null),
         (json!({"displayName": 5, "clusterManager": "ocm"}), json!({"version": [], "properties": {}})),

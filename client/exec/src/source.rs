@@ -1,0 +1,40 @@
+//! Which credential is requested.
+
+use std::fmt;
+
+use credbroker_client::{ClusterProfileRef, CredentialRef};
+
+/// What issues the requested credential. `Display` names it for people.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// A provider.
+    Provider {
+        /// Its name.
+        name: String,
+        /// Digest of the kubeconfig that defines it. `None`: the only provider of that name.
+        definition: Option<String>,
+    },
+    /// The provider of a `ClusterProfile`.
+    ClusterProfile(ClusterProfileRef),
+}
+
+impl From<Source> for CredentialRef {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Provider { name, definition: None } => Self::provider(name),
+            Source::Provider { name, definition: Some(definition) } => {
+                Self::provider_definition(name, definition)
+            }
+            Source::ClusterProfile(profile) => profile.into(),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Provider { name, .. } => write!(f, "provider {name}"),
+            Self::ClusterProfile(profile) => write!(f, "ClusterProfile {profile}"),
+        }
+    }
+}
