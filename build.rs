@@ -1,5 +1,5 @@
 //! The commit of a release build, for `GetBrokerInfo`: `CREDBROKER_COMMIT`, or that of the git repository around the
-//! package. Other builds have none, so that a commit does not cause one.
+//! package. Other builds have none, so that a commit does not cause one. And how the program is linked.
 
 use std::{
     env, fs,
@@ -10,6 +10,8 @@ use std::{
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=CREDBROKER_COMMIT");
+    // The loader reads 20 KiB of packed relocations instead of 550 KiB, all of which would stay resident.
+    println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     if env::var_os("CREDBROKER_COMMIT").is_some() || env::var("PROFILE").as_deref() != Ok("release") {
         return;
     }

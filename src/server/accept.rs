@@ -48,13 +48,12 @@ pub struct Acceptor {
 impl Acceptor {
     /// Serves connections within `limits`. Refuses further ones.
     pub fn new(
-        mut services: Services,
+        services: Services,
         policy: PeerPolicy,
         limits: ConnectionLimits,
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        services.routes = services.routes.prepare();
         let (watches, watchdog) = (limits.watches_per_connection, Watchdog::default());
         let connections = Connections { services, policy, watches, tasks, draining, watchdog };
         Self {

@@ -3,7 +3,6 @@
 use std::{convert::Infallible, future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -173,22 +172,21 @@ fn exchange(
     async move {
         // Before the body is read, so that a waiting request holds only what the peer may send ahead.
         shared.room(&mut head.headers).await;
-        let (response, slot) = match admitted {
-            Ok((streams, slot)) => match shared.question(streams, body).await {
-                Ok(question) => {
-                    if let Some(frame) = shared.recall(&head, &question) {
-                        return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
-                    }
-                    (shared.answer(head, question).await, slot)
-                }
-                Err(status) => (status.into_http(), None),
-            },
-            Err(status) => (status.into_http(), None),
+        let question = match admitted {
+            Ok((false, slot)) => Question::whole(body, &shared.traffic).await.map(|whole| (whole, slot)),
+            Ok((true, slot)) => {
+                Ok((Question::stream(body, &shared.traffic, &shared.connections.draining), slot))
+            }
+            Err(status) => Err(status),
         };
-        let draining = shared.connections.draining.clone();
-        let mut response = response.map(|body| Answer::new(body, &shared.traffic, draining, call, slot));
-        poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
-        Ok(response)
+        match question {
+            Ok((question, slot)) => match shared.recall(&head, &question) {
+                Some(frame) => Ok(whole(Answer::whole(frame, &shared.traffic, call))),
+                // Boxed, because a call that waits for room would reserve its space too.
+                None => Ok(Box::pin(shared.answer(head, question, call, slot)).await),
+            },
+            Err(status) => Ok(shared.respond(status.into_http(), call, None)),
+        }
     }
 }
 
@@ -216,13 +214,6 @@ impl Exchanges {
         let streams = path.starts_with(REFLECTION);
         let counts = streams || path == HEALTH_WATCH;
         Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
-    }
-
-    async fn question(&self, streams: bool, body: Incoming) -> Result<Question, Status> {
-        if streams {
-            return Ok(Question::stream(body, &self.traffic, &self.connections.draining));
-        }
-        Question::whole(body, &self.traffic).await
     }
 
     async fn room(&self, headers: &mut HeaderMap) {
@@ -253,16 +244,35 @@ impl Exchanges {
         }
     }
 
-    fn answer(&self, head: Parts, question: Question) -> impl Future<Output = Response<Body>> + use<> {
+    /// The answer of a service. Its first message is encoded if it is ready.
+    async fn answer(
+        &self,
+        head: Parts,
+        question: Question,
+        call: Call,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Response<Answer> {
         let mut request = Request::from_parts(head, question);
         request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(self.watches.clone());
-        let answered = self.connections.services.routes.clone().call(request);
-        answered.map(|answered| {
-            let mut response = answered.unwrap_or_else(|never| match never {});
-            Preencoded::put_in_place(&mut response);
-            response
-        })
+        let services = &self.connections.services;
+        let is_reflection = request.uri().path().starts_with(REFLECTION);
+        let mut routes = if is_reflection { services.reflection() } else { &services.routes }.clone();
+        let mut response = routes.call(request).await.unwrap_or_else(|never| match never {});
+        Preencoded::put_in_place(&mut response);
+        let mut response = self.respond(response, call, slot);
+        poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
+        response
+    }
+
+    fn respond(
+        &self,
+        response: Response<Body>,
+        call: Call,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Response<Answer> {
+        let draining = self.connections.draining.clone();
+        response.map(|body| Answer::new(body, &self.traffic, draining, call, slot))
     }
 }
 
@@ -288,6 +298,6 @@ mod tests {
     #[test]
     fn a_call_is_small() {
         let size = size_of_future(exchange);
-        assert!(size <= 768, "{size} bytes");
+        assert!(size <= 512, "{size} bytes");
     }
 }

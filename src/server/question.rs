@@ -45,18 +45,27 @@ impl Question {
     /// # Errors
     ///
     /// The body failed or took too long, or the unfinished requests of the connection are too large.
-    pub(super) async fn whole(body: Incoming, traffic: &Arc<Traffic>) -> Result<Self, Status> {
+    ///
+    /// Not an `async fn`: its future would hold the body twice.
+    pub(super) fn whole(
+        body: Incoming,
+        traffic: &Arc<Traffic>,
+    ) -> impl Future<Output = Result<Self, Status>> + use<'_> {
         let mut receiving = Receiving { body, bytes: BytesMut::new(), unfinished: None };
-        // Polled without a timer first, because the body has usually arrived.
-        let now = poll_fn(|cx| Poll::Ready(receiving.poll(traffic, cx))).await;
-        let received = match now {
-            Poll::Ready(received) => received,
-            Poll::Pending => {
-                let received = Box::pin(timeout(DEADLINE, poll_fn(|cx| receiving.poll(traffic, cx)))).await;
-                received.unwrap_or_else(|_elapsed| Err(status::unfinished(DEADLINE)))
-            }
-        };
-        received.map(Self::Whole)
+        async move {
+            // Polled without a timer first, because the body has usually arrived.
+            let now = poll_fn(|cx| Poll::Ready(receiving.poll(traffic, cx))).await;
+            let received = match now {
+                Poll::Ready(received) => received,
+                Poll::Pending => {
+                    let rest = poll_fn(|cx| receiving.poll(traffic, cx));
+                    Box::pin(timeout(DEADLINE, rest))
+                        .await
+                        .unwrap_or_else(|_elapsed| Err(status::unfinished(DEADLINE)))
+                }
+            };
+            received.map(Self::Whole)
+        }
     }
 
     /// The request of a method that takes a stream of messages.

@@ -1,6 +1,9 @@
 //! The gRPC services, and the calls about clusters.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::{
@@ -39,6 +42,7 @@ pub struct BrokerService<R> {
 pub struct Services {
     pub(super) routes: Routes,
     pub(super) memory: Arc<dyn Memory>,
+    reflection: Arc<OnceLock<Routes>>,
 }
 
 impl fmt::Debug for Services {
@@ -59,20 +63,28 @@ pub fn services<R: PluginRunner>(
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
-    let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health);
-    let reflection = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // Error details, for clients that do not have their definitions.
-            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
-    };
-    // Both builds succeed: the descriptor sets are constants, and a test queries the services.
-    let routes = match (reflection().build_v1(), reflection().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
-        _ => routes,
-    };
-    Services { routes, memory }
+    let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
+    Services { routes, memory, reflection: Arc::default() }
+}
+
+impl Services {
+    /// Server reflection. The first request builds it: its decoded descriptors take half a megabyte.
+    pub(super) fn reflection(&self) -> &Routes {
+        self.reflection.get_or_init(|| {
+            let builder = || {
+                tonic_reflection::server::Builder::configure()
+                    .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+                    .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                    // Error details, for clients that do not have their definitions.
+                    .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+            };
+            // Both builds succeed: the descriptor sets are constants, and a test queries the services.
+            match (builder().build_v1(), builder().build_v1alpha()) {
+                (Ok(v1), Ok(v1alpha)) => Routes::new(v1).add_service(v1alpha).prepare(),
+                _ => Routes::default(),
+            }
+        })
+    }
 }
 
 #[tonic::async_trait]
@@ -117,6 +129,6 @@ impl Services {
                 None
             }
         }
-        Self { routes: Routes::default(), memory: Arc::new(Nothing) }
+        Self { routes: Routes::default(), memory: Arc::new(Nothing), reflection: Arc::default() }
     }
 }

@@ -29,5 +29,6 @@ mod pages;
 mod protocol;
 mod rotation;
 mod secrets;
+mod seeds;
 mod shutdown;
 mod words;

@@ -24,8 +24,8 @@ pub(super) use held::{Held, Holding, TooManyBytes};
 /// A connection without a call for this time gives way to a new one when there is no place left.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Connections of one process that had no call yet. For one more, the oldest of them gives way at once: a client that
-/// connects has a call.
+/// Connections of one process that had no call yet, or half of all places if those are fewer. For one more, the oldest of
+/// them gives way at once: a client that connects has a call.
 const SILENT: usize = 48;
 
 /// Limits of connections, and of what the broker holds for their peers.
@@ -131,18 +131,22 @@ impl Places {
     ) -> Result<(Place, Arc<Traffic>), Full> {
         let (limits, budget) = (&self.limits, self.budget());
         let (uid, process) = (peer.uid, peer.process());
+        let (total, by_files) =
+            (limits.connections.min(budget.connections), budget.connections < limits.connections);
+        let few = if by_files { (total * 3 / 4).max(1) } else { usize::MAX };
+        let per_process = limits.connections_per_process.min(few);
+        let most_silent = SILENT.min((total / 2).max(2));
         let mut taken = self.lock();
         let may_leave = budget.spare.div_ceil(2);
-        if let Some(silent) = taken.oldest_silent(process) {
+        if let Some(silent) = taken.oldest_silent(process, most_silent) {
             if taken.leaving.len() >= may_leave {
-                return Err(Full::Silent(SILENT));
+                return Err(Full::Silent(most_silent));
             }
             taken.gives_way(silent);
         }
-        let total = limits.connections.min(budget.connections);
         let is_full = taken.served.len() >= total;
         let of_uid = count(&taken.uids, uid) >= limits.connections_per_uid;
-        let of_process = count(&taken.processes, process) >= limits.connections_per_process;
+        let of_process = count(&taken.processes, process) >= per_process;
         if is_full || of_uid || of_process {
             let may_give_way = |served: &Served| match (of_process, of_uid) {
                 (true, _) => served.process == process,
@@ -152,9 +156,10 @@ impl Places {
             let has_exit = taken.leaving.len() < may_leave;
             let Some(idle) = taken.longest_idle(may_give_way, now).filter(|_| has_exit) else {
                 return Err(match (is_full, of_process) {
-                    (true, _) if total < limits.connections => Full::OpenFiles(total),
+                    (true, _) if by_files => Full::OpenFiles(total),
                     (true, _) => Full::Connections(total),
-                    (false, true) => Full::Process(limits.connections_per_process),
+                    (false, true) if by_files => Full::OpenFiles(per_process),
+                    (false, true) => Full::Process(per_process),
                     (false, false) => Full::Uid(limits.connections_per_uid),
                 });
             };
@@ -203,17 +208,17 @@ impl Taken {
         longest.filter(|(idle, _)| *idle >= IDLE).map(|(_, number)| number)
     }
 
-    /// The oldest connection of `process` without a call, if it has [`SILENT`] of them.
-    fn oldest_silent(&self, process: u64) -> Option<u64> {
+    /// The oldest connection of `process` without a call, if it has `most` of them.
+    fn oldest_silent(&self, process: u64, most: usize) -> Option<u64> {
         let own = &self.processes.get(&process)?.connections;
-        if own.len() < SILENT {
+        if own.len() < most {
             return None;
         }
         let is_silent =
             |number: &&u64| self.served.get(number).is_some_and(|served| served.traffic.is_silent());
         let mut silent = own.iter().filter(is_silent);
         let oldest = silent.next()?;
-        (silent.count() + 1 >= SILENT).then_some(*oldest)
+        (silent.count() + 1 >= most).then_some(*oldest)
     }
 
     fn gives_way(&mut self, number: u64) {

@@ -90,12 +90,12 @@ fn peers_without_a_process_id_count_by_uid() {
 fn few_connections_leave_at_a_time_and_few_are_refused() {
     let limits = ConnectionLimits::for_tests(1000);
     let places = Arc::new(Places { limits, open_files: || 64, taken: Mutex::default() });
-    let mut served: Vec<_> = (0..12).map(|_| take(&places, &peer(1, 1), 0).unwrap()).collect();
-    assert_eq!(take(&places, &peer(1, 1), 0).unwrap_err(), Full::OpenFiles(12));
-    served.extend([5, 5].map(|second| take(&places, &peer(1, 1), second).unwrap()));
-    assert_eq!(take(&places, &peer(1, 1), 9).unwrap_err(), Full::OpenFiles(12), "two are leaving");
+    let mut served: Vec<_> = (1..=12).map(|pid| take(&places, &peer(1, pid), 0).unwrap()).collect();
+    assert_eq!(take(&places, &peer(1, 20), 0).unwrap_err(), Full::OpenFiles(12));
+    served.extend([20, 21].map(|pid| take(&places, &peer(1, pid), 5).unwrap()));
+    assert_eq!(take(&places, &peer(1, 22), 9).unwrap_err(), Full::OpenFiles(12), "two are leaving");
     drop(served.remove(0));
-    assert!(take(&places, &peer(1, 1), 9).is_ok());
+    assert!(take(&places, &peer(1, 22), 9).is_ok());
     let refused = [places.refuse().unwrap(), places.refuse().unwrap()];
     assert!(places.refuse().is_none());
     drop(refused);
@@ -135,4 +135,19 @@ fn connections_without_a_call_give_way_at_once_when_their_process_has_many() {
     assert!(take(&places, &peer(1, 2), 0).is_ok(), "of another process");
     drop(silent);
     assert!(take(&places, &peer(1, 1), 0).is_ok());
+}
+
+#[test]
+fn with_few_descriptors_a_process_leaves_a_quarter_of_the_places_to_others() {
+    let limits = ConnectionLimits::for_tests(1000);
+    let places = Arc::new(Places { limits, open_files: || 64, taken: Mutex::default() });
+    let mut connections = Vec::new();
+    for _ in 0..9 {
+        let connection = take(&places, &peer(1, 1), 0).unwrap();
+        let call = crate::server::traffic::Call::of(&connection.1);
+        connections.push((connection, call));
+    }
+    assert_eq!(take(&places, &peer(1, 1), 9).unwrap_err(), Full::OpenFiles(9));
+    let silent = [2, 2, 2].map(|pid| take(&places, &peer(1, pid), 0).unwrap());
+    assert!(!silent.iter().any(has_ended));
 }
