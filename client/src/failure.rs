@@ -16,7 +16,8 @@ pub struct Failure {
     pub reason: Option<Reason>,
     /// The cause and the remedy, for people.
     pub message: String,
-    /// The time after which another request may succeed. `None`: not before something changes.
+    /// The time after which another request may succeed. `None`: not before something changes, or unknown, as in the
+    /// states of clusters and of the hub.
     pub retry_after: Option<Duration>,
     /// The provider, where one is concerned. Only with the error of a call, as the fields below.
     pub provider: Option<String>,

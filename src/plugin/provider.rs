@@ -113,7 +113,7 @@ impl Provider {
     /// Whether a newer configuration has this provider as it is: credentials that one issued are the other's.
     ///
     /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
-    /// contexts only those that a run may have received: a new context is no reason for a new login.
+    /// contexts only those that a run may have received: a new context must not cause a new login.
     pub(super) fn is_same_definition(&self, newer: &Self) -> bool {
         let Self {
             name,

@@ -34,7 +34,7 @@ impl Succession {
         for entry in new.entries_mut() {
             match old.same_identity(&entry.provider) {
                 Some(earlier) if earlier.provider.is_same_definition(&entry.provider) => {
-                    entry.succeed(earlier)
+                    entry.succeed(earlier);
                 }
                 Some(earlier) => retired.push((Arc::clone(&earlier.provider), Retirement::Changed)),
                 None => {}

@@ -67,6 +67,45 @@ fn the_links_of_documents_lead_somewhere() {
     }
 }
 
+#[test]
+fn the_tests_that_the_security_page_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/security.md")).unwrap();
+    let (mut tests, mut missing) = (BTreeSet::new(), Vec::new());
+    for directory in ["src", "client", "proto", "tests"] {
+        collect_tests(&root.join(directory), &mut tests);
+    }
+    let mut promises = 0;
+    for row in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [promise, cell] = cells[..] else { continue };
+        if ["Promise", "---"].contains(&promise) {
+            continue;
+        }
+        let names: Vec<_> = cell.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "docs/security.md names no test of: {promise}");
+        missing.extend(names.into_iter().filter(|name| !tests.contains(*name)));
+        promises += 1;
+    }
+    assert!(promises > 20, "{promises} promises");
+    assert!(missing.is_empty(), "docs/security.md names tests that do not exist: {missing:#?}");
+}
+
+/// The names of all test functions below `path`.
+fn collect_tests(path: &Path, tests: &mut BTreeSet<String>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            collect_tests(&entry.unwrap().path(), tests);
+        }
+    } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let text = fs::read_to_string(path).unwrap();
+        for after in text.split("#[test]").skip(1).chain(text.split("#[tokio::test").skip(1)) {
+            let name = after.split_once("fn ").and_then(|(_, after)| after.split('(').next());
+            tests.extend(name.map(str::to_owned));
+        }
+    }
+}
+
 /// The rows of the table of modules, and their order.
 fn documented() -> (Uses, Vec<String>) {
     let text =

@@ -1,6 +1,6 @@
 //! Watch, report, list, refresh and evict, over the wire.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use credbroker_proto::{
     Reason,
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tonic::{Code, Streaming, transport::Channel};
 use tonic_types::StatusExt as _;
 
-use crate::harness::{InProcess, provider, request};
+use crate::harness::{Ahead, InProcess, provider, request};
 
 type Rpc = CredentialBrokerClient<Channel>;
 
@@ -162,6 +162,38 @@ async fn a_fresh_generation_that_is_reported_is_not_asked_for_again_at_once() {
     assert_eq!((answer.credential, plugin.runs()), (Some(got), 1));
     let nothing = pb::ReportRejectedRequest { r#ref, generation: String::new() };
     assert_eq!(rpc.report_rejected(nothing).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_report_of_a_credential_that_is_not_too_recent_runs_the_plugin_and_says_what_it_printed() {
+    let with = |token: &str| FakePlugin::builder().token(token).expires_at("2100-01-01T00:00:00Z");
+    let (plugin, clock) = (with("first").build(), Arc::new(Ahead::default()));
+    let providers = json!({"providers": [provider("cloud", &plugin)]});
+    let broker = InProcess::with_clock(providers, &[], Arc::<Ahead>::clone(&clock));
+    let mut rpc = rpc(&broker).await;
+    let request = || request("cloud", None, &[]);
+    let first = rpc.get_credential(request()).await.unwrap().into_inner().credential.unwrap();
+    let mut report = async |generation: &str| {
+        let r#ref = request().r#ref;
+        let report = pb::ReportRejectedRequest { r#ref, generation: generation.to_owned() };
+        let answer = rpc.report_rejected(report).await.unwrap().into_inner();
+        (answer.outcome(), answer.credential.unwrap(), answer.retry_after)
+    };
+
+    clock.put(20);
+    let (outcome, same, retry_after) = report(&first.generation).await;
+    assert_eq!((outcome, &same.generation, retry_after), (Outcome::NothingNewer, &first.generation, None));
+    assert_eq!(plugin.runs(), 2);
+
+    plugin.becomes(&with("second"));
+    clock.put(600);
+    let (outcome, second, retry_after) = report(&first.generation).await;
+    assert_eq!((outcome, second.token(), retry_after), (Outcome::Replaced, "second", None));
+    assert_ne!(second.generation, first.generation);
+
+    let (outcome, again, retry_after) = report(&first.generation).await;
+    assert_eq!((outcome, again.generation, retry_after), (Outcome::AlreadyReplaced, second.generation, None));
+    assert_eq!(plugin.runs(), 3);
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ pub struct Failure {
     /// Cause and remedy, for people. A plugin's stderr in it is sanitized.
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
-    /// The broker does not retry before this time has passed. Absent: unknown, or the failure persists until something
-    /// changes.
+    /// The broker does not run the plugin for a request before this time has passed. Set only in
+    /// `CredentialState.last_failure`: the states of clusters and of the hub are sent when they change, and the time would
+    /// be out of date.
     #[prost(message, optional, tag = "3")]
     pub retry_after: ::core::option::Option<::prost_types::Duration>,
 }

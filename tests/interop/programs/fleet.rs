@@ -20,6 +20,8 @@
     reason = "a program prints and starts tasks"
 )]
 
+mod chain;
+
 use std::{collections::BTreeMap, error::Error, ffi::OsString, sync::Arc, time::Duration};
 
 use credbroker_client::{
@@ -38,6 +40,8 @@ use kube::{
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
+
+use chain::chain;
 
 const USAGE: &str = "usage: fleet [--namespace NAMESPACE] [--socket PATH] [--drain-ms N] [--seconds S]";
 
@@ -213,16 +217,6 @@ fn print(cluster: &str, change: &str, config_map: &str, (_, resource_version): &
             "config_map": config_map, "resource_version": resource_version,
         })
     );
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(error) = below {
-        text = format!("{text}: {error}");
-        below = error.source();
-    }
-    text
 }
 
 fn parse(mut given: impl Iterator<Item = OsString>) -> Result<Arguments, String> {

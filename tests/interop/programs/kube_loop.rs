@@ -6,6 +6,8 @@
 //! `--watch-pods` a watch is kept open, and opened again when it ends.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program prints")]
 
+mod chain;
+
 use std::{collections::BTreeSet, error::Error, ffi::OsString, fs, path::PathBuf, time::Duration};
 
 use credbroker_client::{Cluster, CredentialRef, CredentialSource, Socket, kube::Builder};
@@ -17,6 +19,8 @@ use kube::{
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use chain::chain;
 
 const USAGE: &str = "usage: kube_loop --provider NAME --server URL --ca FILE [--socket PATH] --interval-ms N --seconds S [--watch-pods]";
 
@@ -133,16 +137,6 @@ async fn watch_pods(client: Client) {
         }
         sleep(Duration::from_millis(100)).await;
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(error) = below {
-        text = format!("{text}: {error}");
-        below = error.source();
-    }
-    text
 }
 
 fn parse(mut given: impl Iterator<Item = OsString>) -> Result<Arguments, String> {

@@ -1,7 +1,10 @@
 //! Credentials by ClusterProfile.
 
+use std::process::Command;
+
 use credbroker_proto::Reason;
 use serde_json::json;
+use tokio::task::spawn_blocking;
 use tonic::Code;
 
 use super::*;
@@ -59,6 +62,30 @@ async fn a_watch_of_a_profile_that_is_recreated_shares_the_credential_of_other_c
     assert_eq!(caller.token("paris").await, watched);
     let held = caller.held().await;
     assert_eq!(held.iter().map(|held| held.watchers).collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test]
+async fn refresh_and_evict_select_the_credentials_of_one_cluster() {
+    let (_hub, plugin, broker, mut caller) = serve(&["oslo", "paris"]).await;
+    for name in ["oslo", "paris"] {
+        assert_eq!(caller.token(name).await, format!("{name}-{}", plugin.runs()));
+    }
+    let run = async |command: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_credbroker"));
+        program.args([command, "--cluster-profile", "fleet/paris", "--socket"]).arg(broker.socket());
+        let output = spawn_blocking(move || program.output().unwrap()).await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let refreshed = run("refresh").await;
+    assert!(refreshed.contains("paris") && !refreshed.contains("oslo"), "{refreshed}");
+    assert_eq!((plugin.runs(), caller.token("paris").await), (3, "paris-3".to_owned()));
+    assert_eq!(caller.token("oslo").await, "oslo-1");
+
+    assert_eq!(run("evict").await, "evicted 1 credential\n");
+    let held = caller.held().await;
+    let held: Vec<_> = held.into_iter().filter_map(|held| held.cluster_profile).collect();
+    assert_eq!(held, [pb::ClusterProfileRef { namespace: "fleet".into(), name: "oslo".into() }]);
 }
 
 #[tokio::test]
