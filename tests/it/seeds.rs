@@ -3,6 +3,7 @@
 use proptest::{prelude::*, sample::Index};
 
 #[path = "../../fuzz/src/lib.rs"]
+#[expect(unreachable_pub, reason = "public for the fuzz targets")]
 mod checks;
 
 /// Changes in each input.
