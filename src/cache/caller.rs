@@ -29,6 +29,13 @@ pub struct Caller {
     pub at_terminal: bool,
 }
 
+impl Caller {
+    /// Whether the kernel shows its process ID.
+    pub(crate) fn has_process(&self) -> bool {
+        self.peer & u64::from(u32::MAX) != 0
+    }
+}
+
 /// The generation that each caller received last, sorted by name. Each caller takes 16 bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Callers(Mutex<Vec<Given>>);

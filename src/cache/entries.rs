@@ -100,23 +100,20 @@ impl KeyEntries {
         if let Some((maker, _)) = &maker {
             maker.check_use(&limits)?;
         }
-        let entry = match found {
-            Some(entry) => {
-                entry.touch(now);
-                entry
-            }
-            None => {
-                if let Some((maker, bytes)) = &maker {
-                    while let Err(full) = maker.check_bytes(*bytes, &limits) {
-                        self.displace_own(maker.process(), now).ok_or(full)?;
-                    }
+        let entry = if let Some(entry) = found {
+            entry.touch(now);
+            entry
+        } else {
+            if let Some((maker, bytes)) = &maker {
+                while let Err(full) = maker.check_bytes(*bytes, &limits) {
+                    self.displace_own(maker.process(), now).ok_or(full)?;
                 }
-                self.make_room(limits.total, now)?;
-                let made = maker.clone().map(|(maker, bytes)| maker.makes(bytes));
-                let entry = Arc::new(KeyEntry::new(Arc::new(spec), made, now));
-                self.insert(&entry);
-                entry
             }
+            self.make_room(limits.total, now)?;
+            let made = maker.clone().map(|(maker, bytes)| maker.makes(bytes));
+            let entry = Arc::new(KeyEntry::new(Arc::new(spec), made, now));
+            self.insert(&entry);
+            entry
         };
         Ok(match maker {
             Some((maker, _)) => Interest::counted(&entry, maker.uses()),

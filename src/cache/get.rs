@@ -87,10 +87,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let is_cold = first == FirstStep::Decide;
                 // Before a run is queued: a caller without a place must not leave one behind. A watch has no deadline, and
                 // the server limits the number of watches.
-                if place.is_none()
-                    && limit < Duration::MAX
-                    && (!is_cold || self.must_wait(entry, caller, now))
-                {
+                if place.is_none() && limit < Duration::MAX && (!is_cold || must_wait(entry, caller, now)) {
                     let taken = self.inner.waiting.take(caller.peer);
                     place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
                 }
@@ -131,12 +128,6 @@ impl<R: PluginRunner> CredentialCache<R> {
         outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
     }
 
-    /// Whether a request at `now` has to wait for a run.
-    fn must_wait(&self, entry: &KeyEntry, caller: &Caller, now: Now) -> bool {
-        let state = entry.cell.borrow();
-        matches!(decide(&state, caller.at_terminal, entry.spec.file_version(), now), Decision::Wait)
-    }
-
     /// Runs the plugin of `entry` as background work if its credential is missing or due, and waits for the outcome if
     /// it is missing.
     pub(super) async fn run_ahead(&self, entry: &Arc<KeyEntry>) -> Result<(), Failed> {
@@ -150,4 +141,10 @@ impl<R: PluginRunner> CredentialCache<R> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a request at `now` has to wait for a run.
+fn must_wait(entry: &KeyEntry, caller: &Caller, now: Now) -> bool {
+    let state = entry.cell.borrow();
+    matches!(decide(&state, caller.at_terminal, entry.spec.file_version(), now), Decision::Wait)
 }

@@ -162,7 +162,7 @@ impl Rejections {
             generation == issued.generation.number()
                 && other.name != caller.name
                 // Processes that the kernel does not show differ by their names only.
-                && (other.peer != caller.peer || caller.peer as u32 == 0)
+                && (other.peer != caller.peer || !caller.has_process())
                 && now.boot.saturating_sub(at) <= SATISFIED_AFTER
         })
     }

@@ -19,7 +19,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Divides `open_files` (RLIMIT_NOFILE) for a broker of `runs` plugin runs at a time. Runs get what they need, but at
+    /// Divides `open_files` (`RLIMIT_NOFILE`) for a broker of `runs` plugin runs at a time. Runs get what they need, but at
     /// most half; connections get the rest.
     pub(super) fn of(open_files: usize, runs: usize) -> Self {
         let left = open_files.saturating_sub(OWN);

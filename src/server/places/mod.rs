@@ -145,8 +145,8 @@ impl Places {
             taken.gives_way(silent);
         }
         let is_full = taken.served.len() >= total;
-        let of_uid = count(&taken.uids, uid) >= limits.connections_per_uid;
-        let of_process = count(&taken.processes, process) >= per_process;
+        let of_uid = count(&taken.uids, &uid) >= limits.connections_per_uid;
+        let of_process = count(&taken.processes, &process) >= per_process;
         if is_full || of_uid || of_process {
             let may_give_way = |served: &Served| match (of_process, of_uid) {
                 (true, _) => served.process == process,
@@ -247,8 +247,8 @@ impl Drop for Place {
     }
 }
 
-fn count<K: Eq + Hash>(holders: &HashMap<K, Holder>, key: K) -> usize {
-    holders.get(&key).map_or(0, |holder| holder.connections.len())
+fn count<K: Eq + Hash>(holders: &HashMap<K, Holder>, key: &K) -> usize {
+    holders.get(key).map_or(0, |holder| holder.connections.len())
 }
 
 fn enter<K: Eq + Hash>(
