@@ -34,7 +34,7 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn directory_and_socket_get_their_modes() {
     let root = directory();
-    for (socket_mode, directory_mode) in [(0o600, 0o700), (0o660, 0o750)] {
+    for (socket_mode, directory_mode) in [(0o600, 0o700), (0o660, 0o750), (0o666, 0o755)] {
         let path = root.path().join(format!("{socket_mode:o}/credbroker.sock"));
         let (_listener, _published) =
             publish(&SocketOptions { mode: socket_mode, ..options(path.clone()) }).unwrap();
@@ -89,6 +89,118 @@ fn a_directory_that_others_can_write_to_is_refused_unless_it_is_shared_on_purpos
     let error = publish(&options).unwrap_err();
     assert!(matches!(error, SocketError::Directory { mode: 0o777, .. }), "{error}");
     assert!(publish(&SocketOptions { shared_directory: true, ..options }).is_ok());
+}
+
+/// The modes of a Kubernetes `emptyDir`: on disk or in memory, without and with `fsGroup`.
+const SHARED: [u32; 4] = [0o777, 0o1777, 0o2777, 0o3777];
+
+#[test]
+fn in_a_shared_directory_the_socket_is_in_a_folder_that_only_the_broker_can_change() {
+    for shared in SHARED {
+        let root = directory();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(shared)).unwrap();
+        let path = root.path().join("credbroker.sock");
+        let (folder, socket) =
+            (root.path().join("credbroker.sock.d"), root.path().join("credbroker.sock.d/socket"));
+        let options = SocketOptions { mode: 0o666, shared_directory: true, ..options(path.clone()) };
+        for _ in 0..2 {
+            let published = publish(&options).unwrap();
+            let set_group = shared & 0o2000;
+            assert_eq!((mode(&folder), mode(&socket)), (0o711 | set_group, 0o666), "{shared:o}");
+            assert_eq!(fs::metadata(&path).unwrap().ino(), fs::metadata(&socket).unwrap().ino());
+            for name in [&path, &socket] {
+                assert!(UnixStream::connect(name).is_ok());
+            }
+            let error = publish(&options).unwrap_err();
+            assert!(matches!(error, SocketError::AlreadyRunning { .. }), "{error}");
+            drop(published);
+            assert!(!path.exists() && !socket.exists(), "both names are removed");
+        }
+        let own = fs::metadata(&folder).unwrap().gid();
+        let grouped = SocketOptions { mode: 0o660, group: Some(own), ..options };
+        let _published = publish(&grouped).unwrap();
+        assert_eq!((mode(&folder) & 0o777, mode(&socket)), (0o710, 0o660));
+    }
+}
+
+#[test]
+fn a_folder_one_level_below_a_shared_directory_is_made_like_that_too() {
+    for shared in SHARED {
+        let root = directory();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(shared)).unwrap();
+        let path = root.path().join("broker/credbroker.sock");
+        let options = SocketOptions { mode: 0o660, shared_directory: true, ..options(path.clone()) };
+        let published = publish(&options).unwrap();
+        assert_eq!((mode(path.parent().unwrap()) & 0o777, mode(&path)), (0o711, 0o660));
+        drop(published);
+        // As after a crash between its steps.
+        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+        let _published = publish(&options).unwrap();
+        assert_eq!(mode(path.parent().unwrap()) & 0o777, 0o711);
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_the_brokers_own_folder_is_not_used() {
+    let root = directory();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let folder = root.path().join("credbroker.sock.d");
+    let options = SocketOptions { shared_directory: true, ..options(root.path().join("credbroker.sock")) };
+    let elsewhere = directory();
+    std::os::unix::fs::symlink(elsewhere.path(), &folder).unwrap();
+    assert!(matches!(publish(&options), Err(SocketError::Folder { .. })));
+    fs::remove_file(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    assert!(matches!(publish(&options), Err(SocketError::Folder { .. })));
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: only root can make a folder of another user");
+    }
+    fs::remove_file(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::chown(&folder, Some(1001), None).unwrap();
+    assert!(matches!(publish(&options), Err(SocketError::Folder { owner: 1001, .. })));
+}
+
+#[test]
+fn a_directory_above_that_others_can_write_to_is_refused_unless_it_is_sticky_or_shared_on_purpose() {
+    let root = directory();
+    let path = root.path().join("open/run/credbroker.sock");
+    fs::create_dir(root.path().join("open")).unwrap();
+    for (open, is_refused) in [(0o777, true), (0o775, true), (0o755, false), (0o1777, false)] {
+        fs::set_permissions(root.path().join("open"), fs::Permissions::from_mode(open)).unwrap();
+        let refusal = publish(&options(path.clone())).err();
+        assert_eq!(refusal.is_some(), is_refused, "{open:o}: {refusal:?}");
+        if let Some(refusal) = refusal {
+            let SocketError::Exposed { by, mode, .. } = refusal else { panic!("{refusal}") };
+            assert_eq!((by.file_name().unwrap().to_str(), mode), (Some("open"), open));
+        }
+    }
+    fs::set_permissions(root.path().join("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(publish(&SocketOptions { shared_directory: true, ..options(path) }).is_ok());
+    let deeper = root.path().join("open/a/run/credbroker.sock");
+    fs::create_dir_all(deeper.parent().unwrap()).unwrap();
+    for directory in ["open/a", "open/a/run"] {
+        fs::set_permissions(root.path().join(directory), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let refusal = publish(&SocketOptions { shared_directory: true, ..options(deeper) }).unwrap_err();
+    assert!(matches!(refusal, SocketError::Exposed { .. }), "only one directory is shared: {refusal}");
+}
+
+#[test]
+fn a_directory_of_another_user_above_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: only root can make a directory of another user");
+    }
+    let root = directory();
+    let path = root.path().join("theirs/run/credbroker.sock");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(root.path().join("theirs"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(publish(&options(path.clone())).is_ok());
+    std::os::unix::fs::chown(root.path().join("theirs"), Some(1001), None).unwrap();
+    let refusal = publish(&options(path)).unwrap_err();
+    assert!(matches!(refusal, SocketError::Exposed { owner: 1001, .. }), "{refusal}");
 }
 
 #[test]

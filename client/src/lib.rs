@@ -55,6 +55,9 @@ pub mod kube;
 mod lost;
 #[cfg(all(feature = "messages", any(feature = "async", feature = "blocking")))]
 mod messages;
+/// For credbroker's own programs. It is not a part of the API.
+#[doc(hidden)]
+pub mod paths;
 #[cfg(feature = "async")]
 mod pool;
 #[cfg(any(feature = "async", feature = "blocking"))]

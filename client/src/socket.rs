@@ -13,6 +13,8 @@ use std::{
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Socket {
     candidates: Vec<PathBuf>,
+    /// The only user whose process is trusted there.
+    server_uid: Option<u32>,
 }
 
 /// The values that decide where the socket is, for programs that have a flag or read their environment themselves;
@@ -22,18 +24,22 @@ pub struct SocketSources<'a> {
     flag: Option<&'a OsStr>,
     variable: Option<&'a OsStr>,
     runtime_directory: Option<&'a OsStr>,
+    server_uid_flag: Option<&'a OsStr>,
+    server_uid_variable: Option<&'a OsStr>,
     is_root: bool,
 }
 
-/// A value that is not a valid socket address.
+/// A value that is not a valid socket address, or not the uid of a server.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{origin} is {value:?}, which is not a valid socket address; use a path or unix:///absolute/path")]
+#[error("{origin} is {value:?}, which is not a valid {expected}")]
 #[non_exhaustive]
 pub struct SocketError {
-    /// The flag or the variable: `--socket` or `CREDBROKER_SOCKET`.
+    /// The flag or the variable: `--socket`, `CREDBROKER_SOCKET`, `--server-uid` or `CREDBROKER_SERVER_UID`.
     pub origin: &'static str,
     /// Its value.
     pub value: String,
+    /// What it must be.
+    expected: &'static str,
 }
 
 impl<'a> SocketSources<'a> {
@@ -63,6 +69,20 @@ impl<'a> SocketSources<'a> {
         self
     }
 
+    /// A command line flag `--server-uid`. It wins over the variable.
+    #[must_use]
+    pub fn server_uid_flag(mut self, value: Option<&'a OsStr>) -> Self {
+        self.server_uid_flag = value;
+        self
+    }
+
+    /// `CREDBROKER_SERVER_UID`. An empty value counts as unset.
+    #[must_use]
+    pub fn server_uid_variable(mut self, value: Option<&'a OsStr>) -> Self {
+        self.server_uid_variable = value;
+        self
+    }
+
     /// Whether the user is root, whose broker is the system's: `XDG_RUNTIME_DIR` is then ignored.
     #[must_use]
     pub fn is_root(mut self, is_root: bool) -> Self {
@@ -77,22 +97,36 @@ impl Socket {
 
     /// The socket at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { candidates: vec![path.into()] }
+        Self { candidates: vec![path.into()], server_uid: None }
+    }
+
+    /// Trusts only a server that runs as `uid`. Without this, that is this user, root, or the owner of the socket's
+    /// directory. Needed where other users could replace that directory.
+    #[must_use]
+    pub fn server_uid(mut self, uid: u32) -> Self {
+        self.server_uid = Some(uid);
+        self
+    }
+
+    pub(crate) fn expected_server(&self) -> Option<u32> {
+        self.server_uid
     }
 
     /// The socket of this process's environment: `CREDBROKER_SOCKET` if it is set, else the user's broker at
     /// `$XDG_RUNTIME_DIR/credbroker/credbroker.sock` if that exists and the user is not root, else the system's at
-    /// [`Socket::SYSTEM`].
+    /// [`Socket::SYSTEM`]. If `CREDBROKER_SERVER_UID` is set, only a server that runs as that user is trusted.
     ///
     /// # Errors
     ///
-    /// `CREDBROKER_SOCKET` is not a path or `unix://` with an absolute path.
+    /// `CREDBROKER_SOCKET` is not a path or `unix://` with an absolute path, or `CREDBROKER_SERVER_UID` is not a uid.
     pub fn from_env() -> Result<Self, SocketError> {
         #[expect(clippy::disallowed_methods, reason = "the one place where this crate reads the environment")]
         let variable = |name: &str| std::env::var_os(name);
         let (socket, runtime_directory) = (variable("CREDBROKER_SOCKET"), variable("XDG_RUNTIME_DIR"));
+        let server_uid = variable("CREDBROKER_SERVER_UID");
         let sources = SocketSources::new()
             .variable(socket.as_deref())
+            .server_uid_variable(server_uid.as_deref())
             .runtime_directory(runtime_directory.as_deref())
             .is_root(rustix::process::geteuid().is_root());
         Self::locate(&sources)
@@ -102,8 +136,17 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// The flag or the variable is not a path or `unix://` with an absolute path.
+    /// The flag or the variable is not a path or `unix://` with an absolute path, or the other one is not a uid.
     pub fn locate(sources: &SocketSources<'_>) -> Result<Self, SocketError> {
+        let server_uid = match (sources.server_uid_flag, sources.server_uid_variable) {
+            (Some(flag), _) => Some(uid("--server-uid", flag)?),
+            (None, Some(variable)) if !variable.is_empty() => Some(uid("CREDBROKER_SERVER_UID", variable)?),
+            _ => None,
+        };
+        Ok(Self { server_uid, ..Self::located(sources)? })
+    }
+
+    fn located(sources: &SocketSources<'_>) -> Result<Self, SocketError> {
         if let Some(flag) = sources.flag {
             return parse("--socket", flag);
         }
@@ -115,7 +158,7 @@ impl Socket {
             .map(Path::new)
             .filter(|directory| !sources.is_root && directory.is_absolute())
             .map(|directory| directory.join("credbroker/credbroker.sock"));
-        Ok(Self { candidates: user.into_iter().chain([Self::SYSTEM.into()]).collect() })
+        Ok(Self { candidates: user.into_iter().chain([Self::SYSTEM.into()]).collect(), server_uid: None })
     }
 
     /// The paths in the order in which they are looked up.
@@ -147,9 +190,19 @@ fn parse(origin: &'static str, text: &OsStr) -> Result<Socket, SocketError> {
     let is_url = path.windows(3).any(|window| window == b"://");
     if !names_a_file || path.contains(&0) || (is_url && !absolute) || (path.len() < bytes.len() && !absolute)
     {
-        return Err(SocketError { origin, value: text.to_string_lossy().into_owned() });
+        let expected = "socket address; use a path or unix:///absolute/path";
+        return Err(SocketError { origin, value: text.to_string_lossy().into_owned(), expected });
     }
     Ok(Socket::at(OsStr::from_bytes(path)))
+}
+
+/// The number of a user. The highest one is not a user: system calls take it for none.
+fn uid(origin: &'static str, text: &OsStr) -> Result<u32, SocketError> {
+    let digits = text.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).filter(|uid| *uid != u32::MAX).ok_or_else(|| {
+        let value = text.to_string_lossy().into_owned();
+        SocketError { origin, value, expected: "uid; use a number such as 1000" }
+    })
 }
 
 #[cfg(test)]
@@ -200,5 +253,23 @@ mod tests {
             assert!(message.starts_with("--socket is"), "{text:?}: {message}");
         }
         assert!(located(None, Some("http://x"), None, false).starts_with("CREDBROKER_SOCKET is"));
+    }
+    #[test]
+    fn the_uid_of_the_server_is_that_of_the_flag_else_of_the_variable() {
+        let expected = |flag: Option<&str>, variable: Option<&str>| {
+            let sources = SocketSources::new()
+                .server_uid_flag(flag.map(OsStr::new))
+                .server_uid_variable(variable.map(OsStr::new));
+            Socket::locate(&sources).map(|socket| socket.expected_server()).map_err(|error| error.to_string())
+        };
+        assert_eq!(expected(Some("1000"), Some("2")), Ok(Some(1000)));
+        assert_eq!(expected(None, Some("0")), Ok(Some(0)));
+        assert_eq!(expected(None, Some("")), Ok(None));
+        assert_eq!(expected(None, None), Ok(None));
+        for wrong in ["", "-1", "+1", "root", "4294967295", "4294967296", "1.0", " 1"] {
+            let error = expected(Some(wrong), None).unwrap_err();
+            assert!(error.starts_with("--server-uid is") && error.contains("not a valid uid"), "{error}");
+        }
+        assert!(expected(None, Some("x")).unwrap_err().starts_with("CREDBROKER_SERVER_UID is"));
     }
 }

@@ -1,27 +1,45 @@
 //! Whether a socket may be trusted: a stranger's broker could hand out the stranger's credentials.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
-const ROOT: u32 = 0;
+pub(crate) const ROOT: u32 = 0;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Uid that the kernel shows for every user that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
+const OVERFLOW: u32 = 65_534;
 
 /// Why a socket is not trusted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// The socket's directory belongs to another user.
-    DirectoryOwner {
-        /// The directory's owner.
-        owner: u32,
-    },
     /// Other users can create sockets in the directory.
     DirectoryWritable {
         /// The directory's permission bits.
         mode: u32,
     },
+    /// The process that listens does not run as the expected user.
+    OtherServer {
+        /// The user that the process runs as.
+        uid: u32,
+        /// The user that `CREDBROKER_SERVER_UID`, `--server-uid` or the program names.
+        expected: u32,
+    },
+    /// The socket's directory belongs to another user, and a third one can replace it.
+    Replaceable {
+        /// A directory or link on the way to it, which makes that possible.
+        directory: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// The process that listens runs as a user that is not this user, root, or the directory's owner.
     Server {
         /// The user that the process runs as.
+        uid: u32,
+    },
+    /// The kernel cannot say which user the process that listens runs as.
+    UnmappedServer {
+        /// The uid that the kernel shows instead.
         uid: u32,
     },
 }
@@ -30,17 +48,26 @@ pub enum TrustError {
 impl fmt::Display for TrustError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DirectoryOwner { owner } => write!(
-                f,
-                "its directory belongs to uid {owner}, not to root or this user; mount it read-only, or use a socket in a directory that belongs to this user or root"
-            ),
             Self::DirectoryWritable { mode } => write!(
                 f,
-                "its directory is writable by others (mode {mode:04o}); run chmod go-w on it, or mount it read-only"
+                "its directory is writable by others (mode {mode:04o}); run chmod go-w on it, or mount it read-only, or set `listen.sharedDirectory` of the broker"
+            ),
+            Self::OtherServer { uid, expected } => write!(
+                f,
+                "the process that listens runs as uid {uid}, and CREDBROKER_SERVER_UID or --server-uid demands uid {expected}; correct that number, or run the broker as that user"
+            ),
+            Self::Replaceable { directory, owner, mode } => write!(
+                f,
+                "other users can replace its directory, because {} belongs to uid {owner} and has mode {mode:04o}; set CREDBROKER_SERVER_UID or --server-uid to the uid of the broker, or mount it read-only",
+                directory.display()
             ),
             Self::Server { uid } => write!(
                 f,
-                "the process that listens runs as uid {uid}, not as this user, root, or the owner of the directory; run the broker as one of these"
+                "the process that listens runs as uid {uid}, not as this user, root, or the owner of the directory; run the broker as one of these, or set CREDBROKER_SERVER_UID or --server-uid to its uid"
+            ),
+            Self::UnmappedServer { uid } => write!(
+                f,
+                "the process that listens runs as uid {uid}, which the kernel uses for all users that it cannot map; run the broker as another user"
             ),
         }
     }
@@ -48,21 +75,33 @@ impl fmt::Display for TrustError {
 
 impl std::error::Error for TrustError {}
 
-/// A directory is trusted if only this user and root can create sockets in it. `own` is called only where it decides.
-pub(crate) fn check_directory(owner: u32, mode: u32, own: impl FnOnce() -> u32) -> Result<(), TrustError> {
-    if owner != ROOT && owner != own() {
-        return Err(TrustError::DirectoryOwner { owner });
-    }
-    if mode & WRITABLE_BY_OTHERS != 0 {
-        return Err(TrustError::DirectoryWritable { mode });
-    }
-    Ok(())
+/// Whether only this user and root can create sockets in a directory. `own` is called only where it decides.
+pub(crate) fn is_private(owner: u32, mode: u32, own: impl FnOnce() -> u32) -> bool {
+    !is_writable_by_others(mode) && (owner == ROOT || owner == own())
 }
 
-/// A server is trusted if it runs as root, as the owner of the socket's directory, or as this user.
-pub(crate) fn check_server(uid: u32, owner: u32, own: impl FnOnce() -> u32) -> Result<(), TrustError> {
-    let trusted = [ROOT, owner].contains(&uid) || uid == own();
-    if trusted { Ok(()) } else { Err(TrustError::Server { uid }) }
+pub(crate) fn is_writable_by_others(mode: u32) -> bool {
+    mode & WRITABLE_BY_OTHERS != 0
+}
+
+/// A server is trusted if it runs as `expected`, or without that as root, as the owner of the socket's directory, or as
+/// this user. A user that the kernel cannot map has no identity.
+pub(crate) fn check_server(
+    uid: u32,
+    expected: Option<u32>,
+    owner: u32,
+    own: impl FnOnce() -> u32,
+    maps_every_user: impl FnOnce() -> bool,
+) -> Result<(), TrustError> {
+    if uid == u32::MAX || (uid == OVERFLOW && !maps_every_user()) {
+        return Err(TrustError::UnmappedServer { uid });
+    }
+    match expected {
+        Some(expected) if expected == uid => Ok(()),
+        Some(expected) => Err(TrustError::OtherServer { uid, expected }),
+        None if [ROOT, owner].contains(&uid) || uid == own() => Ok(()),
+        None => Err(TrustError::Server { uid }),
+    }
 }
 
 #[cfg(test)]
@@ -70,27 +109,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_must_belong_to_this_user_or_root_and_not_be_writable_by_others() {
+    fn a_private_directory_belongs_to_this_user_or_root_and_is_not_writable_by_others() {
         let (own, stranger) = (1000, 1001);
         for (owner, mode, expected) in [
-            (own, 0o700, Ok(())),
-            (ROOT, 0o755, Ok(())),
-            (own, 0o750, Ok(())),
-            (stranger, 0o700, Err(TrustError::DirectoryOwner { owner: stranger })),
-            (own, 0o770, Err(TrustError::DirectoryWritable { mode: 0o770 })),
-            (ROOT, 0o1777, Err(TrustError::DirectoryWritable { mode: 0o1777 })),
-            (own, 0o702, Err(TrustError::DirectoryWritable { mode: 0o702 })),
+            (own, 0o700, true),
+            (ROOT, 0o755, true),
+            (own, 0o750, true),
+            (stranger, 0o700, false),
+            (own, 0o770, false),
+            (ROOT, 0o1777, false),
+            (own, 0o702, false),
         ] {
-            assert_eq!(check_directory(owner, mode, || own), expected, "{owner} {mode:o}");
+            assert_eq!(is_private(owner, mode, || own), expected, "{owner} {mode:o}");
         }
     }
 
     #[test]
     fn a_server_must_run_as_this_user_root_or_the_owner_of_the_directory() {
         let (own, owner, stranger) = (1000, 1001, 1002);
+        let check = |uid, expected| check_server(uid, expected, owner, || own, || true);
         for uid in [ROOT, own, owner] {
-            assert_eq!(check_server(uid, owner, || own), Ok(()));
+            assert_eq!(check(uid, None), Ok(()));
         }
-        assert_eq!(check_server(stranger, owner, || own), Err(TrustError::Server { uid: stranger }));
+        assert_eq!(check(stranger, None), Err(TrustError::Server { uid: stranger }));
+    }
+
+    #[test]
+    fn an_expected_server_is_the_only_one() {
+        let (own, owner, expected) = (1000, 1001, 1002);
+        let check = |uid| check_server(uid, Some(expected), owner, || own, || true);
+        assert_eq!(check(expected), Ok(()));
+        for uid in [ROOT, own, owner] {
+            assert_eq!(check(uid), Err(TrustError::OtherServer { uid, expected }));
+        }
+    }
+
+    #[test]
+    fn a_server_that_the_kernel_cannot_map_is_not_identified_by_its_number() {
+        for (uid, maps_all, is_identified) in
+            [(OVERFLOW, true, true), (OVERFLOW, false, false), (u32::MAX, true, false), (1000, false, true)]
+        {
+            for expected in [None, Some(uid)] {
+                let checked = check_server(uid, expected, uid, || uid, || maps_all);
+                let refusal = Err(TrustError::UnmappedServer { uid });
+                assert_eq!(checked, if is_identified { Ok(()) } else { refusal }, "{uid} {maps_all}");
+            }
+        }
     }
 }

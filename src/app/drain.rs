@@ -32,9 +32,7 @@ impl Bound {
         self.draining.cancel();
         self.tasks.close();
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
-        // The name is removed before the listener closes: new clients find no socket, and retry until a successor listens.
-        drop(self.keeper);
-        drop(self.listeners);
+        drop(self.sockets);
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
     }
 }

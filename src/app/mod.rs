@@ -4,44 +4,41 @@ mod drain;
 mod edges;
 mod essential;
 mod hardening;
+mod listening;
 mod logs;
 mod signals;
 mod systemd;
 mod telemetry;
 
-use std::{
-    io,
-    os::unix::net::UnixListener as StdListener,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
-use tokio::{net::UnixListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
     cache::{CacheParts, CredentialCache, EntryLimits, VerifyFn},
-    config::{Config, Limits, Listen},
+    config::{Config, Limits},
     exec::{ProcessRunner, RunLimits, RunShares, Scheduler},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, ConnectionLimits, Keeper, PeerPolicy, SocketError, SocketOptions,
-        SocketOrigin, affordable_runs, encode, publish, services,
+        Acceptor, BrokerInfo, Clusters, ConnectionLimits, PeerPolicy, SocketError, affordable_runs, encode,
+        services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
+use listening::OpenSocket;
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
 pub use hardening::harden;
+pub use listening::{Listening, SocketSource, socket_options};
 pub use logs::LogQueue;
 pub use signals::Signals;
-pub use systemd::{ServiceNotification, inherited_listener};
+pub use systemd::{ServiceNotification, inherited_listeners};
 pub use telemetry::{LogFormat, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
@@ -67,22 +64,10 @@ pub enum BuildError {
     },
 }
 
-/// Where the broker listens.
-#[derive(Debug)]
-pub enum Listening {
-    /// On a socket that the broker publishes.
-    At(SocketOptions),
-    /// On a socket that systemd passed.
-    Inherited(StdListener),
-}
-
 /// A broker that listens but does not serve yet.
 #[derive(Debug)]
 pub struct Bound {
-    /// The newest is in use.
-    listeners: watch::Sender<Arc<UnixListener>>,
-    /// `None`: the listener is systemd's and has no name.
-    keeper: Option<Keeper>,
+    sockets: Vec<OpenSocket>,
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
     resolver: Arc<Resolver>,
@@ -100,20 +85,8 @@ pub struct Bound {
 /// # Errors
 ///
 /// [`BuildError`]: nothing was started, and no file of another process was changed.
-pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound, BuildError> {
-    let (listener, socket, place) = match listening {
-        Listening::Inherited(listener) => {
-            let address = listener.local_addr().map_err(BuildError::Listen)?;
-            let path = address.as_pathname().map(Path::to_owned);
-            (listener, path.clone(), path.map(SocketOrigin::Inherited))
-        }
-        Listening::At(options) => {
-            let (listener, publication) = publish(&options)?;
-            (listener, Some(options.path), Some(SocketOrigin::Published(publication)))
-        }
-    };
-    listener.set_nonblocking(true).map_err(BuildError::Listen)?;
-    let listener = UnixListener::from_std(listener).map_err(BuildError::Listen)?;
+pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
+    let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let verifier = Arc::new(ApiVerifier::default());
@@ -159,7 +132,7 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
     let info = BrokerInfo {
         started: edges.clock.now().wall,
         config_files: config.files,
-        sockets: socket.into_iter().collect(),
+        sockets: sockets.iter().filter_map(|socket| socket.path.clone()).collect(),
     };
     let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
     let policy = PeerPolicy::own_and_root();
@@ -175,21 +148,8 @@ pub fn build(config: Config, listening: Listening, edges: Edges) -> Result<Bound
         tasks.clone(),
         draining.clone(),
     ));
-    let (listeners, keeper) = (watch::Sender::new(Arc::new(listener)), place.map(Keeper::new));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
-    Ok(Bound {
-        listeners,
-        keeper,
-        acceptor,
-        cache,
-        resolver,
-        hub,
-        clusters,
-        health,
-        essentials,
-        tasks,
-        draining,
-    })
+    Ok(Bound { sockets, acceptor, cache, resolver, hub, clusters, health, essentials, tasks, draining })
 }
 
 impl Bound {
@@ -212,14 +172,17 @@ impl Bound {
         if let Some(clusters) = self.clusters.clone() {
             self.essentials.spawn("readiness reporter", async move { clusters.run().await });
         }
-        if let Some(keeper) = &self.keeper {
-            let (keeper, listeners) = (keeper.clone(), self.listeners.clone());
-            self.essentials.spawn("socket watcher", async move { keeper.run(&listeners).await });
-        }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });
-        let (acceptor, listeners) = (Arc::clone(&self.acceptor), self.listeners.subscribe());
-        self.essentials.spawn("accept loop", async move { acceptor.run(listeners).await });
+        for socket in &self.sockets {
+            if let Some(keeper) = socket.keeper.clone() {
+                let newest = socket.newest.clone();
+                self.essentials.spawn("socket watcher", async move { keeper.run(&newest).await });
+            }
+            let (acceptor, listener) = (Arc::clone(&self.acceptor), socket.listener);
+            let newest = socket.newest.subscribe();
+            self.essentials.spawn("accept loop", async move { acceptor.run(listener, newest).await });
+        }
         self.essentials.ended().await
     }
 }
@@ -259,26 +222,4 @@ async fn report(fleet: &Fleet, health: HealthReporter) {
         // The fleet keeps the sender alive.
         drop(states.changed().await);
     }
-}
-
-/// The options of a socket at `path` under `listen` of the configuration.
-pub fn socket_options(listen: &Listen, path: &Path) -> Result<SocketOptions, BuildError> {
-    let group = match &listen.group {
-        None => None,
-        Some(name) => Some(group_id(name).ok_or_else(|| BuildError::UnknownGroup { name: name.clone() })?),
-    };
-    let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
-    Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
-}
-
-/// By number, or by name from `/etc/group`.
-fn group_id(name: &str) -> Option<u32> {
-    if let Ok(id) = name.parse() {
-        return Some(id);
-    }
-    let groups = std::fs::read_to_string("/etc/group").ok()?;
-    groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
-    })
 }

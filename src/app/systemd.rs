@@ -1,4 +1,4 @@
-//! The interface to systemd: the inherited listener, and notifications. Without systemd, both do nothing.
+//! The interface to systemd: the inherited listeners, and notifications. Without systemd, both do nothing.
 
 use std::{io, os::unix::net::UnixListener};
 
@@ -7,25 +7,27 @@ use rustix::io::FdFlags;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-/// The listener that systemd passed in `LISTEN_FDS`, if any.
+/// The sockets that systemd passed in `LISTEN_FDS`, each with the `FileDescriptorName=` of its unit.
 ///
 /// # Errors
 ///
-/// systemd passed something other than one listening Unix stream socket.
-pub fn inherited_listener() -> io::Result<Option<UnixListener>> {
+/// systemd passed something other than listening Unix stream sockets.
+pub fn inherited_listeners() -> io::Result<Vec<(String, UnixListener)>> {
+    // Before the descriptors are taken, which removes the variables that both read.
+    let names: Vec<_> = sd_notify::listen_fds_with_names()?.map(|(_, name)| name).collect();
     let mut passed = ListenFd::from_env();
-    if passed.len() > 1 {
-        let message = format!("systemd passed {} sockets; the broker listens on one", passed.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    let mut listeners = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let Some(listener) = passed.take_unix_listener(index)? else { continue };
+        if !rustix::net::sockopt::socket_acceptconn(&listener)? {
+            let message = "systemd passed a socket that does not listen; the .socket unit must have `ListenStream=` and `Accept=no`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        // It must not reach a plugin.
+        rustix::io::fcntl_setfd(&listener, FdFlags::CLOEXEC)?;
+        listeners.push((name, listener));
     }
-    let Some(listener) = passed.take_unix_listener(0)? else { return Ok(None) };
-    if !rustix::net::sockopt::socket_acceptconn(&listener)? {
-        let message = "systemd passed a socket that does not listen; the .socket unit must have `ListenStream=` and `Accept=no`";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    // It must not reach a plugin.
-    rustix::io::fcntl_setfd(&listener, FdFlags::CLOEXEC)?;
-    Ok(Some(listener))
+    Ok(listeners)
 }
 
 /// A notification for the service manager (`NOTIFY_SOCKET`).

@@ -19,12 +19,12 @@ pub enum CacheError {
     /// There is no room for another key, and none gives way.
     #[error("{0}")]
     Full(Room),
-    /// The plugin's credential had expired when it arrived.
-    #[error("plugin `{command}` printed an expired credential")]
+    /// The plugin's credential had expired when it arrived, or is not valid yet.
+    #[error("plugin `{command}` printed {}", source.found())]
     Lifetime {
         /// The plugin's executable.
         command: Arc<str>,
-        /// What had expired, and when.
+        /// What had expired or is not valid yet, and when.
         source: LifetimeError,
     },
     /// The caller's deadline passed before the end of the run, which continues.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use credbroker_client::{Client, Error};
+use credbroker_client::{Client, Error, Socket, SocketError};
 use credbroker_exec::{Failure, duration, socket};
 
 use crate::plugin::Environment;
@@ -19,6 +19,18 @@ pub(super) struct SocketArg {
     /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists, else /run/credbroker/credbroker.sock]
     #[arg(long = "socket", value_name = "PATH")]
     pub(super) path: Option<OsString>,
+    /// The only user whose process is trusted on that socket [env: CREDBROKER_SERVER_UID] [default: this user, root, or
+    /// the owner of the socket's directory]
+    #[arg(long, value_name = "UID")]
+    pub(super) server_uid: Option<OsString>,
+}
+
+impl SocketArg {
+    /// The socket, from the flags and from `environment`.
+    pub(super) fn locate(&self, environment: &Environment) -> Result<Socket, SocketError> {
+        let is_root = || rustix::process::geteuid().is_root();
+        socket(self.path.as_deref(), self.server_uid.as_deref(), &environment.0, is_root)
+    }
 }
 
 /// How long a request may take.
@@ -58,8 +70,7 @@ pub(super) fn ask<T>(
     environment: &Environment,
     request: impl AsyncFnOnce(Client) -> Result<T, Error>,
 ) -> anyhow::Result<Result<T, Failure>> {
-    let is_root = || rustix::process::geteuid().is_root();
-    let socket = match socket(socket_arg.path.as_deref(), &environment.0, is_root) {
+    let socket = match socket_arg.locate(environment) {
         Ok(socket) => socket,
         Err(error) => return Ok(Err(error.into())),
     };

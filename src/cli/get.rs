@@ -6,9 +6,8 @@ use std::{
 };
 
 use credbroker_client::{ClusterProfileRef, Credential, ExposeSecret};
-use credbroker_exec::{ApiVersion, Failure, Source, document, request, request_patiently, socket};
+use credbroker_exec::{ApiVersion, Failure, Source, document, request, request_patiently};
 use prost_types::Timestamp;
-use rustix::process::geteuid;
 
 use super::{
     broker::{SocketArg, timeout},
@@ -113,7 +112,7 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
 
 /// Requests the credential with the retries and error texts for a person at a terminal.
 fn ask(args: &GetArgs, source: Source, environment: &Environment) -> Result<Credential, Failure> {
-    let socket = socket(args.socket.path.as_deref(), &environment.0, || geteuid().is_root())?;
+    let socket = args.socket.locate(environment)?;
     let request = request(source, None, &environment.0, String::new(), true)?;
     request_patiently(&socket, &request, args.timeout, true, None)
 }

@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use super::EX_CONFIG;
 use crate::{
-    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, ServiceNotification, Signals},
+    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, ServiceNotification, Signals, SocketSource},
     config::{self, Config, Listen, Loaded},
     plugin::Environment,
 };
@@ -33,7 +33,7 @@ pub(super) struct ServeArgs {
     /// ~/.config/credbroker/config.yaml and /etc/credbroker/config.yaml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Socket to listen on [env: CREDBROKER_SOCKET] [default: `listen.socket` of the configuration, else
+    /// Socket of the first listener [env: CREDBROKER_SOCKET] [default: `listen.socket` of the configuration, else
     /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock, else /run/credbroker/credbroker.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -50,7 +50,7 @@ Examples:
 
 pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
-    let inherited = app::inherited_listener().context("cannot use the socket from systemd")?;
+    let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
     let (logs, problem) = app::start_telemetry(args.log_format, environment);
     let code = match problem {
         Some(problem) => {
@@ -69,7 +69,7 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
 /// Runs the broker until it ends. Errors before it serves go through `logs` too, because writing to a full pipe would
 /// block the process.
 fn start(
-    inherited: Option<UnixListener>,
+    inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,
     environment: &Environment,
     logs: &LogQueue,
@@ -111,35 +111,60 @@ fn start(
 
 /// Decides where to listen. The error is a line and an exit code.
 fn listening(
-    inherited: Option<UnixListener>,
+    inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,
     loaded: &Loaded,
     environment: &Environment,
-) -> Result<Listening, (String, u8)> {
+) -> Result<Vec<Listening>, (String, u8)> {
     let listen = &loaded.config.listen;
-    if let Some(listener) = inherited {
-        if args.socket.is_some() || *listen != Listen::default() {
+    if !inherited.is_empty() {
+        let has_effect = |listen: &Listen| Listen { name: Listen::default().name, ..listen.clone() };
+        if args.socket.is_some() || listen.iter().any(|listen| has_effect(listen) != Listen::default()) {
             warn!(
-                "`--socket` and `listen` have no effect, because systemd provides the socket; change its .socket unit instead"
+                "`--socket` and `listen` have no effect besides `name`, because systemd provides the sockets; change their .socket units instead"
             );
         }
-        return Ok(Listening::Inherited(listener));
+        return inherited.into_iter().map(|socket| from_systemd(socket, listen)).collect();
     }
-    let path = socket(args, &loaded.config, environment)
+    let first = socket(args, listen.first(), environment)
         .map_err(|error| (format!("credbroker: {error}"), Failure::from(error).exit_code()))?;
-    app::socket_options(listen, &path)
-        .map(Listening::At)
+    let path = |number, listen: &Listen| match &listen.socket {
+        Some(path) if number > 0 => path.clone(),
+        _ => first.clone(),
+    };
+    let options = listen.iter().enumerate().map(|(listener, listen)| {
+        let options = app::socket_options(listen, &path(listener, listen))?;
+        Ok(Listening { listener, source: SocketSource::Publish(options) })
+    });
+    options
+        .collect::<Result<_, app::BuildError>>()
         .map_err(|error| (format!("{}: {error}", loaded.source), EX_CONFIG))
 }
 
-async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Result<u8> {
-    let mut signals = Signals::catch().context("cannot handle signals")?;
-    let address = match &listening {
-        Listening::At(options) => options.path.display().to_string(),
-        Listening::Inherited(_) => "the socket from systemd".to_owned(),
+/// A socket of systemd belongs to the listener with the name of the socket, or to the only listener.
+fn from_systemd(
+    (name, socket): (String, UnixListener),
+    listen: &[Listen],
+) -> Result<Listening, (String, u8)> {
+    let by_name = listen.iter().position(|listen| listen.name == name);
+    let only = (listen.len() == 1).then_some(0);
+    let Some(listener) = by_name.or(only) else {
+        let names = listen.iter().map(|listen| listen.name.as_str()).collect::<Vec<_>>().join(", ");
+        let line = format!(
+            "credbroker: systemd passed a socket with the name `{name}`, but the listeners are {names}; set `FileDescriptorName=` in its .socket unit to one of them"
+        );
+        return Err((line, EX_CONFIG));
     };
+    Ok(Listening { listener, source: SocketSource::Inherited(socket) })
+}
+
+async fn serve(config: Config, listening: Vec<Listening>, edges: Edges) -> anyhow::Result<u8> {
+    let mut signals = Signals::catch().context("cannot handle signals")?;
+    let addresses: Vec<_> = listening.iter().map(address).collect();
     let mut bound = app::build(config, listening, edges)?;
-    info!("listening on {address}");
+    for address in addresses {
+        info!("listening on {address}");
+    }
     ServiceNotification::Ready.notify();
     let code = tokio::select! {
         task = bound.serve() => {
@@ -165,10 +190,21 @@ async fn serve(config: Config, listening: Listening, edges: Edges) -> anyhow::Re
     Ok(code)
 }
 
-/// The socket of the flag, else of the variable, else of the configuration, else the default one.
-fn socket(args: &ServeArgs, config: &Config, environment: &Environment) -> Result<PathBuf, SocketError> {
+fn address(listening: &Listening) -> String {
+    let path = listening.path().map(|path| path.display().to_string());
+    path.unwrap_or_else(|| "the socket from systemd".to_owned())
+}
+
+/// The socket of the first listener: of the flag, else of the variable, else of the configuration, else the default one.
+fn socket(
+    args: &ServeArgs,
+    first: Option<&Listen>,
+    environment: &Environment,
+) -> Result<PathBuf, SocketError> {
     let variable = environment.get("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
-    if let (None, None, Some(configured)) = (&args.socket, variable, &config.listen.socket) {
+    if let (None, None, Some(configured)) =
+        (&args.socket, variable, first.and_then(|first| first.socket.as_ref()))
+    {
         return Ok(configured.clone());
     }
     let sources = SocketSources::new()
@@ -213,9 +249,8 @@ mod tests {
         credbroker_test_support::private_file(&file, &text);
         let environment = Environment::default();
         let loaded = config::load(Some(&file), &environment).unwrap();
-        let listening = Listening::At(
-            app::socket_options(&loaded.config.listen, &directory.path().join("run/socket")).unwrap(),
-        );
+        let path = directory.path().join("run/socket");
+        let listening = vec![Listening::at(app::socket_options(&loaded.config.listen[0], &path).unwrap())];
         let edges = Edges { jitter: broken_jitter, ..Edges::system(&environment) };
         assert_eq!(serve(loaded.config, listening, edges).await.unwrap(), 1);
         assert!(!BROKEN.load(Ordering::SeqCst));

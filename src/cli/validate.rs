@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn validate(config: &str) -> (u8, String) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = credbroker_test_support::private_directory();
         let path = dir.path().join("config.yaml");
         fs::write(&path, config).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

@@ -8,40 +8,21 @@ use super::{
     issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
     limits::{Limits, limits_section},
+    listen::{Listen, listeners},
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
-    table::{self, listen},
+    table,
 };
 use crate::{
     document::Node,
     plugin::{ClusterInfo, Environment, Provider},
 };
 
-/// The socket that the broker listens on.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Listen {
-    /// `listen.socket`; `None`: the default for the broker's user.
-    pub socket: Option<PathBuf>,
-    /// Permission bits of the socket.
-    pub mode: u32,
-    /// Group of the socket; `None`: the group of the broker's process.
-    pub group: Option<String>,
-    /// Whether the socket's directory may be writable by others.
-    pub shared_directory: bool,
-}
-
-impl Default for Listen {
-    fn default() -> Self {
-        let (mode, shared_directory) = (listen::MODE.absent.0, listen::SHARED_DIRECTORY.absent.0);
-        Self { socket: None, mode, group: None, shared_directory }
-    }
-}
-
 /// The sections of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Sections {
-    pub(super) listen: Listen,
+    pub(super) listen: Vec<Listen>,
     pub(super) limits: Limits,
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
@@ -66,10 +47,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let Some(fields) = root.section(&table::root::SECTION, report) else { return Sections::default() };
     table::root::API_VERSION.read(&fields, report);
     table::root::KIND.read(&fields, report);
-    let listen = fields
-        .at(&table::root::LISTEN)
-        .map(|section| listen_section(&section, env, report))
-        .unwrap_or_default();
+    let listen = listeners(&fields, env, report);
     let limits =
         fields.at(&table::root::LIMITS).map(|section| limits_section(&section, report)).unwrap_or_default();
     let dir = path.parent().unwrap_or(Path::new("/"));
@@ -106,23 +84,6 @@ fn warn_of_unknown_clusters(root: &Cursor<'_>, providers: &[Provider], fleet: bo
     let blind = |provider: &&Provider| provider.cluster_info == ClusterInfo::Match && !fleet;
     for provider in providers.iter().filter(blind) {
         root.warning(report, format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
-    }
-}
-
-fn listen_section(at: &Cursor<'_>, env: &Environment, report: &mut Report) -> Listen {
-    let Some(fields) = at.section(&listen::SECTION, report) else { return Listen::default() };
-    let socket = fields.at(&listen::SOCKET).and_then(|value| {
-        let path = expand(value.text(report).filter(|text| !text.is_empty())?, env);
-        if !path.is_absolute() {
-            value.problem(report, "must be an absolute path, like `/run/credbroker/credbroker.sock`");
-        }
-        Some(path)
-    });
-    Listen {
-        socket,
-        mode: listen::MODE.read(&fields, report),
-        group: listen::GROUP.read(&fields, report).filter(|group| !group.is_empty()),
-        shared_directory: listen::SHARED_DIRECTORY.read(&fields, report),
     }
 }
 

@@ -1,11 +1,14 @@
 //! Reading files that decide what runs.
 
 use std::{
-    fs::File,
+    fs::{File, FileType, OpenOptions},
     io::{self, Read as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
+
+use credbroker_client::paths::exposed;
+use rustix::fs::OFlags;
 
 use super::{
     problem::{Location, Report},
@@ -26,7 +29,7 @@ const MAX_KUBECONFIG: u64 = 16 << 20;
 const MAX_AUTHORITIES: u64 = 1 << 20;
 
 /// Reads our own configuration. A user who can write it can run programs as the broker, so it must belong to the broker's
-/// user or to root, and only its owner may be able to write it.
+/// user or to root, and only its owner may be able to write it. The same holds for every directory on the way to it.
 pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
     let mut file = opened(path, report)?;
     match file.metadata() {
@@ -38,7 +41,7 @@ pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
                     format!("belongs to uid {owner}; it must belong to the broker's own uid {us} or to root"),
                 );
             }
-            if metadata.mode() & 0o022 != 0 && metadata.is_file() {
+            if metadata.mode() & 0o022 != 0 {
                 report.problem(
                     whole(path),
                     format!("users other than its owner can write it, and so run programs as the broker; run `chmod go-w {}`", path.display()),
@@ -47,6 +50,7 @@ pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
         }
         Err(error) => report.problem(whole(path), format!("cannot be read: {error}")),
     }
+    refuse_exposed(path, report);
     report.read(&[path.to_owned()]);
     bytes(&mut file, path, MAX_CONFIG, report)
 }
@@ -58,7 +62,7 @@ pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
         return None;
     }
     let mut file = opened(path, report)?;
-    if file.metadata().is_ok_and(|metadata| metadata.mode() & 0o002 != 0 && metadata.is_file()) {
+    if file.metadata().is_ok_and(|metadata| metadata.mode() & 0o002 != 0) {
         report.problem(
             whole(path),
             format!(
@@ -114,9 +118,42 @@ pub(super) fn below(dir: &Path, path: &str) -> PathBuf {
     dir.join(path).components().collect()
 }
 
+/// Refuses a file that other users can replace. A mount that is read-only here, as those of Kubernetes are, is safe.
+fn refuse_exposed(path: &Path, report: &mut Report) {
+    let us = rustix::process::geteuid().as_raw();
+    // The owner and the mode of the file itself are reported already.
+    match exposed(path, &[us, 0], std::fs::Metadata::is_file) {
+        Ok(None) => {}
+        Ok(Some(by)) => report.problem(
+            whole(path),
+            format!(
+                "other users can replace it, and so run programs as the broker, because {} belongs to uid {} and has mode {:04o}; it must belong to the broker's own uid {us} or to root, and be writable by no other user",
+                by.path.display(), by.owner, by.mode
+            ),
+        ),
+        Err(error) => report.problem(whole(path), format!("the directories above it cannot be checked: {error}")),
+    }
+}
+
+/// Opens a regular file. Others are refused before they are read: a pipe could keep the broker waiting without end.
 fn opened(path: &Path, report: &mut Report) -> Option<File> {
-    let opened = File::open(path);
-    opened.map_err(|error| report.problem(whole(path), format!("cannot be read: {error}"))).ok()
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
+    let problem = match opened.and_then(|file| Ok((file.metadata()?.file_type(), file))) {
+        Ok((kind, file)) if kind.is_file() => return Some(file),
+        Ok((kind, _)) => format!("is {}; it must be a regular file", name(kind)),
+        Err(error) => format!("cannot be read: {error}"),
+    };
+    report.problem(whole(path), problem);
+    None
+}
+
+fn name(kind: FileType) -> &'static str {
+    match kind {
+        _ if kind.is_fifo() => "a pipe",
+        _ if kind.is_dir() => "a directory",
+        _ => "a device",
+    }
 }
 
 fn bytes(file: &mut File, path: &Path, limit: u64, report: &mut Report) -> Option<Vec<u8>> {
@@ -133,6 +170,8 @@ fn bytes(file: &mut File, path: &Path, limit: u64, report: &mut Report) -> Optio
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use credbroker_test_support::private_directory;
 
     use super::*;
 
@@ -159,9 +198,55 @@ mod tests {
         }
     }
 
+    fn problems(path: &Path, read: fn(&Path, &mut Report) -> Option<Vec<u8>>) -> Vec<String> {
+        let mut report = Report::default();
+        read(path, &mut report);
+        report.problems.into_iter().map(|problem| problem.message).collect()
+    }
+
+    #[test]
+    fn what_is_not_a_regular_file_is_refused_without_being_read() {
+        let dir = private_directory();
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+            .unwrap();
+        for (path, what) in
+            [(&*pipe, "a pipe"), (dir.path(), "a directory"), (Path::new("/dev/zero"), "a device")]
+        {
+            for read in [config, kubeconfig] {
+                assert_eq!(problems(path, read), [format!("is {what}; it must be a regular file")]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_config_that_others_can_replace_is_refused() {
+        let dir = private_directory();
+        let (open, path) = (dir.path().join("open"), dir.path().join("open/credbroker/config.yaml"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "x").unwrap();
+        let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        allow(&path, 0o600);
+        allow(path.parent().unwrap(), 0o755);
+        for (mode, refused) in [(0o755, false), (0o775, true), (0o757, true), (0o1777, false)] {
+            allow(&open, mode);
+            let found = problems(&path, config);
+            assert_eq!(found.len(), usize::from(refused), "{mode:o}: {found:?}");
+            assert!(found.iter().all(|found| found.contains("/open belongs to uid")), "{found:?}");
+            assert_eq!(problems(&path, kubeconfig), [""; 0], "kubectl trusts every kubeconfig");
+        }
+        // As a ConfigMap is mounted, where it is not read-only: the name is a link.
+        allow(&open, 0o755);
+        let link = dir.path().join("config.yaml");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(problems(&link, config), [""; 0]);
+        allow(&open, 0o777);
+        assert_eq!(problems(&link, config).len(), 1, "through the link");
+    }
+
     #[test]
     fn a_config_that_others_may_write_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let path = dir.path().join("config.yaml");
         fs::write(&path, "x").unwrap();
         let problems = |mode: u32, read: fn(&Path, &mut Report) -> Option<Vec<u8>>| {
@@ -176,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_missing_config_is_a_problem_and_a_missing_kubeconfig_is_none() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let mut report = Report::default();
         assert!(kubeconfig(&dir.path().join("absent"), &mut report).is_none());
         assert!(report.problems.is_empty());
@@ -186,7 +271,7 @@ mod tests {
 
     #[test]
     fn authorities_are_a_regular_file_of_limited_size() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let path = dir.path().join("ca.pem");
         fs::write(&path, vec![b'#'; 1 << 20]).unwrap();
         assert_eq!(authorities(&path).unwrap().len(), 1 << 20);
@@ -200,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_config_has_a_limited_size() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = private_directory();
         let path = dir.path().join("config.yaml");
         let mut report = Report::default();
         fs::write(&path, vec![b'#'; 1 << 20]).unwrap();

@@ -53,6 +53,7 @@ pub(super) enum Shape {
     OneOf(Vec<&'static str>),
     List(Box<Shape>),
     Map(&'static Section),
+    MapOrMaps(&'static Section),
 }
 
 pub(super) trait Shaped {

@@ -47,6 +47,9 @@ pub(super) struct VariableNames;
 /// A map.
 pub(super) struct Map(pub(super) &'static Section);
 
+/// A map, or a list of maps that is not empty.
+pub(super) struct MapOrMaps(pub(super) &'static Section);
+
 /// A list of maps.
 pub(super) struct Maps(pub(super) &'static Section);
 
@@ -269,6 +272,12 @@ impl Kind for VariableNames {
 impl Shaped for Map {
     fn shape(&self) -> Shape {
         Shape::Map(self.0)
+    }
+}
+
+impl Shaped for MapOrMaps {
+    fn shape(&self) -> Shape {
+        Shape::MapOrMaps(self.0)
     }
 }
 

@@ -9,6 +9,7 @@ mod keys;
 mod kinds;
 pub mod kubeconfig;
 mod limits;
+mod listen;
 mod problem;
 mod provider;
 mod reader;
@@ -28,17 +29,17 @@ use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
-pub use broker::Listen;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use limits::Limits;
+pub use listen::{Listen, group_id};
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
 
 /// A configuration, checked. Immutable.
 #[derive(Debug)]
 pub struct Config {
-    /// The socket that the broker listens on.
-    pub listen: Listen,
+    /// The sockets that the broker listens on; at least one.
+    pub listen: Vec<Listen>,
     /// Every configured plugin.
     pub providers: Providers,
     /// Limits of the whole broker.
@@ -73,7 +74,10 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { listen, limits, cluster_profiles, .. } = sections;
+    let Sections { mut listen, limits, cluster_profiles, .. } = sections;
+    if listen.is_empty() {
+        listen.push(Listen::default());
+    }
     let files = std::mem::take(&mut report.files);
     let config = Config { listen, providers, limits, cluster_profiles, files };
     let (config, warnings) = report.finish(Some(config))?;

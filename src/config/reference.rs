@@ -94,7 +94,7 @@ fn sections() -> Vec<(String, &'static Section)> {
 /// The section that a value consists of, and whether it is a list of them.
 fn section_of(shape: &Shape) -> Option<(bool, &'static Section)> {
     match shape {
-        Shape::Map(section) => Some((false, section)),
+        Shape::Map(section) | Shape::MapOrMaps(section) => Some((false, section)),
         Shape::List(item) => section_of(item).map(|(_, section)| (true, section)),
         _ => None,
     }
@@ -144,6 +144,7 @@ fn shown(shape: &Shape) -> String {
         }
         Shape::List(item) => format!("list, each item: {}", shown(item)),
         Shape::Map(_) => "map".to_owned(),
+        Shape::MapOrMaps(_) => "map, or list of maps".to_owned(),
     }
 }
 
@@ -220,6 +221,10 @@ fn shape_schema(shape: &Shape) -> Value {
         Shape::OneOf(names) => json!({"type": "string", "enum": names}),
         Shape::List(item) => json!({"type": "array", "items": shape_schema(item)}),
         Shape::Map(section) => json!({"$ref": format!("#/$defs/{}", section.name)}),
+        Shape::MapOrMaps(section) => {
+            let one = shape_schema(&Shape::Map(section));
+            json!({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
+        }
     }
 }
 

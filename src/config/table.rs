@@ -6,8 +6,8 @@ use std::{num::NonZeroUsize, time::Duration};
 use super::{
     keys::{ConfigKey, Is, Optional, Required, Section},
     kinds::{
-        Boolean, Checked, Constant, Count, Enumeration, ListOf, Map, Maps, Name, SocketMode, Text, Texts,
-        TimeSpan, VariableNames,
+        Boolean, Checked, Constant, Count, Enumeration, ListOf, Map, MapOrMaps, Maps, Name, SocketMode, Text,
+        Texts, TimeSpan, VariableNames,
     },
 };
 use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
@@ -54,8 +54,9 @@ section! {
     API_VERSION: Constant, Required = ("apiVersion", Constant("credbroker.io/v1alpha1"), Required("`apiVersion: credbroker.io/v1alpha1`"), "credbroker.io/v1alpha1");
     /// Kind of the file.
     KIND: Constant, Required = ("kind", Constant("BrokerConfig"), Required("`kind: BrokerConfig`"), "BrokerConfig");
-    /// The socket that the broker listens on.
-    LISTEN: Map, Optional = ("listen", Map(&listen::SECTION), Optional("the defaults of the section"), "{mode: \"0660\"}");
+    /// The socket that the broker listens on, or a list of several. With a list, access rules can name the listener that
+    /// they are for, and each item after the first needs `name` and `socket`.
+    LISTEN: MapOrMaps, Optional = ("listen", MapOrMaps(&listen::SECTION), Optional("the defaults of the section"), "{mode: \"0660\"}");
     /// The exec plugins that the broker runs.
     PROVIDERS: Maps, Optional = ("providers", Maps(&provider::SECTION), Optional("none"), "[{name: eks, execConfig: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws}, passEnv: [\"AWS_*\"]}]");
     /// Kubeconfig files. Each of their users with an exec plugin becomes a provider with the user's name. If several
@@ -76,18 +77,23 @@ section! {
 }
 
 section! {
-    /// The socket that the broker listens on.
+    /// A socket that the broker listens on.
     listen;
 
+    /// Name of the listener, for access rules. Each listener needs a different one.
+    NAME: Name, Optional = ("name", Name, Optional("`default`"), "apps");
     /// Absolute path of the socket.
     SOCKET: Checked, Optional = ("socket", Checked("absolute path", "^$|^/|^~(/|$)"), Optional("`$XDG_RUNTIME_DIR/credbroker/credbroker.sock`, or `/run/credbroker/credbroker.sock` without that variable"), "/run/credbroker/credbroker.sock");
-    /// Permission bits of the socket, as an octal number in quotes. With permissions for the group the broker creates the
-    /// socket's directory with mode 0750 instead of 0700.
+    /// Permission bits of the socket, as an octal number in quotes. If the socket's directory does not exist, the broker
+    /// creates it with mode 0700, with 0750 if the group may connect, or with 0755 if every user may.
     MODE: SocketMode, Is<u32> = ("mode", SocketMode, Is(0o600), "\"0660\"");
-    /// Group of the socket, as a name or a number.
+    /// Group of the socket and of a directory that the broker creates for it, as a name or a number. The broker must be a
+    /// member of the group or run as root.
     GROUP: Text, Optional = ("group", Text, Optional("the group of the broker's process"), "staff");
-    /// Accept a directory that other users can write to, such as a Kubernetes `emptyDir`. Every process that can reach
-    /// the directory can then replace the socket.
+    /// The socket is in a directory that other users can write to, or one level below it, such as a Kubernetes `emptyDir`.
+    /// The broker puts the socket into a folder in which only the broker can replace it. It creates that folder with mode
+    /// 0711, or with 0710 if `group` is set and other users may not connect. If `socket` is directly in the shared
+    /// directory, as in `/shared/credbroker.sock`, the folder is `/shared/credbroker.sock.d`, which clients find.
     SHARED_DIRECTORY: Boolean, Is<bool> = ("sharedDirectory", Boolean, Is(false), "true");
 }
 

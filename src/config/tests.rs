@@ -1,4 +1,8 @@
-use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    time::Duration,
+};
 
 use tempfile::TempDir;
 
@@ -13,14 +17,14 @@ pub(super) struct Home(pub(super) TempDir);
 
 impl Home {
     pub(super) fn new(config: &str) -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
+        let home = Self(credbroker_test_support::private_directory());
         home.write(".config/credbroker/config.yaml", config);
         home
     }
 
     pub(super) fn write(&self, path: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
@@ -119,16 +123,19 @@ limits:
     assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
     insta::assert_debug_snapshot!((&loaded.config.listen, &loaded.config.limits), @r#"
 (
-    Listen {
-        socket: Some(
-            "/run/credbroker/credbroker.sock",
-        ),
-        mode: 432,
-        group: Some(
-            "staff",
-        ),
-        shared_directory: true,
-    },
+    [
+        Listen {
+            name: "default",
+            socket: Some(
+                "/run/credbroker/credbroker.sock",
+            ),
+            mode: 432,
+            group: Some(
+                "staff",
+            ),
+            shared_directory: true,
+        },
+    ],
     Limits {
         connections: 1,
         connections_per_uid: 6,
@@ -152,7 +159,10 @@ limits:
 fn everything_has_a_default_but_the_plugin() {
     let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("plugin")));
     let loaded = home.load().unwrap();
-    assert_eq!((&loaded.config.listen, &loaded.config.limits), (&Listen::default(), &Limits::default()));
+    assert_eq!(
+        (&loaded.config.listen, &loaded.config.limits),
+        (&vec![Listen::default()], &Limits::default())
+    );
     let provider = provider(&loaded);
     assert_eq!(provider.command, Command::Name("plugin".into()));
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "PATH"]);

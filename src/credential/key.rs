@@ -5,7 +5,7 @@ use aws_lc_rs::signature::{
     EcdsaKeyPair, Ed25519KeyPair, KeyPair, RsaKeyPair,
 };
 use x509_parser::{
-    asn1_rs::{Any, FromDer, Oid, Tag, oid},
+    asn1_rs::{Any, Class, FromDer, Oid, Tag, oid},
     x509::SubjectPublicKeyInfo,
 };
 
@@ -13,6 +13,8 @@ use x509_parser::{
 pub(super) enum PrivateKey {
     /// Its public key; several candidates for a SEC1 key that does not name its curve.
     Known(Vec<PublicKey>),
+    /// A private key on a curve that TLS does not have.
+    Secp256k1,
     /// A private key of a kind that the library does not support: RSA-1024, Ed448, other curves.
     Unknown,
 }
@@ -30,15 +32,22 @@ impl PrivateKey {
         // The library ignores bytes after the key.
         let (_, sequence) =
             Any::from_der(der).ok().filter(|(rest, any)| rest.is_empty() && any.tag() == Tag::Sequence)?;
+        if names_secp256k1(sequence.data) {
+            return Some(Self::Secp256k1);
+        }
         let known = public_keys(der);
         if known.is_empty() { shape(sequence.data) } else { Some(Self::Known(known)) }
+    }
+
+    pub(super) fn is_secp256k1(&self) -> bool {
+        matches!(self, Self::Secp256k1)
     }
 
     /// Whether the key belongs to the certificate; `None` if the kind of key is not supported.
     pub(super) fn belongs_to(&self, certificate: &SubjectPublicKeyInfo<'_>) -> Option<bool> {
         match self {
             Self::Known(keys) => Some(keys.iter().any(|key| key.is(certificate))),
-            Self::Unknown => None,
+            Self::Secp256k1 | Self::Unknown => None,
         }
     }
 }
@@ -57,7 +66,30 @@ impl PublicKey {
 
 const ED25519: Oid<'static> = oid!(1.3.101.112);
 const EC: Oid<'static> = oid!(1.2.840.10045.2.1);
+const SECP256K1: Oid<'static> = oid!(1.3.132.0.10);
 const JUDGED_CURVES: [Oid<'static>; 3] = [oid!(1.2.840.10045.3.1.7), oid!(1.3.132.0.34), oid!(1.3.132.0.35)];
+
+/// Whether a certificate has a key on the curve secp256k1.
+pub(super) fn is_secp256k1(certificate: &SubjectPublicKeyInfo<'_>) -> bool {
+    let algorithm = &certificate.algorithm;
+    let curve = || algorithm.parameters.as_ref().and_then(|curve| Oid::try_from(curve).ok());
+    algorithm.algorithm == EC && curve() == Some(SECP256K1)
+}
+
+/// Whether a private key in PKCS#8 or SEC1 names the curve secp256k1.
+fn names_secp256k1(content: &[u8]) -> bool {
+    let Some(items) = items(content) else { return false };
+    let is_it = |der: &[u8]| Oid::from_der(der).is_ok_and(|(_, curve)| curve == SECP256K1);
+    items.iter().any(|item| match (item.class(), item.tag()) {
+        // PKCS#8: the algorithm and its curve.
+        (Class::Universal, Tag::Sequence) => {
+            Oid::from_der(item.data).is_ok_and(|(curve, algorithm)| algorithm == EC && is_it(curve))
+        }
+        // SEC1: the curve.
+        (Class::ContextSpecific, Tag(0)) => is_it(item.data),
+        _ => false,
+    })
+}
 
 fn public_keys(der: &[u8]) -> Vec<PublicKey> {
     let curves =

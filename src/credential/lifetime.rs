@@ -48,6 +48,24 @@ pub enum LifetimeError {
         /// How long ago.
         ago: Duration,
     },
+    /// The certificate's `NotBefore` is further ahead than clocks may differ.
+    #[error(
+        "the certificate is not valid before {ahead:?} from now; check this machine's clock and the issuer's"
+    )]
+    NotYetValid {
+        /// How far ahead.
+        ahead: Duration,
+    },
+}
+
+impl LifetimeError {
+    /// What the plugin printed.
+    pub(crate) const fn found(&self) -> &'static str {
+        match self {
+            Self::Certificate { .. } | Self::Credential { .. } => "an expired credential",
+            Self::NotYetValid { .. } => "a certificate that is not valid yet",
+        }
+    }
 }
 
 /// By how much the clock of the plugin or of this machine may be wrong.
@@ -63,7 +81,7 @@ const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// if there is none.
 ///
 /// A credential that had expired on arrival is served for ten seconds if that was less than five minutes ago: one of the
-/// two clocks may be wrong.
+/// two clocks may be wrong. A certificate that is valid only after the next five minutes is refused.
 pub fn lifetime(
     decoded: &Decoded,
     limits: LifetimeLimits,
@@ -76,6 +94,10 @@ pub fn lifetime(
 
     if let Some(ago) = certificate.and_then(|at| since(at, now)).filter(|ago| *ago > SKEW) {
         return Err(LifetimeError::Certificate { ago: whole_seconds(ago) });
+    }
+    let not_before = decoded.material.pair.as_ref().map(|pair| pair.not_before);
+    if let Some(ahead) = not_before.and_then(|at| at.duration_since(now).ok()).filter(|ahead| *ahead > SKEW) {
+        return Err(LifetimeError::NotYetValid { ahead: whole_seconds(ahead) });
     }
     let Some(expires_at) = named else {
         return Ok(Lifetime { expires_at: capped(limits.unknown_expiry_max_age), within_skew: false });

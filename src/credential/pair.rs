@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::{
     certificate::Certificate,
-    key::PrivateKey,
+    key::{PrivateKey, is_secp256k1},
     material::{ClientPair, Fingerprint},
     pem::{self, Block},
 };
@@ -13,6 +13,10 @@ use super::{
 const CERTIFICATE: &str = "clientCertificateData";
 const KEY: &str = "clientKeyData";
 
+/// Certificates in a chain: more than any public or private hierarchy has, and few enough for a TLS message of 16 KiB.
+const LONGEST_CHAIN: usize = 16;
+
+const KEY_IN_CERTIFICATE: &str = "`clientCertificateData` contains a private key, which is left out of the certificate that callers get; the plugin should print it only in `clientKeyData`";
 const UNJUDGED: &str = "whether the private key belongs to the client certificate cannot be checked for this kind of key; both are passed on unchanged";
 const VERSION_1: &str = "the client certificate is X.509 version 1, which some TLS libraries refuse";
 
@@ -29,6 +33,12 @@ pub enum PairError {
     /// No CERTIFICATE block.
     #[error("`{CERTIFICATE}` has no PEM block labelled CERTIFICATE")]
     CertificateMissing,
+    /// More certificates than any server accepts.
+    #[error("`{CERTIFICATE}` has {count} certificates; at most {LONGEST_CHAIN} are accepted")]
+    ChainTooLong {
+        /// How many it has.
+        count: usize,
+    },
     /// Not X.509.
     #[error("certificate {number} in `{CERTIFICATE}` is not an X.509 certificate")]
     CertificateUnreadable {
@@ -63,15 +73,24 @@ pub enum PairError {
         /// Its `BEGIN` line in the field, counted from 1.
         line: usize,
     },
+    /// A curve that TLS does not have.
+    #[error(
+        "the client certificate or its key uses the curve secp256k1, which TLS does not support; issue a certificate with another kind of key, such as P-256"
+    )]
+    Secp256k1,
     /// Certificate and key are swapped.
     #[error("`{CERTIFICATE}` and `{KEY}` are swapped")]
     Swapped,
 }
 
-/// Checks a pair, and keeps its bytes unchanged. The second value is a warning about what is unusual.
-pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Option<&'static str>), PairError> {
+/// Checks a pair, and keeps its bytes unchanged, except for a private key among the certificates. The second value are
+/// warnings about what is unusual.
+pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'static str>), PairError> {
     let (chain_blocks, key_blocks) = (pem::blocks(chain), pem::blocks(key));
     let certificates = certificates(chain, &chain_blocks, &key_blocks)?;
+    if certificates.len() > LONGEST_CHAIN {
+        return Err(PairError::ChainTooLong { count: certificates.len() });
+    }
     let private_key = private_key(key, &key_blocks)?;
 
     let mut parsed = Vec::new();
@@ -80,24 +99,34 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Option<
         parsed.push(certificate.ok_or(PairError::CertificateUnreadable { number: index + 1 })?);
     }
     let leaf = parsed.first().ok_or(PairError::CertificateMissing)?;
+    if private_key.is_secp256k1() || is_secp256k1(leaf.public_key()) {
+        return Err(PairError::Secp256k1);
+    }
     let judged = private_key.belongs_to(leaf.public_key());
     if judged == Some(false) {
         let owner = |other: &Certificate<'_>| private_key.belongs_to(other.public_key()) == Some(true);
         let owner = parsed.iter().position(owner);
         return Err(owner.map_or(PairError::KeyMismatch, |at| PairError::LeafNotFirst { number: at + 1 }));
     }
-    let warning = match judged {
+    let unusual = match judged {
         None => Some(UNJUDGED),
         Some(_) => leaf.is_version_1().then_some(VERSION_1),
     };
+    let chain_alone = without_private_key(chain, &certificates);
+    let warnings = unusual.into_iter().chain(chain_alone.is_some().then_some(KEY_IN_CERTIFICATE)).collect();
     let pair = ClientPair {
-        chain_pem: chain.as_bytes().to_vec().into(),
+        chain_pem: chain_alone.unwrap_or_else(|| chain.to_owned()).into_bytes().into(),
         key_pem: key.as_bytes().to_vec().into(),
         fingerprint: fingerprint(&certificates),
         not_before: leaf.not_before(),
         not_after: leaf.not_after(),
     };
-    Ok((pair, warning))
+    Ok((pair, warnings))
+}
+
+/// The certificates alone, if there is anything in the text that may be a private key: a part of a broken block too.
+fn without_private_key(text: &str, certificates: &[&Zeroizing<Vec<u8>>]) -> Option<String> {
+    text.contains("PRIVATE KEY").then(|| certificates.iter().map(|der| pem::certificate(der)).collect())
 }
 
 /// The certificates of the chain field; other blocks are skipped, as Go does.

@@ -53,6 +53,20 @@ pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
+/// A block labelled CERTIFICATE, in lines of 64 characters as RFC 7468 demands.
+pub(super) fn certificate(der: &[u8]) -> String {
+    let base64 = BASE64_STANDARD.encode(der);
+    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for (index, character) in base64.chars().enumerate() {
+        if index > 0 && index % 64 == 0 {
+            text.push('\n');
+        }
+        text.push(character);
+    }
+    text.push_str("\n-----END CERTIFICATE-----\n");
+    text
+}
+
 /// Whether this is base64 of PEM or of DER: the output of a plugin that encodes twice.
 pub(super) fn is_base64(text: &str) -> bool {
     let text: String = text.chars().filter(|character| !character.is_ascii_whitespace()).collect();
@@ -105,6 +119,16 @@ mod tests {
             "-----BEGIN A-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAQI=\n-----END A-----\n";
         assert_eq!(found(text), vec![("A", 1, Some(vec![1, 2]))]);
         assert!(blocks(text)[0].encrypted && !blocks(&text.replace("ENCRYPTED", "CLEAR"))[0].encrypted);
+    }
+
+    #[test]
+    fn a_certificate_is_written_as_it_is_read() {
+        for length in [0, 1, 47, 48, 49, 200] {
+            let der = vec![7; length];
+            let text = certificate(&der);
+            assert_eq!(found(&text), vec![("CERTIFICATE", 1, Some(der))], "{length}");
+            assert!(text.lines().all(|line| line.len() <= 64), "{text}");
+        }
     }
 
     #[test]

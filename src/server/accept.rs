@@ -69,9 +69,10 @@ impl Acceptor {
         self.connections.watchdog.run().await;
     }
 
-    /// Accepts connections from the newest of `listeners` until the broker drains. That listener stays open until its
-    /// sender is dropped: if systemd holds it too, later connections wait in its backlog for the next broker.
-    pub async fn run(&self, mut listeners: watch::Receiver<Arc<UnixListener>>) {
+    /// Accepts connections from the newest of `listeners`, which belong to the listener of that number in the
+    /// configuration, until the broker drains. That listener stays open until its sender is dropped: if systemd holds it
+    /// too, later connections wait in its backlog for the next broker.
+    pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
         let draining = &self.connections.draining;
         let mut pause = PAUSE.0;
         let mut listener = Arc::clone(&listeners.borrow_and_update());
@@ -82,7 +83,7 @@ impl Acceptor {
                 Ok(()) = listeners.changed() => {
                     let newer = Arc::clone(&listeners.borrow_and_update());
                     let older = std::mem::replace(&mut listener, newer);
-                    self.accept_the_rest(&older);
+                    self.accept_the_rest(number, &older);
                     continue;
                 }
                 accepted = listener.accept() => accepted,
@@ -93,7 +94,7 @@ impl Acceptor {
                         info!("connections are accepted again");
                     }
                     pause = PAUSE.0;
-                    self.admit(stream);
+                    self.admit(number, stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                     debug!(%error, "a connection went away before it was accepted");
@@ -112,18 +113,18 @@ impl Acceptor {
     }
 
     /// Accepts the connections that wait at a listener that was replaced.
-    fn accept_the_rest(&self, listener: &UnixListener) {
+    fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(socket) = rustix::net::accept_with(listener, flags) {
             match UnixStream::from_std(socket.into()) {
-                Ok(stream) => self.admit(stream),
+                Ok(stream) => self.admit(number, stream),
                 Err(error) => debug!(%error, "a connection was lost with its listener"),
             }
         }
     }
 
-    fn admit(&self, stream: UnixStream) {
-        let peer = match Peer::of(&stream, &self.home) {
+    fn admit(&self, number: usize, stream: UnixStream) {
+        let peer = match Peer::of(&stream, number, &self.home) {
             Ok(peer) => peer,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
@@ -225,7 +226,7 @@ mod tests {
         let limits = ConnectionLimits::for_tests(10);
         let acceptor = Acceptor::new(Services::none(), policy, limits, tasks, draining.clone());
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
-        let mut accepting = Box::pin(acceptor.run(listeners.subscribe()));
+        let mut accepting = Box::pin(acceptor.run(0, listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());
         let waiting = connect(&old);
         listeners.send_replace(Arc::new(UnixListener::bind(&new).unwrap()));

@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
-        let of = |uid, pid| Peer { uid, gid: 1, pid, origin: Origin::Elsewhere };
+        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid, origin: Origin::Elsewhere };
         let at = |pid| of(1, pid);
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
         assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);

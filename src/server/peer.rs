@@ -10,6 +10,8 @@ use crate::plugin::Origin;
 /// The process that connected, as the kernel recorded it. The peer cannot choose these numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Peer {
+    /// Which listener of the configuration it connected to, counted from 0.
+    pub listener: usize,
     /// Effective uid.
     pub uid: u32,
     /// Effective gid.
@@ -22,11 +24,11 @@ pub struct Peer {
 
 impl Peer {
     /// Reads `SO_PEERCRED`, and `/proc` for the origin.
-    pub(super) fn of(stream: &UnixStream, home: &Home) -> io::Result<Self> {
+    pub(super) fn of(stream: &UnixStream, listener: usize, home: &Home) -> io::Result<Self> {
         let credentials = stream.peer_cred()?;
         let pid = credentials.pid().filter(|pid| *pid > 0);
         let origin = home.origin(credentials.uid(), pid);
-        Ok(Self { uid: credentials.uid(), gid: credentials.gid(), pid, origin })
+        Ok(Self { listener, uid: credentials.uid(), gid: credentials.gid(), pid, origin })
     }
 
     /// The process that limits per process count: the uid in the upper half, the process ID in the lower one. Peers in
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     fn peer(uid: u32) -> Peer {
-        Peer { uid, gid: 1000, pid: Some(1), origin: Origin::Elsewhere }
+        Peer { listener: 0, uid, gid: 1000, pid: Some(1), origin: Origin::Elsewhere }
     }
 
     #[test]
@@ -91,7 +93,7 @@ mod tests {
     #[tokio::test]
     async fn the_kernel_says_who_it_is() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        let peer = Peer::of(&ours, &Home::of_this_process()).unwrap();
+        let peer = Peer::of(&ours, 0, &Home::of_this_process()).unwrap();
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert_eq!(peer.origin, Origin::Beside);
         assert_eq!(peer.pid, Some(rustix::process::getpid().as_raw_nonzero().get()));

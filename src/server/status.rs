@@ -249,6 +249,7 @@ pub(super) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
         CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
+        CacheError::Lifetime { source: LifetimeError::NotYetValid { .. }, .. } => Reason::OutputInvalid,
         CacheError::Run(error) => run_reason(error),
     }
 }
@@ -299,10 +300,12 @@ fn pair_reason(error: &PairError) -> Reason {
         PairError::Base64 { .. }
         | PairError::CertificateMissing
         | PairError::CertificateUnreadable { .. }
+        | PairError::ChainTooLong { .. }
         | PairError::EncryptedKey
         | PairError::KeyMissing
         | PairError::KeyUnreadable
         | PairError::PemBroken { .. }
+        | PairError::Secp256k1
         | PairError::Swapped => Reason::OutputInvalid,
     }
 }

@@ -98,7 +98,7 @@ impl InProcess {
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let scratch = directory.path().to_owned();
         let edges = Edges { clock, jitter: || 0.5, scratch, ..Edges::system(&environment) };
-        let mut bound = app::build(config, Listening::At(options), edges).unwrap();
+        let mut bound = app::build(config, vec![Listening::at(options)], edges).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let served = tokio::spawn(async move {

@@ -20,7 +20,9 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
 fn check(target: &str, cases: u32, check: fn(&[u8])) {
     let seeds = seeds(target);
     assert!(!seeds.is_empty(), "fuzz/seeds/{target} is empty");
-    seeds.iter().for_each(|seed| check(seed));
+    for seed in &seeds {
+        check(seed);
+    }
     let change = (any::<Index>(), 0..3_u8, any::<u8>(), 1..40_usize);
     let changed = (prop::sample::select(seeds), prop::collection::vec(change, 1..=CHANGES));
     let mut config = ProptestConfig::with_cases(cases);

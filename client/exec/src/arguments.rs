@@ -35,6 +35,8 @@ Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [optio
   --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
                                     [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
                                     else /run/credbroker/credbroker.sock]
+  --server-uid UID                  the only user whose process is trusted on that socket [env: CREDBROKER_SERVER_UID]
+                                    [default: this user, root, or the owner of the socket's directory]
   --timeout TIME                    longest time to wait, such as 500ms, 10s, or a number of seconds [default: 45s]
   --api-version v1|v1beta1          version to print for clients that do not set KUBERNETES_EXEC_INFO [default: v1]
   --help, --version
@@ -60,6 +62,7 @@ pub(crate) struct Arguments {
     pub(crate) source: Source,
     pub(crate) server: Option<String>,
     pub(crate) socket: Option<OsString>,
+    pub(crate) server_uid: Option<OsString>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) api_version: Option<ApiVersion>,
 }
@@ -108,9 +111,11 @@ const DEFINITION: &str = "--definition";
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 const SERVER: &str = "--server";
 const SOCKET: &str = "--socket";
+const SERVER_UID: &str = "--server-uid";
 const TIMEOUT: &str = "--timeout";
 const API_VERSION: &str = "--api-version";
-const FLAGS: [&str; 7] = [PROVIDER, DEFINITION, CLUSTER_PROFILE, SERVER, SOCKET, TIMEOUT, API_VERSION];
+const FLAGS: [&str; 8] =
+    [PROVIDER, DEFINITION, CLUSTER_PROFILE, SERVER, SOCKET, SERVER_UID, TIMEOUT, API_VERSION];
 
 /// `args` without the program's name; `provider` is the value of `CREDBROKER_PROVIDER`.
 pub(crate) fn parse(
@@ -145,6 +150,7 @@ struct Given {
     cluster_profile: Option<ClusterProfileRef>,
     server: Option<String>,
     socket: Option<OsString>,
+    server_uid: Option<OsString>,
     timeout: Option<Duration>,
     api_version: Option<ApiVersion>,
 }
@@ -156,6 +162,7 @@ impl Given {
             DEFINITION => once(flag, &mut self.definition, definition(&value)?),
             CLUSTER_PROFILE => once(flag, &mut self.cluster_profile, cluster_profile(&value)?),
             SERVER => once(flag, &mut self.server, server(&value)?),
+            SERVER_UID => once(flag, &mut self.server_uid, value),
             TIMEOUT => once(flag, &mut self.timeout, timeout(&value)?),
             API_VERSION => once(flag, &mut self.api_version, api_version(&value)?),
             _ => once(flag, &mut self.socket, value),
@@ -176,11 +183,11 @@ impl Given {
                 Source::Provider { name, definition: None }
             }
         };
-        let Self { server, socket, timeout, api_version, .. } = self;
+        let Self { server, socket, server_uid, timeout, api_version, .. } = self;
         if server.is_some() && !matches!(source, Source::ClusterProfile(_)) {
             return Err(UsageError::ServerAlone);
         }
-        Ok(Arguments { source, server, socket, timeout, api_version })
+        Ok(Arguments { source, server, socket, server_uid, timeout, api_version })
     }
 }
 

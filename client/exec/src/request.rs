@@ -39,13 +39,15 @@ pub fn request(
     Ok(request.exec_plugin_caller(caller, without_exec_info))
 }
 
-/// The broker's socket: `flag`, else `CREDBROKER_SOCKET`, else the default paths.
+/// The broker's socket: `flag`, else `CREDBROKER_SOCKET`, else the default paths. `server_uid`, else
+/// `CREDBROKER_SERVER_UID`, is the only user whose process is trusted there.
 ///
 /// # Errors
 ///
-/// The flag or the variable is not a valid socket address.
+/// A flag or a variable is not valid.
 pub fn socket(
     flag: Option<&OsStr>,
+    server_uid: Option<&OsStr>,
     environment: &Environment,
     is_root: fn() -> bool,
 ) -> Result<Socket, SocketError> {
@@ -55,5 +57,6 @@ pub fn socket(
     let is_root = flag.is_none() && named.is_none() && is_root();
     let runtime_directory = variable("XDG_RUNTIME_DIR");
     let sources = SocketSources::new().flag(flag).variable(named);
+    let sources = sources.server_uid_flag(server_uid).server_uid_variable(variable("CREDBROKER_SERVER_UID"));
     Socket::locate(&sources.runtime_directory(runtime_directory).is_root(is_root))
 }

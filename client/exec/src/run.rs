@@ -74,7 +74,8 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let version = info.as_ref().map(|info| info.version).or(arguments.api_version).unwrap_or_default();
     let from_argument = || arguments.server.clone().map(Cluster::at);
     let cluster = info.and_then(|info| info.cluster).or_else(from_argument);
-    let socket = socket(arguments.socket.as_deref(), &edges.environment, edges.is_root)?;
+    let (flag, server_uid) = (arguments.socket.as_deref(), arguments.server_uid.as_deref());
+    let socket = socket(flag, server_uid, &edges.environment, edges.is_root)?;
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;

@@ -4,8 +4,10 @@
 mod linux;
 #[cfg(any(test, not(target_os = "linux")))]
 mod portable;
+mod shared;
 
 use std::{
+    borrow::Cow,
     io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -20,13 +22,16 @@ use portable as platform;
 use crate::{
     error::Error,
     socket::Socket,
-    trust::{TrustError, check_directory, check_server},
+    trust::{TrustError, check_server, is_private},
 };
+use shared::Refusal;
 
 pub(crate) use platform::Directory;
 
 /// One attempt to connect to the first candidate that exists. The socket's directory is checked before, and the server
 /// after connecting; nothing is sent before both. The stream is non-blocking.
+///
+/// Programs start often, so what most of them need takes no more than that: further checks are in [`shared`].
 pub(crate) fn connect(socket: &Socket) -> Result<(UnixStream, Directory), Error> {
     let unreachable =
         |source: io::Error| Error::Unreachable { socket: socket.clone(), source: Arc::new(source) };
@@ -34,15 +39,21 @@ pub(crate) fn connect(socket: &Socket) -> Result<(UnixStream, Directory), Error>
     let untrusted = |reason: TrustError| Error::Untrusted { path: path.clone(), reason };
 
     let (parent, name) = split(&path).map_err(unreachable)?;
-    let directory = Directory::open(parent).map_err(unreachable)?;
-    if let Err(reason) = check_directory(directory.owner, directory.mode, own_uid)
-        && !directory.is_read_only().map_err(unreachable)?
-    {
-        return Err(untrusted(reason));
+    let mut directory = Directory::open(parent).map_err(unreachable)?;
+    let mut name = Cow::Borrowed(name);
+    if !is_private(directory.owner, directory.mode, own_uid) {
+        let chosen = shared::choose(directory, &name, socket.expected_server());
+        let (chosen, within) = chosen.map_err(|refusal| match refusal {
+            Refusal::Untrusted(reason) => untrusted(reason),
+            Refusal::Io(error) => unreachable(error),
+        })?;
+        (directory, name) = (chosen, Cow::Owned(within));
     }
-    let stream = directory.connect(name).map_err(unreachable)?;
+    let stream = directory.connect(&name).map_err(unreachable)?;
     let server = platform::peer_uid(&stream).map_err(unreachable)?;
-    check_server(server, directory.owner, own_uid).map_err(untrusted)?;
+    let owner = directory.owner;
+    check_server(server, socket.expected_server(), owner, own_uid, platform::maps_every_user)
+        .map_err(untrusted)?;
     Ok((stream, directory))
 }
 
@@ -72,34 +83,4 @@ fn own_uid() -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        fs::{Permissions, set_permissions},
-        os::unix::{fs::PermissionsExt, net::UnixListener},
-    };
-
-    use super::*;
-
-    #[test]
-    fn a_real_directory_is_judged_by_its_mode() {
-        let directory = tempfile::tempdir().unwrap();
-        let socket = directory.path().join("broker.sock");
-        let _listener = UnixListener::bind(&socket).unwrap();
-        set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
-        connect(&Socket::at(&socket)).unwrap();
-        set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
-        let refused = connect(&Socket::at(&socket));
-        let writable = TrustError::DirectoryWritable { mode: 0o777 };
-        assert!(
-            matches!(&refused, Err(Error::Untrusted { path, reason }) if *path == socket && *reason == writable),
-            "{refused:?}"
-        );
-    }
-
-    #[test]
-    fn a_directory_on_a_read_only_mount_passes_with_any_owner_and_mode() {
-        // /sys is mounted read-only in containers. Elsewhere it belongs to root, so this finds no socket either way.
-        let outcome = connect(&Socket::at("/sys/broker.sock"));
-        assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");
-    }
-}
+mod tests;

@@ -26,6 +26,29 @@ impl Directory {
         Ok(Self { path: path.to_owned(), owner: metadata.uid(), mode: metadata.mode() & 0o7777 })
     }
 
+    /// The directory `name` in this one; `None` if there is none. Does not follow a link.
+    pub(super) fn below(&self, name: &Path) -> io::Result<Option<Self>> {
+        let path = self.path.join(name);
+        match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => Self::open(&path).map(Some),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the path still leads to this directory, as far as this system can say.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn is_still_there(&self) -> io::Result<bool> {
+        let found = self.path.metadata()?;
+        Ok((found.uid(), found.mode() & 0o7777) == (self.owner, self.mode))
+    }
+
     pub(super) fn is_read_only(&self) -> io::Result<bool> {
         Ok(statvfs(&self.path)?.f_flag.contains(StatVfsMountFlags::RDONLY))
     }
@@ -43,6 +66,12 @@ impl Directory {
 pub(super) fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
     let (user, _) = nix::unistd::getpeereid(stream)?;
     Ok(user.as_raw())
+}
+
+/// These systems have no user namespaces.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn maps_every_user() -> bool {
+    true
 }
 
 #[cfg(test)]
@@ -72,6 +101,10 @@ mod tests {
         assert!(!opened.is_read_only().unwrap());
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();
+        std::fs::create_dir(directory.path().join("below")).unwrap();
+        assert!(opened.below(Path::new("below")).unwrap().is_some());
+        assert!(opened.below(Path::new("file")).unwrap().is_none());
+        assert!(opened.below(Path::new("none")).unwrap().is_none());
         assert_eq!(Directory::open(&file).unwrap_err().kind(), ErrorKind::NotADirectory);
     }
 }

@@ -89,7 +89,7 @@ impl Demo {
     async fn with_broker(&self, config: Config, environment: &Environment) -> anyhow::Result<Vec<DemoStep>> {
         let path = self.shims.socket().to_owned();
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
-        let mut bound = app::build(config, Listening::At(options), Edges::system(environment))?;
+        let mut bound = app::build(config, vec![Listening::at(options)], Edges::system(environment))?;
         let steps = tokio::select! {
             task = bound.serve() => bail!("the {task} ended unexpectedly"),
             steps = self.steps() => steps?,

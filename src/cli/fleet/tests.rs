@@ -89,7 +89,7 @@ impl FakeBroker {
     pub(in crate::cli) fn query(&self, namespaces: &[&str]) -> ClusterQuery {
         ClusterQuery {
             namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
-            socket: SocketArg { path: Some(self.socket().into()) },
+            socket: SocketArg { path: Some(self.socket().into()), ..SocketArg::default() },
             timeout: TimeoutArg::default(),
         }
     }
@@ -217,14 +217,14 @@ fn a_failure_has_its_remedy_and_the_exit_code_of_the_shim() {
     );
 
     let nowhere = private_directory();
-    let socket = SocketArg { path: Some(nowhere.path().join("none.sock").into()) };
+    let socket = SocketArg { path: Some(nowhere.path().join("none.sock").into()), ..SocketArg::default() };
     let query = ClusterQuery { socket, ..ClusterQuery::default() };
     let failure = query.ask(&Environment::default()).unwrap().unwrap_err();
     assert_eq!(failure.exit_code(), 69);
     assert!(failure.line(None).contains("start it with `credbroker serve`"), "{}", failure.line(None));
 
     let query = ClusterQuery {
-        socket: SocketArg { path: Some("unix://relative".into()) },
+        socket: SocketArg { path: Some("unix://relative".into()), ..SocketArg::default() },
         ..ClusterQuery::default()
     };
     assert_eq!(query.ask(&Environment::default()).unwrap().unwrap_err().exit_code(), 2);

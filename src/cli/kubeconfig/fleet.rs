@@ -38,7 +38,7 @@ use crate::{
 /// No context is current, so no command reaches a cluster by accident: name one with --context. The
 /// kubeconfig contains no secrets. It leaves out clusters without a provider, and names them on stderr.
 /// Write it again after clusters are added, removed or moved: the broker refuses requests for a server
-/// that is not the cluster's. If --socket is set, the shims use it too.
+/// that is not the cluster's. If --socket or --server-uid are set, the shims use them too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct FleetArgs {
@@ -60,10 +60,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let socket = args.query.socket.path.as_deref();
-    let socket =
-        socket.map(|socket| socket.to_str().context("the path of the socket is not UTF-8")).transpose()?;
-    let shim = Shim::find(environment, shim, socket)?;
+    let shim = Shim::find(environment, shim, &args.query.socket)?;
     if let Some(path) = &args.output {
         check_replaceable(path)?;
     }

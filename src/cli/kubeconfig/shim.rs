@@ -1,11 +1,14 @@
 //! How a kubeconfig's users run the shim.
 
-use std::path::Path;
+use std::{ffi::OsStr, path::Path};
 
 use anyhow::Context as _;
 use credbroker_client::{Socket, SocketSources};
 
-use super::merge::{entry, string};
+use super::{
+    super::broker::SocketArg,
+    merge::{entry, string},
+};
 use crate::{
     document::{Key, Node, Position, Value},
     plugin::{Environment, find_in_path},
@@ -17,22 +20,19 @@ pub(super) struct Shim {
     command: String,
     /// Arguments before the shim's own.
     first: Vec<String>,
-    socket: Option<String>,
+    /// After its own arguments: which socket to use.
+    last: Vec<String>,
 }
 
 impl Shim {
-    /// The bare name of the shim if it is in `PATH`, else `beside`. `socket`: the socket that it uses instead of the
-    /// default ones.
-    pub(super) fn find(
-        environment: &Environment,
-        beside: &Path,
-        socket: Option<&str>,
-    ) -> anyhow::Result<Self> {
+    /// The bare name of the shim if it is in `PATH`, else `beside`. The shim uses the flags of `socket` that are set, else
+    /// its defaults.
+    pub(super) fn find(environment: &Environment, beside: &Path, socket: &SocketArg) -> anyhow::Result<Self> {
         const NAME: &str = "credbroker-exec";
-        let socket = socket.map(absolute_socket).transpose()?;
+        let last = flags(socket)?;
         let path = environment.get("PATH").unwrap_or_default();
         if find_in_path(NAME, path).is_some() {
-            return Ok(Self { command: NAME.to_owned(), first: Vec::new(), socket });
+            return Ok(Self { command: NAME.to_owned(), first: Vec::new(), last });
         }
         let command = beside.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
         anyhow::ensure!(
@@ -40,15 +40,14 @@ impl Shim {
             "credbroker-exec is neither on PATH nor at {command}; install it"
         );
         let is_shim = beside.file_name().is_some_and(|name| name == NAME);
-        Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, socket })
+        Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, last })
     }
 
     /// The `exec` stanza of a user whose shim requests the credential of `source`, without its apiVersion. `version` is
     /// the last part of that.
     pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 4] {
         let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
-        let socket = self.socket.iter().flat_map(|socket| ["--socket".to_owned(), socket.clone()]);
-        let args = self.first.iter().cloned().chain(ours).chain(socket);
+        let args = self.first.iter().cloned().chain(ours).chain(self.last.iter().cloned());
         let args = args.map(|arg| Node { at: Position::UNKNOWN, value: string(arg) });
         [
             entry("command", string(self.command.as_str())),
@@ -57,6 +56,21 @@ impl Shim {
             entry("interactiveMode", string("Never")),
         ]
     }
+}
+
+/// `--socket` and `--server-uid`, checked.
+fn flags(socket: &SocketArg) -> anyhow::Result<Vec<String>> {
+    let text =
+        |value: &OsStr| value.to_str().map(str::to_owned).context("the path of the socket is not UTF-8");
+    let mut flags = Vec::new();
+    if let Some(path) = &socket.path {
+        flags.extend(["--socket".to_owned(), absolute_socket(&text(path)?)?]);
+    }
+    if let Some(uid) = socket.server_uid.as_deref() {
+        Socket::locate(&SocketSources::new().server_uid_flag(Some(uid)))?;
+        flags.extend(["--server-uid".to_owned(), text(uid)?]);
+    }
+    Ok(flags)
 }
 
 /// The absolute path, because a kubeconfig can be used in any directory.

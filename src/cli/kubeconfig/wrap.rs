@@ -45,6 +45,9 @@ pub(super) struct WrapArgs {
     /// Socket for the shim to use [default: see `credbroker-exec --help`]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
+    /// The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]
+    #[arg(long, value_name = "UID")]
+    server_uid: Option<String>,
 }
 
 pub(super) fn run(
@@ -79,7 +82,11 @@ pub(super) fn run(
         return Ok(bad(&[format!("credbroker: {cause}")]));
     }
     bad(&left); // these users stay the same
-    let shim = Shim::find(environment, shim, args.socket.as_deref())?;
+    let socket = SocketArg {
+        path: args.socket.clone().map(OsString::from),
+        server_uid: args.server_uid.clone().map(OsString::from),
+    };
+    let shim = Shim::find(environment, shim, &socket)?;
     let by_name: HashMap<_, _> =
         definitions.iter().map(|(name, definition)| (name.as_str(), definition)).collect();
     let document = merged(&kubeconfig, |name, user| {
@@ -88,7 +95,6 @@ pub(super) fn run(
         }
     });
     let text = emit::yaml(&document)?;
-    let socket = SocketArg { path: args.socket.clone().map(OsString::from) };
     let Some(path) = &args.output else {
         out.write_all(text.as_bytes())?;
         bad(&[format!("credbroker: {}", advice(&socket, environment, &definitions)?)]);

@@ -59,18 +59,18 @@ fn read_status(status: &Node) -> Result<Decoded, DecodeError> {
     let key = text(status, "clientKeyData", "status.clientKeyData")?;
     let expires_at = expiration(status)?;
 
-    let (pair, warning) = match (chain, key) {
+    let (pair, warnings) = match (chain, key) {
         (Some((chain, _)), Some((key, _))) => {
-            let (pair, warning) = client_pair(chain, key)?;
-            (Some(pair), warning)
+            let (pair, warnings) = client_pair(chain, key)?;
+            (Some(pair), warnings)
         }
         (None, None) if token.is_none() => return Err(DecodeError::NoCredential),
-        (None, None) => (None, None),
+        (None, None) => (None, Vec::new()),
         (Some(_), None) => return Err(DecodeError::HalfPair { missing: "clientKeyData" }),
         (None, Some(_)) => return Err(DecodeError::HalfPair { missing: "clientCertificateData" }),
     };
     let token = token.map(|(token, node)| bearer(token, node)).transpose()?;
-    Ok(Decoded { material: Material { token, pair }, expires_at, warnings: warning.into_iter().collect() })
+    Ok(Decoded { material: Material { token, pair }, expires_at, warnings })
 }
 
 /// Nothing is trimmed: a token with which every request would fail in client-go is refused here.

@@ -123,3 +123,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_certificate_may_begin_within_five_minutes() {
+    for (ahead, expected) in [
+        (-1, Ok(time(3600))),
+        (300, Ok(time(3600))),
+        (301, Err(LifetimeError::NotYetValid { ahead: Duration::from_secs(301) })),
+    ] {
+        let mut decoded = decoded(None, Some(3600), None);
+        decoded.material.pair.as_mut().unwrap().not_before = time(ahead);
+        let found = lifetime(&decoded, limits(None), time(0)).map(|lifetime| lifetime.expires_at);
+        assert_eq!(found, expected, "{ahead}");
+    }
+}

@@ -27,6 +27,9 @@ const ED448: (&str, &str) =
     (include_str!("../fixtures/ed448.crt.pem"), include_str!("../fixtures/ed448.key.pem"));
 const BRAINPOOL: (&str, &str) =
     (include_str!("../fixtures/brainpool.crt.pem"), include_str!("../fixtures/brainpool.key.pem"));
+const SECP256K1: (&str, &str) =
+    (include_str!("../fixtures/secp256k1.crt.pem"), include_str!("../fixtures/secp256k1.key.pem"));
+const SECP256K1_SEC1: &str = include_str!("../fixtures/secp256k1-sec1.key.pem");
 const P256_SEC1: &str = include_str!("../fixtures/p256-sec1.key.pem");
 const VERSION_1_CERTIFICATE: &str = include_str!("../fixtures/x509v1.crt.pem");
 const COMPRESSED: &str = include_str!("../fixtures/compressed-point.crt.pem");
@@ -42,7 +45,7 @@ fn issue(algorithm: &'static SignatureAlgorithm) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-fn accepted(chain: &str, key: &str) -> (ClientPair, Option<&'static str>) {
+fn accepted(chain: &str, key: &str) -> (ClientPair, Vec<&'static str>) {
     client_pair(chain, key).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -82,9 +85,9 @@ fn every_kind_of_key_is_accepted_with_any_label() {
         pairs.push((chain, key));
     }
     for (chain, key) in pairs {
-        assert_eq!(accepted(&chain, &key).1, None);
+        assert_eq!(accepted(&chain, &key).1, [""; 0]);
         for label in labels {
-            assert_eq!(accepted(&chain, &relabelled(&key, label)).1, None, "{label}");
+            assert_eq!(accepted(&chain, &relabelled(&key, label)).1, [""; 0], "{label}");
         }
     }
 }
@@ -98,12 +101,12 @@ fn rsa_is_accepted_as_pkcs8_too() {
     pkcs8.extend(pkcs1);
     let length = u16::try_from(pkcs8.len() - 4).unwrap();
     pkcs8[2..4].copy_from_slice(&length.to_be_bytes());
-    assert_eq!(accepted(RSA.0, &block("EC PRIVATE KEY", &pkcs8)).1, None);
+    assert_eq!(accepted(RSA.0, &block("EC PRIVATE KEY", &pkcs8)).1, [""; 0]);
 }
 
 #[test]
 fn a_compressed_point_is_the_same_key() {
-    assert_eq!(accepted(COMPRESSED, P256_SEC1).1, None);
+    assert_eq!(accepted(COMPRESSED, P256_SEC1).1, [""; 0]);
     assert_eq!(refused(COMPRESSED, &issue(&PKCS_ECDSA_P256_SHA256).1), PairError::KeyMismatch);
     let mut der = pem::blocks(COMPRESSED)[0].der.as_ref().unwrap().to_vec();
     let point = der.windows(4).position(|window| window == [3, 0xe8, 0x90, 0x35]).unwrap();
@@ -118,7 +121,7 @@ fn surrounding_text_other_blocks_and_crlf_are_ignored() {
     let chain = format!("Bag Attributes\n{parameters}text\n{chain}subject=x\n{}", RSA.0);
     let key = format!("{parameters}{}{key}bye\n", RSA.0);
     let (pair, warning) = accepted(&chain.replace('\n', "\r\n"), &key.replace('\n', "\r\n"));
-    assert_eq!(warning, None);
+    assert_eq!(warning, [""; 0]);
     assert_eq!(
         pair.chain_pem.expose_secret(),
         chain.replace('\n', "\r\n").as_bytes(),
@@ -163,9 +166,9 @@ fn the_validity_of_the_leaf_is_read() {
 #[test]
 fn a_pair_that_cannot_be_checked_is_accepted_with_one_warning() {
     for (chain, key) in [RSA_1024, RSA_PSS, ED448, BRAINPOOL] {
-        assert_eq!(accepted(chain, key).1, Some(UNJUDGED));
+        assert_eq!(accepted(chain, key).1, [UNJUDGED]);
     }
-    assert_eq!(accepted(VERSION_1_CERTIFICATE, P256_SEC1).1, Some(VERSION_1));
+    assert_eq!(accepted(VERSION_1_CERTIFICATE, P256_SEC1).1, [VERSION_1]);
 }
 
 #[test]
@@ -248,6 +251,48 @@ fn both_versions_of_pkcs8_are_read() {
     let (first, second) = (pair.to_pkcs8v1().unwrap(), pair.to_pkcs8().unwrap());
     assert_ne!(first.as_ref(), second.as_ref());
     for der in [first, second] {
-        assert_eq!(accepted(&chain, &block("PRIVATE KEY", der.as_ref())).1, None);
+        assert_eq!(accepted(&chain, &block("PRIVATE KEY", der.as_ref())).1, [""; 0]);
     }
+}
+
+#[test]
+fn a_private_key_among_the_certificates_is_left_out_with_a_warning() {
+    let (leaf, key) = issue(&PKCS_ECDSA_P256_SHA256);
+    let chain = format!("{leaf}{}", RSA.0);
+    let clean = accepted(&chain, &key).0;
+    let unfinished = key.replace("-----END PRIVATE KEY-----", "");
+    let indented = key.replace("-----BEGIN", " -----BEGIN");
+    let other = relabelled(&key, "EC PRIVATE KEY");
+    for among in [&key, &unfinished, &indented, &other, &key.replace('\n', "\r\n")] {
+        for field in
+            [format!("{among}\n{chain}"), format!("{leaf}{among}\n{}", RSA.0), format!("{chain}{among}")]
+        {
+            let (pair, warnings) = accepted(&field, &key);
+            assert_eq!(warnings, [KEY_IN_CERTIFICATE], "{field}");
+            let served = String::from_utf8(pair.chain_pem.expose_secret().to_vec()).unwrap();
+            let secret = key.lines().nth(1).unwrap();
+            assert!(!served.contains("PRIVATE") && !served.contains(secret), "{served}");
+            assert_eq!(accepted(&served, &key).0.fingerprint, clean.fingerprint, "the same certificates");
+            assert_eq!(pair.fingerprint, clean.fingerprint);
+            assert_eq!(pair.key_pem.expose_secret(), key.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_chain_has_at_most_16_certificates() {
+    let (leaf, key) = issue(&PKCS_ED25519);
+    let chain = |count: usize| format!("{leaf}{}", RSA.0.repeat(count - 1));
+    assert!(accepted(&chain(16), &key).1.is_empty());
+    assert_eq!(refused(&chain(17), &key), PairError::ChainTooLong { count: 17 });
+}
+
+#[test]
+fn a_curve_that_tls_does_not_have_is_refused() {
+    let (p256, key) = issue(&PKCS_ECDSA_P256_SHA256);
+    for secp256k1 in [SECP256K1.1, SECP256K1_SEC1] {
+        assert_eq!(refused(SECP256K1.0, secp256k1), PairError::Secp256k1);
+        assert_eq!(refused(&p256, secp256k1), PairError::Secp256k1, "the key alone");
+    }
+    assert_eq!(refused(SECP256K1.0, &key), PairError::Secp256k1, "the certificate alone");
 }

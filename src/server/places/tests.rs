@@ -23,7 +23,7 @@ fn places(limits: ConnectionLimits) -> Arc<Places> {
 }
 
 fn peer(uid: u32, pid: i32) -> Peer {
-    Peer { uid, gid: uid, pid: Some(pid).filter(|pid| *pid > 0), origin: Origin::Elsewhere }
+    Peer { listener: 0, uid, gid: uid, pid: Some(pid).filter(|pid| *pid > 0), origin: Origin::Elsewhere }
 }
 
 /// A connection of that peer, which comes at that second.

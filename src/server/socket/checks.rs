@@ -1,21 +1,19 @@
 //! Checks whether the socket may be published at its path.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, OpenOptions},
     io,
-    os::unix::fs::{
-        DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-    },
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
 use rustix::{
-    fs::{FlockOperation, Gid, OFlags},
+    fs::{FlockOperation, OFlags},
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
 
-use super::{LONGEST_PATH, Lock, SocketError, SocketOptions};
+use super::{LONGEST_PATH, Lock, SocketError};
 
 pub(super) fn split(path: &Path) -> Result<(&Path, &std::ffi::OsStr), SocketError> {
     let length = path.as_os_str().len();
@@ -26,36 +24,9 @@ pub(super) fn split(path: &Path) -> Result<(&Path, &std::ffi::OsStr), SocketErro
     }
 }
 
-/// Creates the directory, or checks the existing one.
-pub(super) fn prepare_directory(directory: &Path, options: &SocketOptions) -> Result<(), SocketError> {
-    let io = |action| move |source| SocketError::Io { action, path: directory.to_owned(), source };
-    let mode = if options.mode & 0o070 == 0 { 0o700 } else { 0o750 };
-    if !directory.exists() {
-        DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(io("create the directory"))?;
-        if let Some(group) = options.group {
-            let group = Some(Gid::from_raw(group));
-            rustix::fs::chown(directory, None, group).map_err(io_error).map_err(io("give its group to"))?;
-        }
-        // Set explicitly, because the umask could keep out a group that may connect.
-        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
-    }
-    check_directory(directory, options)
-}
-
-/// Checks that no other user can replace the socket in `directory`, unless `shared_directory` allows it.
-pub(super) fn check_directory(directory: &Path, options: &SocketOptions) -> Result<(), SocketError> {
-    let io = |action| move |source| SocketError::Io { action, path: directory.to_owned(), source };
-    let found = fs::metadata(directory).map_err(io("look at"))?;
-    let own = rustix::process::geteuid().as_raw();
-    let trusted = [own, 0].contains(&found.uid()) && found.mode() & 0o022 == 0;
-    if trusted || options.shared_directory {
-        return Ok(());
-    }
-    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-    Err(SocketError::Directory { path: directory.to_owned(), owner, mode, own })
-}
-
-pub(super) fn lock(directory: &Path, name: &std::ffi::OsStr, path: &Path) -> Result<Lock, SocketError> {
+/// Takes the lock beside `socket`, which is published as `path`.
+pub(super) fn lock(socket: &Path, path: &Path) -> Result<Lock, SocketError> {
+    let (directory, name) = split(socket)?;
     let mut file = std::ffi::OsString::from(".");
     file.push(name);
     file.push(".lock");
@@ -100,8 +71,4 @@ fn connect(path: &Path) -> Result<(), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
-}
-
-fn io_error(error: Errno) -> io::Error {
-    error.into()
 }

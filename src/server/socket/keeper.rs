@@ -11,7 +11,7 @@ use std::{
 use tokio::{net::UnixListener, sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 
-use super::{FileId, Publication, SocketError, checks::check_directory};
+use super::{FileId, Names, Publication, SocketError};
 use crate::text::chain;
 
 /// Interval between checks. A removed socket is back within five seconds.
@@ -140,16 +140,15 @@ impl WatchedSocket {
         let path = &publication.options.path;
         // An error does not mean that the socket is gone.
         let unreadable = |cause| Found::Lost(Loss::Unreadable { path: path.clone(), cause });
-        let at_path = match FileId::find(path) {
-            Ok(at_path) => at_path,
+        let at_path = match publication.look() {
+            Ok(Names::Astray(at_path)) => at_path,
+            Ok(Names::Ours) => {
+                *foreign = None;
+                let checked = publication.place.check(&publication.options);
+                return checked.map_or_else(|error| Found::Lost(Loss::Unsafe(error)), |()| Found::Ours);
+            }
             Err(error) => return unreadable(error),
         };
-        if at_path == Some(publication.socket) {
-            *foreign = None;
-            let directory =
-                path.parent().map_or(Ok(()), |directory| check_directory(directory, &publication.options));
-            return directory.map_or_else(|error| Found::Lost(Loss::Unsafe(error)), |()| Found::Ours);
-        }
         match (at_path, foreign.as_mut()) {
             (Some(at_path), Some((known, looks))) if *known == at_path && *looks < PATIENCE => {
                 *looks += 1;

@@ -2,6 +2,7 @@
 
 mod checks;
 mod keeper;
+mod place;
 
 use std::{
     fs::{self, File, Metadata},
@@ -19,7 +20,10 @@ use rustix::{
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
 
-use self::checks::{lock, prepare_directory, refuse_what_is_not_ours, split};
+use self::{
+    checks::{lock, refuse_what_is_not_ours, split},
+    place::Place,
+};
 
 pub use keeper::{Keeper, SocketOrigin};
 
@@ -37,7 +41,7 @@ pub struct SocketOptions {
     pub mode: u32,
     /// Group of the socket, by number.
     pub group: Option<u32>,
-    /// Accept a directory that others can write to, because access to its mount is the protection.
+    /// Others can write to the directory, or to the one above it. The socket is then in the broker's own folder.
     pub shared_directory: bool,
 }
 
@@ -60,6 +64,30 @@ pub enum SocketError {
         owner: u32,
         /// Its permission bits.
         mode: u32,
+        /// Uid of the broker.
+        own: u32,
+    },
+    /// Other users could replace the socket's directory.
+    #[error("other users can replace the directory {}, because {} belongs to uid {owner} and has mode {mode:04o}; it must belong to uid {own} or root and be writable by no other user (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", directory.display(), by.display())]
+    Exposed {
+        /// The socket's directory.
+        directory: PathBuf,
+        /// A directory or link on the way to it, which makes that possible.
+        by: PathBuf,
+        /// Uid of its owner.
+        owner: u32,
+        /// Its permission bits.
+        mode: u32,
+        /// Uid of the broker.
+        own: u32,
+    },
+    /// Something else is in the place of the broker's own folder.
+    #[error("{} must be a directory of the broker's user, uid {own}, but belongs to uid {owner} or is not a directory; remove it, or choose another socket", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Uid of its owner.
+        owner: u32,
         /// Uid of the broker.
         own: u32,
     },
@@ -139,51 +167,80 @@ impl Lock {
     }
 }
 
-/// A published socket. Dropping it removes the path if it still names this socket.
+/// Where the names of a socket lead.
+#[derive(Debug)]
+enum Names {
+    Ours,
+    /// One of them leads to another file, or to none.
+    Astray(Option<FileId>),
+}
+
+/// A published socket. Dropping it removes its names if they still lead to it.
 #[derive(Debug)]
 pub struct Publication {
     options: SocketOptions,
+    place: Place,
     socket: FileId,
     lock: Lock,
 }
 
 impl Publication {
-    /// Publishes a new socket at the path, which no longer names the old one.
+    /// Publishes a new socket, because a name no longer leads to the old one.
     ///
     /// # Errors
     ///
     /// The directory became unsafe, or another process uses the path. Nothing was changed.
     fn publish_again(&mut self) -> Result<UnixListener, SocketError> {
-        prepare_directory(split(&self.options.path)?.0, &self.options)?;
-        let (listener, socket) = bind(&self.options)?;
+        self.place = Place::prepare(&self.options)?;
+        let (listener, socket) = bind(&self.place, &self.options, Some(self.socket))?;
         self.socket = socket;
         Ok(listener)
+    }
+
+    /// Whether all names lead to the socket.
+    fn look(&self) -> io::Result<Names> {
+        for name in self.place.names() {
+            let found = FileId::find(name)?;
+            if found != Some(self.socket) {
+                return Ok(Names::Astray(found));
+            }
+        }
+        Ok(Names::Ours)
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        let path = &self.options.path;
-        if FileId::at(path).is_ok_and(|found| found == self.socket) {
-            let _gone = fs::remove_file(path);
+        for name in self.place.names() {
+            if FileId::at(name).is_ok_and(|found| found == self.socket) {
+                let _gone = fs::remove_file(name);
+            }
         }
     }
 }
 
 /// Publishes the socket, unless another broker uses the path.
 pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), SocketError> {
-    let (directory, name) = split(&options.path)?;
-    prepare_directory(directory, options)?;
-    let lock = lock(directory, name, &options.path)?;
-    let (listener, socket) = bind(options)?;
-    Ok((listener, Publication { options: options.clone(), socket, lock }))
+    let place = Place::prepare(options)?;
+    let lock = lock(&place.socket, &options.path)?;
+    let (listener, socket) = bind(&place, options, None)?;
+    Ok((listener, Publication { options: options.clone(), place, socket, lock }))
 }
 
-/// Binds a temporary path in the socket's directory, sets mode and group, listens, and renames it into place.
-fn bind(options: &SocketOptions) -> Result<(UnixListener, FileId), SocketError> {
-    let path = &options.path;
-    refuse_what_is_not_ours(path)?;
-    let temporary = split(path)?.0.join(format!(".{:08x}", fastrand::u32(..)));
+/// Binds a temporary path in the socket's directory, sets mode and group, listens, and renames it into place. `own` is a
+/// socket of this broker that the new one replaces.
+fn bind(
+    names: &Place,
+    options: &SocketOptions,
+    own: Option<FileId>,
+) -> Result<(UnixListener, FileId), SocketError> {
+    for name in names.names() {
+        if own.is_none() || FileId::find(name).ok().flatten() != own {
+            refuse_what_is_not_ours(name)?;
+        }
+    }
+    let path = &names.socket;
+    let temporary = temporary_beside(path)?;
     let io = |action, at: &Path| {
         let path = at.to_owned();
         move |source: Errno| SocketError::Io { action, path, source: source.into() }
@@ -195,15 +252,38 @@ fn bind(options: &SocketOptions) -> Result<(UnixListener, FileId), SocketError> 
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600)).map_err(io("restrict", &temporary))?;
     let address = SocketAddrUnix::new(&temporary).map_err(io("address", &temporary))?;
     rustix::net::bind(&socket, &address).map_err(io("create the socket", &temporary))?;
-    let placed = place(&socket, &temporary, options);
+    let placed = place(&socket, &temporary, path, options);
     if placed.is_err() {
         let _gone = fs::remove_file(&temporary);
     }
-    Ok((UnixListener::from(socket), placed?))
+    let placed = placed?;
+    if let Some(link) = &names.link {
+        add_name(path, link)?;
+    }
+    Ok((UnixListener::from(socket), placed))
 }
 
-fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<FileId, SocketError> {
-    let io = |action| move |source| SocketError::Io { action, path: options.path.clone(), source };
+fn temporary_beside(path: &Path) -> Result<PathBuf, SocketError> {
+    Ok(split(path)?.0.join(format!(".{:08x}", fastrand::u32(..))))
+}
+
+/// Makes `link` a second name of `socket`, in place of a stale socket.
+fn add_name(socket: &Path, link: &Path) -> Result<(), SocketError> {
+    let temporary = temporary_beside(link)?;
+    let placed = fs::hard_link(socket, &temporary).and_then(|()| fs::rename(&temporary, link));
+    placed.map_err(|source| {
+        let _gone = fs::remove_file(&temporary);
+        SocketError::Io { action: "publish", path: link.to_owned(), source }
+    })
+}
+
+fn place(
+    socket: &OwnedFd,
+    temporary: &Path,
+    path: &Path,
+    options: &SocketOptions,
+) -> Result<FileId, SocketError> {
+    let io = |action| move |source| SocketError::Io { action, path: path.to_owned(), source };
     let at = |action| move |errno: Errno| io(action)(errno.into());
     // Uses a descriptor, not the path: in a shared directory another user could replace the file with a link.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -224,7 +304,7 @@ fn place(socket: &OwnedFd, temporary: &Path, options: &SocketOptions) -> Result<
         rustix::fs::chmod(held, mode).map_err(at("set the mode of"))?;
     }
     rustix::net::listen(socket, BACKLOG).map_err(at("listen on"))?;
-    fs::rename(temporary, &options.path).map_err(io("publish"))?;
+    fs::rename(temporary, path).map_err(io("publish"))?;
     Ok(FileId { device: found.st_dev, inode: found.st_ino })
 }
 
@@ -244,7 +324,7 @@ mod tests {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let options = SocketOptions { path: path.clone(), mode: 0o660, group: None, shared_directory: true };
-        let error = place(&socket.unwrap(), &temporary, &options).unwrap_err();
+        let error = place(&socket.unwrap(), &temporary, &path, &options).unwrap_err();
         assert!(matches!(error, SocketError::ForeignFile { .. }), "{error}");
         assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
         assert!(!path.exists());

@@ -74,12 +74,14 @@ fn decode_errors() -> Vec<DecodeError> {
         PairError::Base64 { field: "clientKeyData" },
         PairError::CertificateMissing,
         PairError::CertificateUnreadable { number: 2 },
+        PairError::ChainTooLong { count: 17 },
         PairError::EncryptedKey,
         PairError::KeyMismatch,
         PairError::KeyMissing,
         PairError::KeyUnreadable,
         PairError::LeafNotFirst { number: 2 },
         PairError::PemBroken { field: "clientKeyData", line: 4 },
+        PairError::Secp256k1,
         PairError::Swapped,
     ];
     errors.into_iter().chain(pairs.map(DecodeError::Pair)).collect()
@@ -100,6 +102,7 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
         CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
+        CacheError::Lifetime { command: command(), source: LifetimeError::NotYetValid { ahead: ago } },
     ];
     errors.extend(run_errors().into_iter().map(CacheError::Run));
     let decode = |source| CacheError::Run(RunError::Decode { command: command(), source });
@@ -209,7 +212,7 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-    let peer = Peer { uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
+    let peer = Peer { listener: 0, uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
     let others =
         [invalid("empty"), no_hub(), unfinished(Duration::from_secs(10)), peer_denied(&peer), no_peer()];
     let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
@@ -279,8 +282,11 @@ fn every_status_fits_the_headers_that_clients_take() {
 
 #[test]
 fn a_denied_peer_gets_the_remedy() {
-    let said =
-        |uid| peer_denied(&Peer { uid, gid: 1, pid: None, origin: Origin::Elsewhere }).message().to_owned();
+    let said = |uid| {
+        peer_denied(&Peer { listener: 0, uid, gid: 1, pid: None, origin: Origin::Elsewhere })
+            .message()
+            .to_owned()
+    };
     assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));
     assert!(said(65_534).contains("as another user"), "{}", said(65_534));
 }

@@ -1,8 +1,9 @@
 //! The real broker as a child process, on a private socket.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixStream;
+use std::os::unix::{fs::PermissionsExt, net::UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,7 +138,12 @@ impl BrokerBuilder {
 
     /// Starts it and returns when its socket takes connections. Panics with its log if it ends before.
     pub fn start(self) -> Broker {
-        let dir = tempfile::Builder::new().prefix("broker-").tempdir().expect("a temporary directory");
+        let private = Permissions::from_mode(0o700);
+        let dir = tempfile::Builder::new()
+            .prefix("broker-")
+            .permissions(private)
+            .tempdir()
+            .expect("a temporary directory");
         let mut command = Command::new(&self.program);
         command.arg("serve").arg("--socket").arg(socket_in(dir.path()));
         if let Some(text) = &self.config {

@@ -5,7 +5,7 @@ fn parsed(line: &str, variable: Option<&str>) -> Result<Command, UsageError> {
 }
 
 fn arguments(source: Source) -> Arguments {
-    Arguments { source, server: None, socket: None, timeout: None, api_version: None }
+    Arguments { source, server: None, socket: None, server_uid: None, timeout: None, api_version: None }
 }
 
 fn provider(name: &str) -> Arguments {

@@ -26,7 +26,7 @@ fn bin() -> (TempDir, Environment) {
 
 fn rendered(fleet: &Fleet) -> String {
     let (directory, environment) = bin();
-    let shim = Shim::find(&environment, directory.path(), None).unwrap();
+    let shim = Shim::find(&environment, directory.path(), &SocketArg::default()).unwrap();
     emit::yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1)).unwrap()
 }
 
@@ -353,7 +353,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
         api_version: ExecVersion::V1,
         output: None,
         query: ClusterQuery {
-            socket: SocketArg { path: Some("/nonexistent/broker.sock".into()) },
+            socket: SocketArg { path: Some("/nonexistent/broker.sock".into()), ..SocketArg::default() },
             timeout: TimeoutArg::default(),
             namespaces: vec![],
         },
@@ -368,7 +368,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
 #[test]
 fn an_old_kubectl_is_spoken_to_in_its_own_version() {
     let (directory, environment) = bin();
-    let shim = Shim::find(&environment, directory.path(), None).unwrap();
+    let shim = Shim::find(&environment, directory.path(), &SocketArg::default()).unwrap();
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
     let text = emit::yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1)).unwrap();

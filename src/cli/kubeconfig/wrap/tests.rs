@@ -31,7 +31,7 @@ impl Place {
     }
 
     fn args(&self, file: &str) -> WrapArgs {
-        WrapArgs { kubeconfig: Some(self.path(file)), output: None, socket: None }
+        WrapArgs { kubeconfig: Some(self.path(file)), output: None, socket: None, server_uid: None }
     }
 
     /// Exit code and standard output, in which `~` is the directory.
@@ -193,7 +193,7 @@ fn a_list_becomes_one_file_in_which_the_first_definition_wins() {
     let place = Place::new(&[("one/config", &one), ("two/config", &two)]);
     let list =
         ["one/config", "absent", "two/config"].map(|name| place.path(name).display().to_string()).join(":");
-    let args = WrapArgs { kubeconfig: None, output: None, socket: None };
+    let args = WrapArgs { kubeconfig: None, output: None, socket: None, server_uid: None };
     let (code, text) = place.run(&args, &[("KUBECONFIG", &list)], "bin/credbroker-exec");
     assert_eq!(code, 0);
     insta::assert_snapshot!(text, @r"
@@ -265,6 +265,9 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
         let text = place.run(&args, &[], "bin/credbroker-exec").1;
         assert!(text.contains(&format!("- --socket\n      - {expected}\n")), "{text}");
     }
+    let args = WrapArgs { server_uid: Some("2001".to_owned()), ..place.args("config") };
+    let text = place.run(&args, &[], "bin/credbroker-exec").1;
+    assert!(text.contains("- --server-uid\n      - \"2001\"\n"), "{text}");
     let args = WrapArgs { socket: Some("x.sock".to_owned()), ..place.args("config") };
     let text = place.run(&args, &[], "bin/credbroker-exec").1;
     assert!(text.contains("/x.sock\n") && !text.contains("- x.sock"), "{text}");

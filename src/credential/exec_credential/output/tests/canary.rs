@@ -69,6 +69,11 @@ fn refusals() -> Vec<String> {
         pair(&format!("-----BEGIN CERTIFICATE-----\n{CANARY}"), &key),
         pair(&chain, &format!("-----BEGIN {CANARY} PRIVATE KEY-----\n{CANARY}")),
         pair(&key, &chain),
+        pair(&chain.repeat(17), &key),
+        pair(
+            include_str!("../../../fixtures/secp256k1.crt.pem"),
+            include_str!("../../../fixtures/secp256k1.key.pem"),
+        ),
         // ParseErrorKind
         format!("{}{CANARY}", "[".repeat(70)),
     ];
@@ -127,9 +132,9 @@ fn no_error_shows_any_of_the_output() {
             next = error.source();
         }
     }
-    let all = "Alias BadTimestamp Base64 CertificateMissing CertificateUnreadable DuplicateKey Empty EncryptedKey \
+    let all = "Alias BadTimestamp Base64 CertificateMissing CertificateUnreadable ChainTooLong DuplicateKey Empty EncryptedKey \
                HalfPair Key KeyMismatch KeyMissing KeyUnreadable LeafNotFirst MergeKey NoCredential NoStatus NotAnObject \
-               NotUtf8 PemBroken SecondDocument Swapped Syntax Tag TextAfter TokenBlank TokenControl TokenNotAscii \
+               NotUtf8 PemBroken SecondDocument Secp256k1 Swapped Syntax Tag TextAfter TokenBlank TokenControl TokenNotAscii \
                TooDeep VersionMismatch VersionMissing WrongKind WrongType";
     assert_eq!(
         seen.iter().map(String::as_str).collect::<Vec<_>>(),
@@ -160,12 +165,14 @@ fn every_variant_is_provoked(error: &DecodeError) {
             PairError::Base64 { .. }
             | PairError::CertificateMissing
             | PairError::CertificateUnreadable { .. }
+            | PairError::ChainTooLong { .. }
             | PairError::EncryptedKey
             | PairError::KeyMismatch
             | PairError::KeyMissing
             | PairError::KeyUnreadable
             | PairError::LeafNotFirst { .. }
             | PairError::PemBroken { .. }
+            | PairError::Secp256k1
             | PairError::Swapped,
         ) => {}
     }
