@@ -3,14 +3,20 @@
 mod drain;
 mod edges;
 mod essential;
+mod filter;
 mod hardening;
+mod journal;
 mod listening;
 mod logs;
+mod monitor;
+mod records;
+mod render;
 mod signals;
 mod systemd;
 mod telemetry;
+mod watchdog;
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -19,27 +25,30 @@ use tracing::warn;
 use crate::{
     cache::{CacheParts, CredentialCache, EntryLimits, VerifyFn},
     config::{Config, Limits},
-    exec::{ProcessRunner, RunLimits, RunShares, Scheduler},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunShares, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
+    metrics::Metrics,
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, ConnectionLimits, PeerPolicy, SocketError, affordable_runs, encode,
-        services,
+        Acceptor, BrokerInfo, Clusters, ConnectionLimits, HealthChecks, MonitorParts, PeerPolicy,
+        SocketError, affordable_runs, encode, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
 use listening::OpenSocket;
+use monitor::OpenMonitor;
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
+pub use filter::FilterProblem;
 pub use hardening::harden;
 pub use listening::{Listening, SocketSource, socket_options};
 pub use logs::LogQueue;
 pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listeners};
-pub use telemetry::{LogFormat, start as start_telemetry};
+pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
@@ -53,6 +62,14 @@ pub enum BuildError {
     /// tokio cannot use the listener.
     #[error("cannot listen on the socket")]
     Listen(#[source] io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics on {address}")]
+    Metrics {
+        /// `metrics.listen`.
+        address: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// The socket cannot be published.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -74,8 +91,13 @@ pub struct Bound {
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
+    /// `None`: metrics are not served.
+    monitor: Option<OpenMonitor>,
+    /// The broker's own socket, and how often systemd must hear of it.
+    watchdog: Option<(PathBuf, Duration)>,
     health: HealthReporter,
     essentials: Essentials,
+    reaps_orphans: bool,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
@@ -89,6 +111,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
+    let metrics = Arc::<Metrics>::default();
     let verifier = Arc::new(ApiVerifier::default());
     let verify: VerifyFn = Arc::new(move |issued, cluster| {
         let verifier = Arc::clone(&verifier);
@@ -105,10 +128,17 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let (per_uid, per_process) = (limits.plugin_runs_per_uid.get(), limits.plugin_runs_per_process.get());
     let shares = RunShares { per_uid, per_process };
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunLimits::default(), edges.scratch, tasks.clone()),
+        runner: ProcessRunner::new(RunnerParts {
+            limits: RunLimits::default(),
+            launcher: edges.launcher,
+            scratch: edges.scratch,
+            tasks: tasks.clone(),
+            live: LiveRuns::default(),
+        }),
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter).with_shares(shares),
         encode,
         verify,
+        metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
@@ -129,12 +159,20 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     });
-    let info = BrokerInfo {
-        started: edges.clock.now().wall,
-        config_files: config.files,
-        sockets: sockets.iter().filter_map(|socket| socket.path.clone()).collect(),
+    let started = edges.clock.now().wall;
+    let monitor = match &config.metrics {
+        None => None,
+        Some(address) => {
+            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started, tasks, draining })?)
+        }
     };
-    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let watchdog = paths.first().cloned().zip(edges.watchdog);
+    let info = BrokerInfo { started, config_files: config.files, sockets: paths };
+    let services =
+        services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
         warn!(
@@ -149,7 +187,21 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         draining.clone(),
     ));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
-    Ok(Bound { sockets, acceptor, cache, resolver, hub, clusters, health, essentials, tasks, draining })
+    Ok(Bound {
+        sockets,
+        acceptor,
+        cache,
+        resolver,
+        hub,
+        clusters,
+        monitor,
+        watchdog,
+        health,
+        essentials,
+        reaps_orphans: edges.reaps_orphans,
+        tasks,
+        draining,
+    })
 }
 
 impl Bound {
@@ -158,6 +210,9 @@ impl Bound {
     pub async fn serve(&mut self) -> &'static str {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
+        }
+        if self.reaps_orphans {
+            self.essentials.spawn("reaper of orphans", reap_orphans());
         }
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
@@ -171,6 +226,12 @@ impl Bound {
         }
         if let Some(clusters) = self.clusters.clone() {
             self.essentials.spawn("readiness reporter", async move { clusters.run().await });
+        }
+        if let Some(monitor) = self.monitor.take() {
+            self.essentials.spawn("metrics server", monitor.serve());
+        }
+        if let Some((socket, period)) = self.watchdog.clone() {
+            self.essentials.spawn("systemd watchdog", async move { watchdog::feed(&socket, period).await });
         }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });

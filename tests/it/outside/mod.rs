@@ -5,6 +5,7 @@ mod hub;
 mod logs;
 mod memory;
 mod peers;
+mod plugins;
 mod raw;
 mod residue;
 mod socket;
