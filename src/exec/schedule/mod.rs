@@ -31,7 +31,10 @@ use self::{
     pace::{Outcome, PaceChange},
     queue::{Admission, Queue},
 };
-use crate::{clock::Clock, plugin::Provider};
+use crate::{
+    clock::Clock,
+    plugin::{Issuer, Provider},
+};
 
 pub use pace::Cause;
 pub use permit::Permit;
@@ -98,11 +101,10 @@ impl Scheduler {
         Self { shared: Arc::new(SharedScheduler { state, clock, jitter, rearmed }) }
     }
 
-    /// The same with shares: the runs that callers of one process or uid wait for never take all slots.
-    #[must_use]
-    pub fn with_shares(self, shares: RunShares) -> Self {
-        self.shared.state().queue.set_shares(shares);
-        self
+    /// Sets shares: how many of the runs that started the callers of one process or uid may wait for. Without them, they
+    /// may wait for all.
+    pub fn set_shares(&self, shares: RunShares) {
+        self.shared.with(|state, now| state.queue.set_shares(shares, now));
     }
 
     /// Starts the runs whose time has come. Never returns.
@@ -116,6 +118,11 @@ impl Scheduler {
                 None => self.shared.rearmed.notified().await,
             }
         }
+    }
+
+    /// Sets the limits of a newer configuration. Runs that have started go on, and pauses last.
+    pub fn set_limits(&self, runs: usize, issuers: impl IntoIterator<Item = Arc<Issuer>>) {
+        self.shared.with(|state, now| state.queue.set_limits(runs, issuers, now));
     }
 
     /// Queues a run of `provider`. Dropping the ticket removes it from the queue.

@@ -300,7 +300,7 @@ fn ten_thousand_queued_runs_start_or_leave_and_nothing_remains() {
 #[test]
 fn a_process_and_a_uid_have_their_share_of_the_runs_at_a_time() {
     let mut setup = Setup::new(8, 8);
-    setup.queue.set_shares(RunShares { per_uid: 4, per_process: 3 });
+    setup.queue.set_shares(RunShares { per_uid: 4, per_process: 3 }, NOW);
     let (one, sibling, other) = (waited(1 << 32 | 1), waited(1 << 32 | 2), waited(2 << 32 | 1));
     setup.enter("a", one, 5);
     let held = setup.enter("b", one, 5);
@@ -314,4 +314,28 @@ fn a_process_and_a_uid_have_their_share_of_the_runs_at_a_time() {
     assert_eq!(setup.started(), [others, background].concat(), "others pass the queue");
     setup.queue.finish(siblings[0], Outcome::Success, 0.5, setup.now);
     assert_eq!(setup.started(), siblings[1..], "the share of the uid is free, that of the process is not");
+}
+
+#[test]
+fn limits_of_a_newer_configuration_apply_to_the_runs_that_wait() {
+    let mut setup = Setup::new(1, 1);
+    let a = setup.enter("a", waited(1), 3);
+    let b = setup.enter("b", waited(1), 1);
+    assert_eq!(setup.started(), a[..1], "one slot");
+    let newer = |rate, concurrency| [Arc::new(issuer("a", rate, concurrency))];
+    setup.queue.set_limits(10, newer(100_000, 2), setup.now);
+    assert_eq!(setup.started(), [b[0], a[1]], "more slots, and two runs of `a` at a time");
+    setup.queue.set_limits(10, newer(100_000, 1), setup.now);
+    for id in [a[0], a[1]] {
+        assert_eq!(setup.started(), [0; 0], "runs that have started go on");
+        setup.queue.finish(id, Outcome::Success, 0.5, setup.now);
+    }
+    assert_eq!(setup.started(), a[2..]);
+}
+
+#[test]
+fn limits_of_a_newer_configuration_apply_to_issuers_that_are_new_to_the_queue() {
+    let mut setup = Setup::new(10, 1);
+    setup.queue.set_limits(10, [Arc::new(issuer("a", 100_000, 3))], setup.now);
+    assert_eq!(setup.enter("a", waited(1), 5)[..3], setup.started(), "the provider names the earlier limit");
 }

@@ -1,0 +1,105 @@
+//! Puts a checked configuration in force.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{
+    app::limits,
+    cache::CredentialCache,
+    config::{ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
+    exec::{ProcessRunner, Scheduler},
+    fleet::Fleet,
+    hub::HubReader,
+    metrics::Metrics,
+    plugin::{Issuer, ProviderChanges, Providers, Succession},
+    resolver::{Resolver, World},
+};
+
+/// The parts of a running broker that a configuration changes.
+#[derive(Debug)]
+pub(crate) struct Adopter {
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) cache: CredentialCache<ProcessRunner>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) hub: Arc<HubReader<ProcessRunner>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) started: Started,
+    /// The limits in force.
+    pub(crate) limits: Mutex<Limits>,
+}
+
+/// The settings that a broker cannot change while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Started {
+    pub(crate) listen: Vec<Listen>,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Option<MetricsAddress>,
+}
+
+/// What a newer configuration has changed.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Adopted {
+    pub(super) providers: ProviderChanges,
+    /// Whether limits have changed.
+    pub(super) limits: bool,
+    /// Whether the hub has changed.
+    pub(super) is_hub_changed: bool,
+    /// Keys whose value is not the one in use until the broker starts again.
+    pub(super) restart_needed: Vec<&'static str>,
+}
+
+impl Started {
+    /// The keys of `newer` that are used after a restart only.
+    fn differs(&self, newer: &Config) -> Vec<&'static str> {
+        let (old, new) = (&self.limits, &newer.limits);
+        let keys = [
+            ("listen", self.listen != newer.listen),
+            ("metrics", self.metrics != newer.metrics),
+            ("limits.connections", old.connections != new.connections),
+            ("limits.connectionsPerUid", old.connections_per_uid != new.connections_per_uid),
+            ("limits.connectionsPerProcess", old.connections_per_process != new.connections_per_process),
+            ("limits.bytesPerUid", old.bytes_per_uid != new.bytes_per_uid),
+            ("limits.bytesPerProcess", old.bytes_per_process != new.bytes_per_process),
+            ("limits.watchesPerConnection", old.watches_per_connection != new.watches_per_connection),
+        ];
+        keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+}
+
+impl Adopter {
+    /// Puts `config` in force. Requests that were resolved before it end with the earlier providers if those stay, and
+    /// with an error if not.
+    pub(super) fn adopt(&self, config: Config) -> Adopted {
+        let restart_needed = self.started.differs(&config);
+        let Config { providers, limits: in_force, cluster_profiles, .. } = config;
+        let old = self.resolver.providers();
+        let succession = Succession::of(providers, &old);
+        let changes = succession.changes(&old);
+        let providers = Arc::clone(&succession.providers);
+
+        let before = {
+            let mut old = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *old, in_force)
+        };
+        self.scheduler.set_limits(limits::runs(&in_force), issuers(&providers, cluster_profiles.as_ref()));
+        self.scheduler.set_shares(limits::shares(&in_force));
+        self.cache.set_limits(limits::entries(&in_force));
+
+        let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
+        self.resolver.replace(World { providers: Arc::clone(&providers), fleet });
+        // Only now: no request resolves to a retired provider after this.
+        succession.commit();
+        self.cache.forget_retired();
+        let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
+        Adopted { providers: changes, limits: before != in_force, is_hub_changed, restart_needed }
+    }
+}
+
+/// The issuers of all plugins.
+fn issuers(providers: &Providers, section: Option<&ClusterProfiles>) -> Vec<Arc<Issuer>> {
+    let hub = section.and_then(|section| match &section.hub {
+        HubAccess::Kubeconfig { plugin, .. } => plugin.as_ref().map(|plugin| Arc::clone(&plugin.issuer)),
+        HubAccess::InCluster => None,
+    });
+    providers.iter().map(|provider| Arc::clone(&provider.issuer)).chain(hub).collect()
+}
