@@ -6,6 +6,7 @@ mod essential;
 mod filter;
 mod hardening;
 mod journal;
+mod limits;
 mod listening;
 mod logs;
 mod monitor;
@@ -136,7 +137,9 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
-    let scheduler = Scheduler::new(config.limits.plugin_runs.get(), Arc::clone(&edges.clock), jitter);
+    let runs = limits::runs(&config.limits);
+    let scheduler = Scheduler::new(runs, Arc::clone(&edges.clock), jitter);
+    scheduler.set_shares(limits::shares(&config.limits));
     let live_runs = LiveRuns::default();
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(RunnerParts {
@@ -153,7 +156,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
-        entries: config.limits.entries.get(),
+        entries: limits::entries(&config.limits),
         tasks: tasks.clone(),
         draining: draining.clone(),
     });
@@ -200,8 +203,8 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
     let services =
         services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
-    let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs };
+    let bounds = limits::connections(&config.limits);
     let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
     if !acceptor.identifies_its_own() {
         warn!(

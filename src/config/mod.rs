@@ -9,6 +9,7 @@ mod issuers;
 mod keys;
 mod kinds;
 pub mod kubeconfig;
+mod limits;
 mod listen;
 mod metrics;
 mod problem;
@@ -32,8 +33,8 @@ use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
-pub use broker::Limits;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
+pub use limits::Limits;
 pub use listen::{Listen, group_id};
 pub use metrics::MetricsAddress;
 pub use problem::{ConfigError, Problem};

@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -12,7 +12,7 @@ use std::{
 use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -22,15 +22,17 @@ use super::{
     access::{Access, Policies},
     connection::{Connections, Refusal},
     identity::{Identities, Identity},
+    peer::Peer,
+    places::{ConnectionLimits, Full, Holding, Place, Places},
     service::Services,
-    traffic::Watchdog,
+    traffic::{Traffic, Watchdog},
 };
-use crate::exec::LiveRuns;
+use crate::{clock, exec::LiveRuns};
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Refused connections at a time. They get an error, and do not take the slot of a served connection.
-const STRANGERS: usize = 64;
+/// A lack of places is logged once in this time, not for each connection.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Time for a refused peer to read its error.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -51,33 +53,28 @@ pub struct Acceptor {
     connections: Connections,
     identities: Identities,
     policies: Policies,
-    slots: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
-    limit: usize,
-    /// Whether the last connection found no free slot.
-    is_full: AtomicBool,
+    places: Arc<Places>,
+    /// When a lack of places was logged last, in seconds of [`clock::coarse`].
+    noted: AtomicU64,
 }
 
 impl Acceptor {
-    /// Serves at most `limit` connections at a time, each with at most `watches` watches. Refuses further ones.
+    /// Serves connections within `limits`. Refuses further ones.
     pub fn new(
         services: Services,
         admission: Admission,
-        (limit, watches): (usize, usize),
+        limits: ConnectionLimits,
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        let watchdog = Watchdog::default();
+        let (watches, watchdog) = (limits.watches_per_connection, Watchdog::default());
         let connections = Connections { services, watches, tasks, draining, watchdog };
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
             connections,
             identities: Identities::new(admission.listeners, admission.runs),
             policies: admission.policies,
-            slots: semaphore(limit),
-            strangers: semaphore(STRANGERS),
-            limit,
-            is_full: AtomicBool::new(false),
+            places: Arc::new(Places::new(limits)),
+            noted: AtomicU64::new(0),
         }
     }
 
@@ -152,37 +149,72 @@ impl Acceptor {
         };
         let Identity { peer, principal, is_of_a_run } = identity;
         let access = Arc::new(Access::new(peer, principal, self.policies.clone()));
-        let place = if is_of_a_run { Err(Refusal::Descendant) } else { self.place(&access) };
-        let (refusal, slot) = match place {
-            Ok(slot) => (None, Ok(slot)),
-            Err(refusal) => (Some(refusal), Arc::clone(&self.strangers).try_acquire_owned()),
+        // Each connection has a separate token, because each of its polls locks the token.
+        let (end, now) = (self.connections.draining.child_token(), clock::coarse());
+        let place =
+            if is_of_a_run { Err(Refusal::Descendant) } else { self.place(&access, end.clone(), now) };
+        let (refusal, place, traffic) = match place {
+            Ok((place, traffic)) => (None, place, traffic),
+            Err(refusal) => {
+                let Some(place) = self.places.refuse() else {
+                    return debug!(
+                        uid = peer.uid,
+                        "a connection was closed: too many are refused at the moment"
+                    );
+                };
+                (Some(refusal), place, Traffic::new(end, Holding::default(), now))
+            }
         };
-        let Ok(slot) = slot else {
-            return debug!(uid = peer.uid, "a connection was closed: too many are refused at the moment");
-        };
-        let serve = self.connections.clone().serve(stream, access, refusal);
+        let serve = self.connections.clone().serve(stream, access, traffic, refusal);
         self.connections.tasks.spawn(async move {
             if refusal.is_none() {
                 serve.await;
             } else if timeout(FAREWELL, serve).await.is_err() {
                 debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");
             }
-            drop(slot);
+            drop(place);
         });
     }
 
-    /// Takes a slot for a connection. The broker's own user and root always get one, because they may ask for its health.
-    fn place(&self, access: &Access) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// Takes a place for a connection. The broker's own user and root may always try, because they may ask for its health.
+    fn place(
+        &self,
+        access: &Access,
+        end: CancellationToken,
+        now: Duration,
+    ) -> Result<(Place, Arc<Traffic>), Refusal> {
+        let peer = &access.peer;
         if access.rights().is_empty() && !access.may_ask_for_health() {
             return Err(Refusal::Denied);
         }
-        let place = Arc::clone(&self.slots).try_acquire_owned();
-        let is_full = place.is_err();
-        if self.is_full.swap(is_full, Ordering::Relaxed) != is_full && is_full {
-            let limit = self.limit;
-            warn!(limit, "no more connections are served (`limits.connections`) until one is closed");
+        self.places.take(peer, end, now).map_err(|full| {
+            let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
+            if noted == 0 || seconds.saturating_sub(noted) >= NOTE_EVERY.as_secs() {
+                self.noted.store(seconds.max(1), Ordering::Relaxed);
+                note_full(peer, full);
+            }
+            Refusal::Full(full)
+        })
+    }
+}
+
+fn note_full(peer: &Peer, full: Full) {
+    let (uid, pid) = (peer.uid, peer.pid);
+    match full {
+        Full::Connections(limit) => {
+            warn!(limit, "no more connections are served (`limits.connections`) until one is closed or idle");
         }
-        place.map_err(|_full| Refusal::Full { limit: self.limit })
+        Full::OpenFiles(limit) => {
+            warn!(
+                limit,
+                "no more connections are served until one is closed or idle: the limit of open files"
+            );
+        }
+        Full::Process(limit) => {
+            warn!(limit, uid, pid, "a process gets no more connections (`limits.connectionsPerProcess`)");
+        }
+        Full::Silent(limit) => warn!(limit, uid, pid, "a process opens connections without calls"),
+        Full::Uid(limit) => warn!(limit, uid, "a uid gets no more connections (`limits.connectionsPerUid`)"),
     }
 }
 
@@ -218,7 +250,13 @@ mod tests {
         let policies = watch::Sender::new(Arc::new(Policy::new([])));
         let admission =
             Admission { policies: policies.subscribe(), listeners: Vec::new(), runs: LiveRuns::default() };
-        let acceptor = Acceptor::new(Services::none(), admission, (10, 10), tasks, draining.clone());
+        let acceptor = Acceptor::new(
+            Services::none(),
+            admission,
+            ConnectionLimits::for_tests(10),
+            tasks,
+            draining.clone(),
+        );
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
         let mut accepting = Box::pin(acceptor.run(0, listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());

@@ -19,6 +19,7 @@ use super::{
     credentials::GET,
     follow::WatchSlots,
     handshake::HandshakeDeadline,
+    places::Full,
     preencoded::{self, Preencoded},
     question::Question,
     service::Services,
@@ -64,11 +65,8 @@ pub(super) enum Refusal {
     Denied,
     /// The peer is a process of a plugin run.
     Descendant,
-    /// `limits.connections` connections are already open.
-    Full {
-        /// Value of `limits.connections`.
-        limit: usize,
-    },
+    /// There is no place for another connection.
+    Full(Full),
 }
 
 /// State that all connections share.
@@ -82,12 +80,16 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Serves `stream` until the peer is done, stops reading, or the broker drains.
-    pub(super) async fn serve(self, stream: UnixStream, access: Arc<Access>, refusal: Option<Refusal>) {
+    /// Serves `stream` until the peer is done, stops reading, another connection needs the place, or the broker drains.
+    pub(super) async fn serve(
+        self,
+        stream: UnixStream,
+        access: Arc<Access>,
+        traffic: Arc<Traffic>,
+        refusal: Option<Refusal>,
+    ) {
+        let end = traffic.end().clone();
         let peer = access.peer;
-        // Each connection has a separate token, because each of its polls locks the token.
-        let end = self.draining.child_token();
-        let traffic = Traffic::new(end.clone());
         self.watchdog.watch(&traffic);
         let builder = limits(TrackedExecutor(self.tasks.clone()));
         let io = HandshakeDeadline::new(Noted::new(stream, &traffic), HANDSHAKE);
@@ -221,13 +223,14 @@ impl Exchanges {
             None => {}
             Some(Refusal::Denied) => return Err(self.denied()),
             Some(Refusal::Descendant) => return Err(status::descendant()),
-            Some(Refusal::Full { limit }) => return Err(status::too_many_connections(limit)),
+            Some(Refusal::Full(full)) => return Err(status::too_many_connections(full)),
         }
         // The services check more: which verb, and for which credential.
         let is_for_owners = path.starts_with(HEALTH) && self.access.may_ask_for_health();
         if self.access.rights().is_empty() && !is_for_owners {
             return Err(self.denied());
         }
+        self.traffic.check_bytes().map_err(status::too_many_bytes)?;
         let streams = path.starts_with(REFLECTION);
         let counts = streams || path == HEALTH_WATCH;
         Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))

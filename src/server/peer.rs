@@ -29,4 +29,11 @@ impl Peer {
         let (uid, gid) = (credentials.uid(), credentials.gid());
         Ok(Self { listener, uid, gid, pid, origin: Origin::Elsewhere })
     }
+
+    /// The process that limits per process count: the uid in the upper half, the process ID in the lower one. Peers in
+    /// other PID namespaces have no process ID, so all of one uid count as one process: names that they send prove
+    /// nothing.
+    pub(super) fn process(&self) -> u64 {
+        u64::from(self.uid) << 32 | u64::from(self.pid.map_or(0, i32::cast_unsigned))
+    }
 }

@@ -33,5 +33,6 @@ mod protocol;
 mod reload;
 mod rotation;
 mod secrets;
+mod seeds;
 mod shutdown;
 mod words;
