@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod app;
+pub mod audit;
 mod backoff;
 pub mod cache;
 pub mod cli;

@@ -1,16 +1,20 @@
 //! The section `access`: who may use the broker.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
 
 use super::{
+    file::expand,
     listen::Listen,
     problem::Report,
     reader::{Cursor, Fields},
-    table::{access as table, allow, peers, provider},
+    table::{access as table, allow, audit as audit_table, peers, provider},
 };
 use crate::{
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
-    plugin::{ClusterInfo, Globs, Provider},
+    plugin::{ClusterInfo, Environment, Globs, Provider},
     text::nearest,
 };
 
@@ -117,6 +121,36 @@ fn grant(at: &Cursor<'_>, report: &mut Report) -> Option<Grant> {
         cluster_profiles: ProfileGlobs::new(profiles),
         verbs: verbs.unwrap_or_default().into_iter().collect(),
     })
+}
+
+/// Where decisions and runs are recorded.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum AuditTo {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In the broker's log.
+    Log,
+    /// In a file.
+    File(PathBuf),
+}
+
+/// Reads the section `audit`.
+pub(super) fn audit(
+    section: Option<&Cursor<'_>>,
+    has_rules: bool,
+    env: &Environment,
+    report: &mut Report,
+) -> AuditTo {
+    let default = if has_rules { AuditTo::Log } else { AuditTo::Nowhere };
+    let Some(section) = section else { return default };
+    let Some(fields) = section.section(&audit_table::SECTION, report) else { return default };
+    let Some(value) = fields.at(&audit_table::FILE) else { return AuditTo::Log };
+    let Some(path) = value.text(report).map(|text| expand(text, env)) else { return default };
+    if !path.is_absolute() {
+        value.problem(report, "must be an absolute path");
+    }
+    AuditTo::File(path)
 }
 
 /// The strings of a list, each with its place.

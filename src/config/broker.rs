@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    access,
+    access::{self, AuditTo},
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     file::expand,
     issuers::issuers,
@@ -31,6 +31,7 @@ pub(super) struct Sections {
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
     pub(super) access: Vec<Rule>,
+    pub(super) audit: AuditTo,
 }
 
 /// Reads a whole configuration, and the kubeconfigs that it names.
@@ -85,6 +86,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     if !access.is_empty() {
         access::match_by_default(&items, &mut providers);
     }
+    let audit = access::audit(fields.at(&table::root::AUDIT).as_ref(), !access.is_empty(), env, report);
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =
         section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));
@@ -95,7 +97,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     if let Some(at) = at.filter(|_| report.problems.is_empty()) {
         access::warn_of_nothing(&at, (&providers, &listen), cluster_profiles.is_some(), report);
     }
-    Sections { listen, limits, metrics, providers, cluster_profiles, access }
+    Sections { listen, limits, metrics, providers, cluster_profiles, access, audit }
 }
 
 /// Warns about `clusterInfo: match` without clusters to match with.

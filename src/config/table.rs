@@ -81,6 +81,8 @@ section! {
     ACCESS: Maps, Optional = ("access", Maps(&access::SECTION), Optional("the broker's own user and root may do everything"), "[{name: controllers, peers: {uids: [65532]}, allow: {providers: [gke], verbs: [get, watch, report]}}]");
     /// Metrics and health over HTTP.
     METRICS: Map, Optional = ("metrics", Map(&metrics::SECTION), Optional("neither is served"), "{listen: \"127.0.0.1:9464\"}");
+    /// Records of decisions and of plugin runs. See [access.md](access.md).
+    AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional("decisions are recorded in the log if there are `access` rules"), "{file: /var/log/credbroker/audit.jsonl}");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
@@ -292,6 +294,15 @@ section! {
     /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a
     /// separate Unix socket, which only the broker's user and group can.
     LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"), "\"127.0.0.1:9464\"");
+}
+
+section! {
+    /// Records of decisions and of plugin runs.
+    audit;
+
+    /// Absolute path of the file for the records: one JSON object in each line. The broker creates it with mode 0600, and
+    /// begins a new one if another program moves it.
+    FILE: Checked, Optional = ("file", Checked("absolute path", "^/|^~(/|$)"), Optional("the broker's log, which has decisions only"), "/var/log/credbroker/audit.jsonl");
 }
 
 section! {

@@ -83,6 +83,11 @@ impl Access {
         self.principal.is_owner && self.principal.uid.is_some()
     }
 
+    /// The identity that the rights are for.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     /// Why the peer has no right.
     pub(super) fn no_rights(&self) -> NoRights {
         match self.principal.uid {

@@ -9,13 +9,14 @@ use tracing::Instrument as _;
 
 use super::{
     access::Access,
+    asked::Asked,
     overview::{self, PAGE},
     paging::{self, Paging},
     selector::{administered, selector},
     service::{BrokerService, span},
 };
 use crate::{
-    access::{Permit, Target, Verb},
+    access::{Permit, Rights, Target, Verb},
     cache::Selector,
     exec::PluginRunner,
     plugin::{Definition, Provider},
@@ -28,7 +29,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::ListCredentialsRequest>,
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
         span(&request, "list_credentials")?;
-        let rights = Access::of(&request)?.need(Verb::List)?;
+        let rights = self.need(&request, "list_credentials", Verb::List)?;
         let pb::ListCredentialsRequest { selector, page_size, page_token } = request.into_inner();
         let selector = match selector {
             None => Selector::All,
@@ -44,7 +45,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::RefreshCredentialsRequest>,
     ) -> Result<Response<pb::RefreshCredentialsResponse>, Status> {
         let span = span(&request, "refresh_credentials")?;
-        let rights = Access::of(&request)?.need(Verb::Admin)?;
+        let rights = self.need(&request, "refresh_credentials", Verb::Admin)?;
         let permit = Permit::new(Arc::clone(&rights), Verb::Admin);
         let selector = selector(request.into_inner().selector, &self.resolver, &permit)?;
         let selector = administered(selector, &self.cache, &rights);
@@ -57,7 +58,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::EvictCredentialsRequest>,
     ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
         span(&request, "evict_credentials")?;
-        let rights = Access::of(&request)?.need(Verb::Admin)?;
+        let rights = self.need(&request, "evict_credentials", Verb::Admin)?;
         let permit = Permit::new(Arc::clone(&rights), Verb::Admin);
         let selector = selector(request.into_inner().selector, &self.resolver, &permit)?;
         let selector = administered(selector, &self.cache, &rights);
@@ -70,7 +71,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::ListProvidersRequest>,
     ) -> Result<Response<pb::ListProvidersResponse>, Status> {
         span(&request, "list_providers")?;
-        let rights = Access::of(&request)?.need(Verb::List)?;
+        let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
         let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
         let providers = self.resolver.providers();
@@ -93,9 +94,17 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::GetBrokerInfoRequest>,
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
         span(&request, "get_broker_info")?;
-        Access::of(&request)?.need(Verb::List)?;
+        self.need(&request, "get_broker_info", Verb::List)?;
         let hub = self.resolver.fleet().map(|_| self.clusters.hub());
         Ok(Response::new(self.info.message(hub)))
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    /// The rights of the caller, if it may do `verb` with anything. Records the decision.
+    fn need<T>(&self, request: &Request<T>, call: &'static str, verb: Verb) -> Result<Arc<Rights>, Status> {
+        let access = Access::of(request)?;
+        Asked::call(&self.audit, access, call).decided(access.need(verb))
     }
 }
 

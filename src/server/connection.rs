@@ -15,6 +15,7 @@ use tracing::debug;
 use super::{
     access::Access,
     answer::Answer,
+    asked,
     authority::AuthorityFilter,
     credentials::GET,
     follow::WatchSlots,
@@ -221,14 +222,14 @@ impl Exchanges {
     fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
         match self.refusal {
             None => {}
-            Some(Refusal::Denied) => return Err(self.denied()),
-            Some(Refusal::Descendant) => return Err(status::descendant()),
+            Some(Refusal::Denied) => return Err(self.denied(path)),
+            Some(Refusal::Descendant) => return Err(self.refused(path, status::descendant())),
             Some(Refusal::Full(full)) => return Err(status::too_many_connections(full)),
         }
         // The services check more: which verb, and for which credential.
         let is_for_owners = path.starts_with(HEALTH) && self.access.may_ask_for_health();
         if self.access.rights().is_empty() && !is_for_owners {
-            return Err(self.denied());
+            return Err(self.denied(path));
         }
         self.traffic.check_bytes().map_err(status::too_many_bytes)?;
         let streams = path.starts_with(REFLECTION);
@@ -236,8 +237,14 @@ impl Exchanges {
         Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
     }
 
-    fn denied(&self) -> Status {
-        status::peer_denied(self.access.peer.uid, self.access.no_rights())
+    fn denied(&self, path: &str) -> Status {
+        self.refused(path, status::peer_denied(self.access.peer.uid, self.access.no_rights()))
+    }
+
+    /// Records that the call is denied.
+    fn refused(&self, path: &str, status: Status) -> Status {
+        asked::refused(&self.connections.services.audit, &self.access, path, &status);
+        status
     }
 
     async fn room(&self, headers: &mut HeaderMap) {

@@ -9,9 +9,12 @@ use tonic::{Request, Status};
 
 use super::{
     access::{Access, Policies},
+    asked::Asked,
     status::{self, Subject},
 };
 use crate::{
+    access::Verb,
+    audit::Audit,
     cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
     plugin::PluginSpec,
@@ -61,6 +64,7 @@ pub(super) struct CredentialStream<R> {
     resolver: Arc<Resolver>,
     ask: CredentialRequest,
     access: Arc<Access>,
+    audit: Audit,
     /// Notified when the access rules change.
     policies: Policies,
     caller: Caller,
@@ -82,7 +86,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
         mut ask: CredentialRequest,
-        (access, caller): (Arc<Access>, Caller),
+        ((access, caller), audit): ((Arc<Access>, Caller), Audit),
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
@@ -92,7 +96,19 @@ impl<R: PluginRunner> CredentialStream<R> {
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { cache, resolver, ask, access, policies, caller, subject, watch, profile, _slot: slot })
+        Ok(Self {
+            cache,
+            resolver,
+            ask,
+            access,
+            audit,
+            policies,
+            caller,
+            subject,
+            watch,
+            profile,
+            _slot: slot,
+        })
     }
 
     pub(super) fn messages(self) -> CredentialMessages {
@@ -131,7 +147,11 @@ impl<R: PluginRunner> CredentialStream<R> {
         self.ask.permit = self.ask.permit.with(self.access.rights());
         let CredentialRequest { source, permit, .. } = &self.ask;
         let allowed = source.check(permit, self.subject.provider(), self.subject.profile());
-        allowed.map_err(|error| status::unresolved(&error))
+        if allowed.is_ok() {
+            return Ok(());
+        }
+        let asked = Asked::credential(&self.audit, &self.access, Verb::Watch, source);
+        asked.decided(allowed.map_err(|error| status::unresolved(&error)))
     }
 
     /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a

@@ -6,6 +6,7 @@ mod accept;
 mod access;
 mod admin;
 mod answer;
+mod asked;
 mod authority;
 mod clusters;
 mod codec;
@@ -39,6 +40,7 @@ mod users;
 
 pub use accept::{Acceptor, Admission};
 pub use access::Policies;
+pub use asked::record_runs;
 pub use clusters::Clusters;
 pub use encode::encode;
 pub use info::{BrokerInfo, ReloadFailure, ReloadState};

@@ -15,6 +15,7 @@ use tracing::{Span, debug_span};
 
 use super::{
     access::Access,
+    asked::Asked,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
     follow::WatchSlots,
@@ -23,7 +24,10 @@ use super::{
     ready::HealthChecks,
     status,
 };
-use crate::{access::Verb, cache::CredentialCache, exec::PluginRunner, metrics::Metrics, resolver::Resolver};
+use crate::{
+    access::Verb, audit::Audit, cache::CredentialCache, exec::PluginRunner, metrics::Metrics,
+    resolver::Resolver,
+};
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -36,6 +40,7 @@ pub struct BrokerService<R> {
     /// Empty while the broker reads no ClusterProfiles.
     pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
+    pub(super) audit: Audit,
 }
 
 /// The services that answer requests. Clones share them.
@@ -43,6 +48,7 @@ pub struct BrokerService<R> {
 pub struct Services {
     pub(super) routes: Routes,
     pub(super) memory: Arc<dyn Memory>,
+    pub(super) audit: Audit,
     pub(super) metrics: Arc<Metrics>,
     reflection: Arc<OnceLock<Routes>>,
 }
@@ -60,15 +66,15 @@ pub fn services<R: PluginRunner>(
     clusters: Clusters<R>,
     health: HealthReporter,
     info: BrokerInfo,
-    metrics: Arc<Metrics>,
+    (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let broker = Arc::new(BrokerService { cache, resolver, clusters, info });
+    let broker = Arc::new(BrokerService { cache, resolver, clusters, info, audit: audit.clone() });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
-    Services { routes, memory, metrics, reflection: Arc::default() }
+    Services { routes, memory, metrics, audit, reflection: Arc::default() }
 }
 
 impl Services {
@@ -98,7 +104,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         span(&request, "list_clusters")?;
-        let rights = Access::of(&request)?.need(Verb::List)?;
+        let access = Access::of(&request)?;
+        let rights = Asked::call(&self.audit, access, "list_clusters").decided(access.need(Verb::List))?;
         Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
     }
 
@@ -108,7 +115,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<clusters::ClusterMessages>, Status> {
         span(&request, "watch_clusters")?;
         let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
-        access.need(Verb::List)?;
+        Asked::call(&self.audit, &access, "watch_clusters").decided(access.need(Verb::List))?;
         Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
     }
 }
@@ -138,6 +145,7 @@ impl Services {
         Self {
             routes: Routes::default(),
             memory: Arc::new(Nothing),
+            audit: Audit::default(),
             metrics: Arc::default(),
             reflection: Arc::default(),
         }

@@ -8,7 +8,7 @@ use crate::{
     access::Policy,
     app::limits,
     cache::CredentialCache,
-    config::{ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
+    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
     exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
@@ -39,6 +39,7 @@ pub(crate) struct Started {
     pub(crate) listen: Vec<Listen>,
     pub(crate) limits: Limits,
     pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) audit: AuditTo,
 }
 
 /// What a newer configuration has changed.
@@ -62,6 +63,7 @@ impl Started {
         let keys = [
             ("listen", self.listen != newer.listen),
             ("metrics", self.metrics != newer.metrics),
+            ("audit", self.audit != newer.audit),
             ("limits.connections", old.connections != new.connections),
             ("limits.connectionsPerUid", old.connections_per_uid != new.connections_per_uid),
             ("limits.connectionsPerProcess", old.connections_per_process != new.connections_per_process),

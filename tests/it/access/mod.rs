@@ -1,5 +1,6 @@
 //! Access rules: a broker in this process, whose only principal is the test itself, and one with peers of other users.
 
+mod audit;
 mod lists;
 mod others;
 mod plugins;
