@@ -57,6 +57,16 @@ pub(super) struct Adopted {
 }
 
 impl Started {
+    /// Those of the configuration that the broker starts with.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            listen: config.listen.clone(),
+            limits: config.limits,
+            metrics: config.metrics.clone(),
+            audit: config.audit.clone(),
+        }
+    }
+
     /// The keys of `newer` that are used after a restart only.
     fn differs(&self, newer: &Config) -> Vec<&'static str> {
         let (old, new) = (&self.limits, &newer.limits);
