@@ -12,7 +12,10 @@ use super::{
     fleet::{ClusterList, ClusterName, ClusterQuery},
     table,
 };
-use crate::{plugin::Environment, text::one_line};
+use crate::{
+    plugin::Environment,
+    text::{escape_json, one_line},
+};
 
 /// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
 ///
@@ -63,7 +66,7 @@ pub(super) fn run(
 fn print(list: &ClusterList, format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         OutputFormat::Table => write!(out, "{}", as_table(list))?,
-        OutputFormat::Json => writeln!(out, "{:#}", as_json(list))?,
+        OutputFormat::Json => writeln!(out, "{}", escape_json(&format!("{:#}", as_json(list))))?,
     }
     out.flush()
 }

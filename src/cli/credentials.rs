@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     clock::{Clock as _, SystemClock},
-    text::one_line,
+    text::{escape_json, one_line},
 };
 
 /// Prints `states` without secrets.
@@ -27,7 +27,7 @@ pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut 
         OutputFormat::Table => write!(out, "{}", as_table(states, SystemClock.now().wall)),
         OutputFormat::Json => {
             let list: Vec<_> = states.iter().map(as_json).collect();
-            writeln!(out, "{:#}", json!({"credentials": list}))
+            writeln!(out, "{}", escape_json(&format!("{:#}", json!({"credentials": list}))))
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
         },
     };
 
-    use super::{CredentialState, SystemTime, Value, as_json, as_table, json, summary};
+    use super::{CredentialState, OutputFormat, SystemTime, Value, as_json, as_table, json, print, summary};
 
     fn held() -> CredentialState {
         message().into()
@@ -231,6 +231,19 @@ mod tests {
 
         gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before 2027-01-15T08:00:40Z (in 40s)
         ");
+    }
+
+    #[test]
+    fn json_has_no_character_that_a_terminal_obeys_or_hides() {
+        let mut failed = message();
+        failed.provider = "a\u{9b}2J".into();
+        failed.last_failure.as_mut().unwrap().message = "exe\u{202e}gpj\u{7f}".into();
+        let mut out = Vec::new();
+        print(&[failed.into()], OutputFormat::Json, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains(r#""a\u009b2J""#) && text.contains(r#""exe\u202egpj\u007f""#), "{text}");
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["credentials"][0]["provider"], "a\u{9b}2J");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod broker;
 mod failures;
 mod frugality;
 mod requests;
+mod sharing;
 mod shim;
 mod success;
 mod waiting;
