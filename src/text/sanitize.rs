@@ -1,5 +1,7 @@
 //! Text that a plugin or a peer wrote, made safe for a terminal and a log.
 
+use std::fmt::Write as _;
+
 /// `text` with every character that is not visible text written as `U+XXXX`: control characters and with them the
 /// escape sequences of terminals, bidirectional marks, zero-width, private and unassigned characters. Line breaks,
 /// tabs and spaces of all widths stay. Twice is the same as once.
@@ -24,7 +26,7 @@ pub(crate) fn escape_json(document: &str) -> String {
         } else {
             // Outside of strings, a document has only ASCII.
             for unit in character.encode_utf16(&mut [0; 2]) {
-                escaped.push_str(&format!("\\u{unit:04x}"));
+                let _infallible = write!(escaped, "\\u{unit:04x}");
             }
         }
     }
