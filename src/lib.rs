@@ -15,6 +15,8 @@ pub mod document;
 pub mod exec;
 pub mod fleet;
 pub mod hub;
+pub mod launch;
+pub mod metrics;
 pub mod plugin;
 pub mod resolver;
 pub mod server;

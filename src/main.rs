@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use credbroker::{app, cli};
+use credbroker::{app, cli, launch};
 
 /// Wipes all freed memory: buffers of sockets and codecs contained secrets too.
 #[global_allocator]
@@ -11,5 +11,9 @@ static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
     zeroizing_alloc::ZeroAlloc(std::alloc::System);
 
 fn main() -> ExitCode {
+    // Before anything else is set up: each plugin run waits for its launcher.
+    if let Some(order) = launch::requested(std::env::args_os()) {
+        return launch::run(order);
+    }
     cli::run(cli::Cli::parse(), &app::environment(), &mut std::io::stdout())
 }

@@ -6,11 +6,13 @@ use rustix::{
 };
 use tracing::warn;
 
-/// Disables core dumps, ptrace and `/proc/PID/mem`, makes files of plugins private, and raises the limit of descriptors.
+/// Disables core dumps, ptrace and `/proc/PID/mem`, makes files of plugins private, keeps the descriptors of the parent
+/// from plugins, and raises the limit of descriptors.
 ///
 /// A failure is logged and not fatal: then the broker is as protected as the process that started it.
 pub fn harden() {
     umask(Mode::RWXG | Mode::RWXO);
+    close_fds::set_fds_cloexec(3, &[]);
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         warn!(%error, "cannot disable tracing; processes of the same uid can read the broker's memory");
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     document::Node,
-    plugin::{Environment, Globs, Provider},
+    plugin::{Environment, Globs, Provider, Sandbox},
 };
 
 /// Whether this JSON document is a provider file and not our own configuration.
@@ -46,5 +46,5 @@ fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Repor
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
     warn_of_unlisted(at, broker, &variables.pass_env, &variables.caller_env, report);
     let provider = provider(&name?, stanza, &variables);
-    Some(Provider { profile_sourced: Some(sourced), ..provider })
+    Some(Provider { profile_sourced: Some(sourced), sandbox: Sandbox::Strict, ..provider })
 }

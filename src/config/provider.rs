@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     credential::LifetimeLimits,
-    plugin::{ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Standing, Verify},
+    plugin::{
+        ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Standing, Verify,
+    },
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -45,6 +47,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         needs_terminal: stanza.needs_terminal,
         install_hint: stanza.install_hint,
         issuer: Arc::new(default_issuer(name.into(), limits::PLUGIN_RUNS_PER_PROVIDER.absent.0)),
+        sandbox: Sandbox::Compatible,
         timeout: table::TIMEOUT.absent.0,
         interactive_timeout: table::INTERACTIVE_TIMEOUT.absent.0,
         lifetime: LifetimeLimits {
@@ -84,6 +87,7 @@ pub(super) fn section(
     let refuses_other_identities = written.as_ref().is_none_or(|patterns| !patterns.is_empty());
     let caller_env = written.unwrap_or_default();
     let issuer = table::ISSUER.read(&fields, report);
+    let sandbox = table::SANDBOX.read(&fields, report);
     let timeout = table::TIMEOUT.read(&fields, report);
     if let Some(value) = fields.at(&table::TIMEOUT) {
         warn_of_impatience(&value, timeout, report);
@@ -112,6 +116,7 @@ pub(super) fn section(
         refuses_other_identities,
         cluster_info,
         verify,
+        sandbox,
         timeout,
         interactive_timeout,
         lifetime: LifetimeLimits { max_age, unknown_expiry_max_age },

@@ -10,7 +10,7 @@ use super::{
         Texts, TimeSpan, VariableNames,
     },
 };
-use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Verify};
+use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Sandbox, Verify};
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
 macro_rules! section {
@@ -72,6 +72,8 @@ section! {
     ISSUERS: Maps, Optional = ("issuers", Maps(&issuer::SECTION), Optional("the defaults of the section, for every issuer"), "[{name: google, runsPerSecond: 20}]");
     /// The hub that ClusterProfiles are read from. It needs at least one item in `providers`.
     CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", Map(&cluster_profiles::SECTION), Optional("no ClusterProfiles are read"), "{kubeconfig: in-cluster}");
+    /// Metrics and health over HTTP.
+    METRICS: Map, Optional = ("metrics", Map(&metrics::SECTION), Optional("neither is served"), "{listen: \"127.0.0.1:9464\"}");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
@@ -113,6 +115,12 @@ section! {
     /// mount and PID namespace. A caller that selects an identity with another variable, such as `AWS_PROFILE`, gets
     /// `IDENTITY_CONFLICT` unless the plugin would receive the same value; `[]` serves it with the broker's identity.
     CALLER_ENV: VariableNames, Optional = ("callerEnv", VariableNames, Optional("none; other identities are refused"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
+    /// How far the plugin is confined. Each run has its own session, its own limits (1,024 open files, files of 64 MiB,
+    /// two minutes of processor time or the `timeout` if that is longer), and ends with all of its processes when it
+    /// fails, takes too long, or the broker ends. `strict`: it gains no privileges through setuid programs, and all of its
+    /// processes end when it succeeds, too. `compatible`: processes that it leaves behind when it succeeds, such as a
+    /// browser or an agent, live on without these limits.
+    SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("strict", Sandbox::Strict), ("compatible", Sandbox::Compatible)]), Is(Sandbox::Strict), "compatible");
     /// Time limit of a plugin run. A run that takes longer is killed.
     TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
     /// Upper bound on the lifetime of a credential.
@@ -217,6 +225,16 @@ section! {
     CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count, Is(count(2)), "4");
     /// Plugin runs that are started per second, for each provider.
     RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(5)), "10");
+}
+
+section! {
+    /// Metrics and health over HTTP: `/metrics`, `/livez`, `/readyz` and `/readyz/PROVIDER`. The answers have the names of
+    /// providers and never a secret.
+    metrics;
+
+    /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a
+    /// separate Unix socket, which only the broker's user and group can.
+    LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"), "\"127.0.0.1:9464\"");
 }
 
 section! {

@@ -57,9 +57,9 @@ pub enum RunError {
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },
-    /// The kernel stopped it because it used the broker's terminal.
+    /// It tried to use a terminal.
     #[error(
-        "plugin `{command}` needs a login: it tried to use the terminal of the broker and was ended{}; log in with it in another terminal, then try again",
+        "plugin `{command}` needs a login: it tried to use a terminal, and a broker has none{}; log in with it in your own terminal, then try again",
         tail(.stderr)
     )]
     NeedsTerminal {
@@ -137,7 +137,7 @@ pub enum RunError {
         /// How long the pause still lasts.
         retry_after: Duration,
     },
-    /// It ran too long, and its process group was ended.
+    /// It ran too long, and all of its processes were ended.
     #[error("plugin `{command}` ran longer than {limit:?} (the provider's `timeout`) and was ended{}", tail(.stderr))]
     Timeout {
         /// The plugin's executable.

@@ -2,20 +2,22 @@
 
 mod directory;
 mod error;
+mod live;
+mod orphans;
 mod output;
 mod process;
 mod runner;
 mod schedule;
 mod supervise;
-#[cfg(test)]
-mod tests;
 
 use std::{future::Future, sync::Arc};
 
 use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use error::RunError;
-pub use runner::{ProcessRunner, RunLimits};
+pub use live::LiveRuns;
+pub use orphans::reap_orphans;
+pub use runner::{ProcessRunner, RunLimits, RunnerParts};
 pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// The output of a successful run.
@@ -32,6 +34,6 @@ pub struct RunOutput {
 pub trait PluginRunner: Send + Sync + 'static {
     /// Starts the plugin, waits for it, and decodes its output.
     ///
-    /// Dropping the future ends the plugin and its child processes.
+    /// Dropping the future ends the plugin and all processes below it.
     fn run(&self, spec: Arc<PluginSpec>) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
 }

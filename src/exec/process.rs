@@ -1,37 +1,44 @@
-//! Starts, watches and ends one process group. No other file starts processes.
+//! Starts launchers, talks to them, and ends them. No other file of the broker starts processes.
 
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    io,
-    os::fd::OwnedFd,
+    io::{self, Write as _},
+    os::unix::{net::UnixStream as StdUnixStream, process::ExitStatusExt as _},
     path::Path,
-    process::{ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::Arc,
     time::Duration,
 };
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
-};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
-    process::{Child, ChildStderr, ChildStdout, Command},
+    io::AsyncReadExt as _,
+    net::{UnixStream, unix::pipe},
+    runtime::Handle,
     sync::oneshot,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_util::task::TaskTracker;
 
-/// How often a process is polled if the kernel cannot signal its end.
-const GLANCE: Duration = Duration::from_millis(20);
+use super::live::{LiveRun, LiveRuns};
+use crate::{
+    launch::{Instruction, Order, Report, end_session, end_tree},
+    plugin::Sandbox,
+};
+
+/// How long the result of a run waits for the end of its processes after they were killed.
 const REAP: Duration = Duration::from_secs(1);
+/// How long a launcher has to end them. It gives up sooner, after five seconds.
+const OVERPOWER: Duration = Duration::from_secs(6);
 /// How long a start may take: the kernel reads the file, which may be on a mount that does not respond.
 const START: Duration = Duration::from_secs(5);
-/// The first and the longest pause before a file that is being written is tried again: about a second in all.
-const BUSY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(512));
 
-/// A process to start. Not `Debug`: its environment may contain secrets.
+/// A plugin to start. Not `Debug`: its environment may contain secrets.
 pub(super) struct Invocation<'a> {
+    /// The program that supervises the plugin: this one.
+    pub(super) launcher: &'a Path,
+    pub(super) sandbox: Sandbox,
     pub(super) program: &'a Path,
     pub(super) args: &'a [String],
     pub(super) environment: BTreeMap<OsString, OsString>,
@@ -39,207 +46,250 @@ pub(super) struct Invocation<'a> {
     /// A file that exists if the plugin asks the broker for the credential that it must provide.
     pub(super) marker: &'a Arc<Path>,
     pub(super) timeout: Duration,
-    /// Owns the start, so that a drain waits for it.
+    /// Owns the start and the end, so that a drain waits for them.
     pub(super) tasks: &'a TaskTracker,
+    pub(super) live: &'a LiveRuns,
 }
 
-/// A process that leads its own group. Dropping it kills the whole group.
+/// What a launcher says about its plugin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// The plugin has ended.
+    Ended(ExitStatus),
+    /// The launcher was killed.
+    Lost,
+    /// The kernel stopped the plugin because it used a terminal.
+    Stopped,
+}
+
+/// A plugin that runs, and all of its descendants. Dropping it kills them.
 #[derive(Debug)]
-pub(super) struct Group {
-    child: Child,
-    exit: Exit,
+pub(super) struct Run {
+    /// `None`: it has ended.
+    launcher: Option<Launcher>,
+    tasks: TaskTracker,
 }
 
-impl Group {
-    pub(super) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, ChildStdout, ChildStderr)> {
-        #[expect(clippy::disallowed_methods, reason = "the one place that starts processes")]
-        let mut command = Command::new(invocation.program);
-        command
-            .args(invocation.args)
-            .env_clear()
-            .envs(&invocation.environment)
-            .current_dir(invocation.directory)
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut group = spawn(command, invocation.tasks).await?;
-        let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
-        tracing::debug!(pid = group.child.id(), "plugin started");
-        match (stdout, stderr) {
-            (Some(stdout), Some(stderr)) => Ok((group, stdout, stderr)),
-            _ => Err(io::Error::other("no pipes")), // both are configured above
-        }
-    }
-
-    pub(super) fn id(&self) -> Option<u32> {
-        self.child.id()
-    }
-
-    /// Waits until the leader has ended, without reaping it, so that its process id is not reused.
-    pub(super) async fn exited(&self) {
-        self.exit.happened().await;
-    }
-
-    /// Whether the kernel stopped the leader because it read from the terminal, or wrote to it, in the background.
-    pub(super) fn is_stopped_at_terminal(&self) -> bool {
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let status = pid_of(&self.child).map(|pid| waitid(WaitId::Pid(pid), options));
-        let Some(Ok(Some(status))) = status else { return false };
-        let signal = status.stopping_signal();
-        [Signal::TTIN, Signal::TTOU].iter().any(|terminal| signal == Some(terminal.as_raw()))
-    }
-
-    /// Until the leader is reaped, no other process or group can have its id.
-    pub(super) fn signal(&self, signal: Signal) {
-        if let Some(pid) = pid_of(&self.child)
-            && let Err(error) = kill_process_group(pid, signal)
-        {
-            tracing::debug!(?pid, ?signal, %error, "plugin's process group not signalled");
-        }
-    }
-
-    /// Kills the rest of the group and reaps the leader.
-    pub(super) async fn end(&mut self) -> io::Result<ExitStatus> {
-        let group = pid_of(&self.child);
-        self.signal(Signal::KILL);
-        // A process in uninterruptible sleep ends when it wakes; the runtime reaps it then.
-        let ended = timeout(REAP, self.child.wait()).await;
-        let status = ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-        if let Some(group) = group {
-            let _late = timeout(REAP, reap_orphans(group)).await;
-        }
-        Ok(status)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
-}
-
-/// Waits for the end of a process without reaping it.
+/// The read ends of the plugin's output.
 #[derive(Debug)]
-enum Exit {
-    Descriptor(AsyncFd<OwnedFd>),
-    /// Polls, for kernels and sandboxes without process descriptors.
-    Glances(Option<Pid>),
+pub(super) struct Pipes {
+    pub(super) stdout: pipe::Receiver,
+    pub(super) stderr: pipe::Receiver,
 }
 
-impl Exit {
-    fn of(pid: Option<Pid>) -> Self {
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe, and an `OwnedFd` is always the same descriptor"
-        )]
-        let watch = |descriptor| AsyncFd::with_interest(descriptor, Interest::READABLE).ok();
-        pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok())
-            .and_then(watch)
-            .map_or(Self::Glances(pid), Self::Descriptor)
-    }
-
-    async fn happened(&self) {
-        match self {
-            Self::Descriptor(descriptor) => drop(descriptor.readable().await),
-            Self::Glances(pid) => {
-                while pid.is_some_and(is_running) {
-                    sleep(GLANCE).await;
-                }
-            }
-        }
-    }
-}
-
-fn is_running(pid: Pid) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    matches!(waitid(WaitId::Pid(pid), options), Ok(None))
-}
-
-fn pid_of(child: &Child) -> Option<Pid> {
-    child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?))
-}
-
-/// Reaps the children that the leader left behind. Only the first process of a container inherits them; for any other
-/// there is nothing to reap.
-async fn reap_orphans(group: Pid) {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    while let Ok(reaped) = waitid(WaitId::Pgid(Some(group)), options) {
-        if reaped.is_none() {
-            sleep(GLANCE).await; // killed, but still ending
-        }
-    }
-}
-
-async fn spawn(mut command: Command, tasks: &TaskTracker) -> io::Result<Group> {
-    let (mut pause, longest) = BUSY;
-    loop {
-        let (sender, started) = oneshot::channel();
-        tasks.spawn_blocking(move || {
-            let started = command.spawn().map(|child| Group { exit: Exit::of(pid_of(&child)), child });
-            // If the run is over by now, the group is dropped, and so killed.
-            drop(sender.send((command, started)));
-        });
+impl Run {
+    /// Starts the plugin.
+    ///
+    /// # Errors
+    ///
+    /// The error of the kernel for the plugin, or for its launcher.
+    pub(super) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, Pipes)> {
         let late = |_elapsed| io::Error::from(io::ErrorKind::TimedOut);
-        let (again, started) = timeout(START, started).await.map_err(late)?.map_err(io::Error::other)?;
-        match started {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
-                command = again;
-                sleep(pause).await;
-                pause *= 2;
+        timeout(START, Self::start_in_time(invocation)).await.map_err(late)?
+    }
+
+    async fn start_in_time(invocation: &Invocation<'_>) -> io::Result<(Self, Pipes)> {
+        let command = command(invocation);
+        let (live, tasks) = (invocation.live.clone(), invocation.tasks.clone());
+        let (sender, started) = oneshot::channel();
+        invocation.tasks.spawn_blocking(move || {
+            if let Err(Ok(unwanted)) = sender.send(spawn(command, &live)) {
+                unwanted.abandon();
             }
-            started => return started,
+        });
+        let Spawned { mut child, control, live } = started.await.map_err(io::Error::other)??;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let launcher = Launcher::new(child, control, live)?;
+        let mut run = Self { launcher: Some(launcher), tasks };
+        let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
+            return Err(io::Error::other("no pipes")); // both are configured
+        };
+        let stdout = pipe::Receiver::from_owned_fd(stdout.into())?;
+        let pipes = Pipes { stdout, stderr: pipe::Receiver::from_owned_fd(stderr.into())? };
+        match run.report().await {
+            Some(Report::Started(pid)) => tracing::debug!(pid, "plugin started"),
+            Some(Report::Refused(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+            _ => return Err(io::Error::other("its launcher ended before it started the plugin")),
+        }
+        Ok((run, pipes))
+    }
+
+    /// Waits for the next event of the plugin. Cancel safe.
+    pub(super) async fn next(&mut self) -> Event {
+        loop {
+            match self.report().await {
+                Some(Report::Ended(status)) => return Event::Ended(ExitStatus::from_raw(status)),
+                Some(Report::Stopped) => return Event::Stopped,
+                Some(_) => {}
+                None => return Event::Lost,
+            }
+        }
+    }
+
+    /// Asks the plugin's process group to end.
+    pub(super) fn terminate(&self) {
+        if let Some(launcher) = &self.launcher {
+            launcher.instruct(Instruction::Terminate);
+        }
+    }
+
+    /// Kills what is left of the run, and waits for it.
+    pub(super) async fn end(mut self) {
+        if let Some(launcher) = self.launcher.take() {
+            launcher.end(Instruction::End, &self.tasks).await;
+        }
+    }
+
+    /// Ends the run, and leaves the processes alone that the plugin has left behind.
+    pub(super) async fn leave(mut self) {
+        if let Some(launcher) = self.launcher.take() {
+            launcher.end(Instruction::Leave, &self.tasks).await;
+        }
+    }
+
+    async fn report(&mut self) -> Option<Report> {
+        self.launcher.as_mut()?.report().await
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let Some(launcher) = self.launcher.take() else { return };
+        // Without a runtime this process ends; its end closes the connection, and the launcher ends the run.
+        if let Ok(runtime) = Handle::try_current() {
+            let tasks = self.tasks.clone();
+            self.tasks.spawn_on(async move { launcher.end(Instruction::End, &tasks).await }, &runtime);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A launcher that runs.
+#[derive(Debug)]
+struct Launcher {
+    child: Child,
+    control: UnixStream,
+    /// A part of a report that has arrived.
+    received: Vec<u8>,
+    /// No process of the run is left, or what is left may live on.
+    is_done: bool,
+    live: LiveRun,
+}
 
-    async fn shell(script: &str) -> Group {
-        let args = ["-c", script].map(str::to_owned);
-        let invocation = Invocation {
-            program: Path::new("/bin/sh"),
-            args: &args,
-            environment: BTreeMap::new(),
-            directory: Path::new("/"),
-            marker: &Path::new("/nowhere").into(),
-            timeout: Duration::MAX,
-            tasks: &TaskTracker::new(),
-        };
-        Group::start(&invocation).await.unwrap().0
+impl Launcher {
+    fn new(child: Child, control: StdUnixStream, live: LiveRun) -> io::Result<Self> {
+        control.set_nonblocking(true)?;
+        let control = UnixStream::from_std(control)?;
+        Ok(Self { child, control, received: Vec::with_capacity(Report::LENGTH), is_done: false, live })
     }
 
-    #[tokio::test]
-    async fn only_a_stop_by_the_terminal_counts() {
-        for (signal, at_terminal) in [("TTIN", true), ("TTOU", true), ("TSTP", false), ("STOP", false)] {
-            let mut group = shell(&format!("kill -{signal} $$; sleep 300")).await;
-            let pid = pid_of(&group.child).unwrap();
-            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-            while !matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))) {
-                sleep(Duration::from_millis(5)).await;
+    /// Waits for the next report; `None`: the launcher has ended. Cancel safe.
+    async fn report(&mut self) -> Option<Report> {
+        loop {
+            if let Some(bytes) = self.received.first_chunk() {
+                let report = Report::from_bytes(*bytes);
+                self.received.clear();
+                self.is_done |= matches!(report, Some(Report::Gone | Report::Refused(_)));
+                return report;
             }
-            assert_eq!(group.is_stopped_at_terminal(), at_terminal, "{signal}");
-            group.end().await.unwrap();
+            let missing = Report::LENGTH - self.received.len();
+            let read = (&mut self.control).take(missing as u64).read_buf(&mut self.received).await;
+            if !matches!(read, Ok(1..)) {
+                return None;
+            }
         }
     }
 
-    #[tokio::test]
-    async fn an_exit_is_seen_without_reaping_with_and_without_a_process_descriptor() {
-        for descriptor in [true, false] {
-            let mut group = shell("sleep 0.1; exit 7").await;
-            assert!(matches!(group.exit, Exit::Descriptor(_)), "this kernel has process descriptors");
-            let pid = pid_of(&group.child).unwrap();
-            if !descriptor {
-                group.exit = Exit::Glances(Some(pid));
-            }
-            group.exited().await;
-            group.exited().await; // may be called again
-            kill_process_group(pid, Signal::KILL).expect("the id is still the leader's");
-            assert_eq!(group.end().await.unwrap().code(), Some(7));
-            assert_eq!(group.id(), None, "nothing is signalled after this");
+    /// A launcher reads each instruction at once, so there is room for it. If it has ended, nothing can be said to it.
+    fn instruct(&self, instruction: Instruction) {
+        let _unheard = self.control.try_write(&[instruction.byte()]);
+        if instruction == Instruction::End {
+            // The plugin may have stopped its launcher.
+            let _continued = kill_process(Pid::from_child(&self.child), Signal::CONT);
         }
     }
+
+    /// Ends the run in one of two ways, and reaps the launcher. Waits a bounded time; the rest continues without a caller.
+    async fn end(mut self, instruction: Instruction, tasks: &TaskTracker) {
+        if self.is_done {
+            tasks.spawn_blocking(move || self.reap());
+            return;
+        }
+        self.instruct(instruction);
+        let reaping = tasks.clone();
+        let ended = tasks.spawn(async move {
+            let ended = async { while !self.is_done && self.report().await.is_some() {} };
+            let in_time = timeout(OVERPOWER, ended).await.is_ok();
+            let reaped = reaping.spawn_blocking(move || {
+                self.overpower(in_time);
+                self.reap();
+            });
+            drop(reaped.await);
+        });
+        // A process in uninterruptible sleep ends when it wakes.
+        let _late = timeout(REAP, ended).await;
+    }
+
+    /// Kills the processes of a launcher that did not: it was killed, or it does not get to run.
+    fn overpower(&self, has_ended: bool) {
+        let launcher = Pid::from_child(&self.child);
+        match (self.is_done, has_ended) {
+            (true, _) => {}
+            (false, true) => end_session(launcher),
+            // Its end of the connection is open, so the id is still its own.
+            (false, false) => end_tree(launcher),
+        }
+    }
+
+    /// Waits for the end of the launcher. Where orphans are reaped, it may be reaped already.
+    fn reap(mut self) {
+        drop(self.control);
+        drop(self.child.wait());
+        drop(self.live);
+    }
+}
+
+/// A launcher that was started, and has not started its plugin.
+struct Spawned {
+    child: Child,
+    control: StdUnixStream,
+    live: LiveRun,
+}
+
+impl Spawned {
+    /// Ends the launcher of a run that no caller waits for.
+    fn abandon(mut self) {
+        drop(self.control);
+        drop(self.child.wait());
+        drop(self.live);
+    }
+}
+
+fn command(invocation: &Invocation<'_>) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "the place that starts launchers")]
+    let mut command = Command::new(invocation.launcher);
+    command
+        .args(Order::arguments(invocation.sandbox, invocation.timeout))
+        .arg(invocation.program)
+        .args(invocation.args)
+        .env_clear()
+        .envs(&invocation.environment)
+        .current_dir(invocation.directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Starts a launcher. Blocks while the kernel reads its file.
+fn spawn(mut command: Command, live: &LiveRuns) -> io::Result<Spawned> {
+    let (mut control, launchers) = StdUnixStream::pair()?;
+    command.stdin(Stdio::from(std::os::fd::OwnedFd::from(launchers)));
+    let started = command.spawn();
+    let child = started.map_err(|error| {
+        let launcher = command.get_program().display();
+        io::Error::new(error.kind(), format!("cannot start the launcher {launcher}: {error}"))
+    })?;
+    let live = live.add(child.id());
+    // The kernel has room for one byte; if the launcher has ended, its reports end too.
+    let _unheard = control.write_all(&[Instruction::Start.byte()]);
+    Ok(Spawned { child, control, live })
 }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
 use super::{
-    PluginRunner, RunError, RunOutput,
+    LiveRuns, PluginRunner, RunError, RunOutput,
     directory::Scratch,
     process::Invocation,
     supervise::{Finished, RunEnd, supervise},
@@ -27,6 +27,8 @@ use crate::{
 };
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
+/// The terminal of a process.
+const TERMINAL: &str = "/dev/tty";
 /// Our own variables. The recursion marker is the only one that a plugin gets.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
@@ -54,22 +56,44 @@ impl Default for RunLimits {
     }
 }
 
+/// What plugin runs need.
+#[derive(Clone, Debug)]
+pub struct RunnerParts {
+    /// The limits of each run.
+    pub limits: RunLimits,
+    /// This program, which is started as the launcher of each plugin.
+    pub launcher: PathBuf,
+    /// Where each run gets a separate directory, which is removed after the run. It must be an absolute path that no other
+    /// user can write to.
+    pub scratch: PathBuf,
+    /// Owns what continues after a run, such as the removal of its directory.
+    pub tasks: TaskTracker,
+    /// Gets every run.
+    pub live: LiveRuns,
+}
+
 /// Runs plugins as processes. The scheduler decides when.
 #[derive(Debug)]
 pub struct ProcessRunner {
     limits: RunLimits,
+    launcher: PathBuf,
     scratch: Scratch,
+    live: LiveRuns,
 }
 
 impl ProcessRunner {
-    /// Each run gets a separate directory in `base`, which must be an absolute path that no other user can write to. It is
-    /// removed after the run; `tasks` owns the removals.
-    pub fn new(limits: RunLimits, base: PathBuf, tasks: TaskTracker) -> Self {
-        Self { limits, scratch: Scratch::new(base.into(), tasks) }
+    /// A runner of these parts.
+    pub fn new(parts: RunnerParts) -> Self {
+        let RunnerParts { limits, launcher, scratch, tasks, live } = parts;
+        Self { limits, launcher, scratch: Scratch::new(scratch.into(), tasks), live }
     }
 
-    /// Runs the plugin and returns what it printed, and the version of its file.
-    pub(super) async fn stdout(&self, spec: &PluginSpec) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
+    /// Runs the plugin and returns what it printed, unchecked, and the version of its file.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](PluginRunner::run), except for the output.
+    pub async fn stdout(&self, spec: &PluginSpec) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
         let command = command_of(spec);
         let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
@@ -84,6 +108,8 @@ impl ProcessRunner {
             cause: error.into(),
         })?;
         let invocation = Invocation {
+            launcher: &self.launcher,
+            sandbox: provider.sandbox,
             program: &file.executable.path,
             args: &provider.args,
             environment: environment(spec, exec_info, &directory.marker),
@@ -91,6 +117,7 @@ impl ProcessRunner {
             marker: &directory.marker,
             timeout: provider.timeout,
             tasks: &self.scratch.tasks,
+            live: &self.live,
         };
         let size = size(&invocation);
         let finished = supervise(invocation, &self.limits).await;
@@ -108,9 +135,12 @@ impl ProcessRunner {
         command: Arc<str>,
         limit: Duration,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
-        let stderr = finished.stderr.into();
+        let stderr: Arc<str> = finished.stderr.into();
+        // A run has no terminal, so it cannot open this file.
+        let wanted_terminal = stderr.contains(TERMINAL) && finished.stdout.trim_ascii().is_empty();
         Err(match finished.end {
             RunEnd::Exited(status) => match status.code() {
+                Some(_) if wanted_terminal => RunError::NeedsTerminal { command, stderr },
                 Some(0) => return Ok(finished.stdout),
                 Some(code) => RunError::Exit { command, code, stderr },
                 // Without an exit code, a signal ended the process.

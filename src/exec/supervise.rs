@@ -1,12 +1,13 @@
-//! Supervises one run, from the start of its process to the end of its group.
+//! Supervises one run, from the start of its plugin to the end of its processes.
 
 use std::{
-    convert::Infallible, future::pending, io, path::Path, process::ExitStatus, sync::Arc, time::Duration,
+    convert::Infallible, future::pending, io, os::unix::process::ExitStatusExt as _, path::Path,
+    process::ExitStatus, sync::Arc, time::Duration,
 };
 
 use rustix::process::Signal;
 use tokio::{
-    process::{ChildStderr, ChildStdout},
+    net::unix::pipe::Receiver,
     task::spawn_blocking,
     time::{sleep, timeout},
 };
@@ -15,11 +16,11 @@ use zeroize::Zeroizing;
 use super::{
     RunLimits,
     output::{Capped, Tail, TooLarge},
-    process::{Group, Invocation},
+    process::{Event, Invocation, Pipes, Run},
 };
-use crate::text::last_lines;
+use crate::{plugin::Sandbox, text::last_lines};
 
-/// How often a run is checked for the recursion marker and for a stopped leader.
+/// How often a run is checked for the recursion marker.
 const GLANCE: Duration = Duration::from_millis(100);
 /// How long one check for the marker may take.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,21 +46,21 @@ pub(super) struct Finished {
     pub(super) stderr: String,
 }
 
-/// Runs `invocation` and ends its process group. Dropping the future kills the group.
+/// Runs `invocation` and ends all of its processes; in the compatible sandbox, those that outlive a success live on.
+/// Dropping the future kills them.
 pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
-    let (mut group, stdout, stderr) = Group::start(&invocation).await?;
+    let (mut run, Pipes { stdout, stderr }) = Run::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
     let mut stderr = Tail::new(stderr, limits.stderr);
-    let pid = group.id();
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
         () = sleep(invocation.timeout) => StopCause::TimedOut,
-        () = group.exited() => StopCause::Exited,
-        seen = watch(&group, invocation.marker) => seen,
+        event = run.next() => event.into(),
+        () = recursion(invocation.marker) => StopCause::Recursion,
         () = overflow(&mut stdout, &mut stderr) => StopCause::TooLarge,
     };
     match watched {
-        StopCause::Exited => {
+        StopCause::Exited(_) => {
             let more = tokio::select! {
                 biased;
                 () = sleep(limits.stdout_grace) => Ok(()),
@@ -70,22 +71,29 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
             }
         }
         StopCause::TimedOut => {
-            group.signal(Signal::TERM);
+            run.terminate();
             tokio::select! {
                 biased;
                 () = sleep(limits.terminate_grace) => {}
-                () = group.exited() => {}
+                () = ended(&mut run) => {}
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
-        StopCause::Recursion | StopCause::Stopped | StopCause::TooLarge => {}
+        StopCause::Lost | StopCause::Recursion | StopCause::Stopped | StopCause::TooLarge => {}
     }
-    let status = group.end().await;
+    let is_success = matches!(watched, StopCause::Exited(status) if status.success());
+    if is_success && invocation.sandbox == Sandbox::Compatible && !is_there(invocation.marker).await {
+        run.leave().await;
+    } else {
+        run.end().await;
+    }
     stderr.drain_now();
-    tracing::debug!(pid, status = status.as_ref().ok().map(tracing::field::display), ended = ?watched, "plugin ended");
+    tracing::debug!(ended = ?watched, "plugin ended");
     let end = match watched {
         _ if is_there(invocation.marker).await => RunEnd::Recursion,
-        StopCause::Exited => RunEnd::Exited(status?),
+        StopCause::Exited(status) => RunEnd::Exited(status),
+        // Only a process of this user kills a launcher, such as the plugin, which ends too.
+        StopCause::Lost => RunEnd::Exited(ExitStatus::from_raw(Signal::KILL.as_raw())),
         StopCause::Recursion => RunEnd::Recursion,
         StopCause::Stopped => RunEnd::Stopped,
         StopCause::TimedOut => RunEnd::TimedOut,
@@ -99,23 +107,32 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
 /// What ended the run.
 #[derive(Clone, Copy, Debug)]
 enum StopCause {
-    Exited,
+    Exited(ExitStatus),
+    Lost,
     Recursion,
     Stopped,
     TimedOut,
     TooLarge,
 }
 
-/// Polls for the two conditions without an event: the marker, and a leader that is stopped because it used the terminal,
-/// which would otherwise run into its timeout.
-async fn watch(group: &Group, marker: &Arc<Path>) -> StopCause {
-    loop {
-        if is_there(marker).await {
-            return StopCause::Recursion;
+impl From<Event> for StopCause {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Ended(status) => Self::Exited(status),
+            Event::Lost => Self::Lost,
+            Event::Stopped => Self::Stopped,
         }
-        if group.is_stopped_at_terminal() {
-            return StopCause::Stopped;
-        }
+    }
+}
+
+/// Waits for the end of the plugin.
+async fn ended(run: &mut Run) {
+    while let Event::Stopped = run.next().await {}
+}
+
+/// Waits for the marker, which has no event.
+async fn recursion(marker: &Arc<Path>) {
+    while !is_there(marker).await {
         sleep(GLANCE).await;
     }
 }
@@ -127,17 +144,14 @@ async fn is_there(marker: &Arc<Path>) -> bool {
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.
-async fn overflow(stdout: &mut Capped<ChildStdout>, stderr: &mut Tail<ChildStderr>) {
+async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) {
     if let Ok(()) = end_of_stdout(stdout, stderr).await {
         match drain(stderr).await {}
     }
 }
 
 /// Reads both pipes until stdout ends.
-async fn end_of_stdout(
-    stdout: &mut Capped<ChildStdout>,
-    stderr: &mut Tail<ChildStderr>,
-) -> Result<(), TooLarge> {
+async fn end_of_stdout(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) -> Result<(), TooLarge> {
     tokio::select! {
         biased;
         end = stdout.fill() => end,
@@ -146,7 +160,7 @@ async fn end_of_stdout(
 }
 
 /// Reads stderr. Its end is not an event, so this never returns.
-async fn drain(stderr: &mut Tail<ChildStderr>) -> Infallible {
+async fn drain(stderr: &mut Tail<Receiver>) -> Infallible {
     stderr.drain().await;
     pending().await
 }

@@ -34,7 +34,7 @@ pub(crate) use matching::difference;
 pub use profile::{ProfileError, ProfileName};
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, Issuer, ProfileSourced, Provider, Verify};
+pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, Issuer, ProfileSourced, Provider, Sandbox, Verify};
 pub(crate) use providers::Entry;
 pub use providers::Providers;
 pub use spec::PluginSpec;

@@ -39,6 +39,8 @@ pub struct Provider {
     pub install_hint: Option<String>,
     /// Issuer whose budget the runs share.
     pub issuer: Arc<Issuer>,
+    /// How far a run is confined.
+    pub sandbox: Sandbox,
     /// Time limit of a run.
     pub timeout: Duration,
     /// Time limit of a login that a person attends.
@@ -76,6 +78,31 @@ pub enum Verify {
     Auto,
     /// Never.
     Never,
+}
+
+/// How far a plugin run is confined. Each run has its own session, limits and process tree; these differ.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Sandbox {
+    /// It gains no privileges by setuid programs, and all of its processes end with it.
+    #[default]
+    Strict,
+    /// Processes that it leaves behind outlive it if it succeeds, such as a browser or an agent.
+    Compatible,
+}
+
+impl Sandbox {
+    /// The name in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Compatible => "compatible",
+        }
+    }
+
+    /// The sandbox of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Strict, Self::Compatible].into_iter().find(|sandbox| sandbox.as_str() == name)
+    }
 }
 
 /// Whether the arguments in a profile reach the plugin.
@@ -129,6 +156,7 @@ impl Provider {
             needs_terminal,
             install_hint,
             issuer,
+            sandbox,
             timeout,
             interactive_timeout,
             lifetime,
@@ -145,8 +173,8 @@ impl Provider {
             && (api_version, provide_cluster_info, needs_terminal)
                 == (&newer.api_version, &newer.provide_cluster_info, &newer.needs_terminal)
             && (install_hint, &issuer.name) == (&newer.install_hint, &newer.issuer.name)
-            && (timeout, interactive_timeout, lifetime)
-                == (&newer.timeout, &newer.interactive_timeout, &newer.lifetime)
+            && (sandbox, timeout, interactive_timeout, lifetime)
+                == (&newer.sandbox, &newer.timeout, &newer.interactive_timeout, &newer.lifetime)
             && (cluster_info, verify, profile_sourced)
                 == (&newer.cluster_info, &newer.verify, &newer.profile_sourced)
             && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
@@ -219,6 +247,7 @@ pub(crate) mod tests {
             needs_terminal: false,
             install_hint: None,
             issuer: Arc::new(Issuer { name: name.into(), runs_per_second: MANY, concurrency: MANY }),
+            sandbox: Sandbox::Strict,
             timeout: Duration::from_secs(30),
             interactive_timeout: Duration::from_secs(5 * 60),
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },

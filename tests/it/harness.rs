@@ -97,7 +97,8 @@ impl InProcess {
         let path = directory.path().join("run/credbroker.sock");
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let scratch = directory.path().to_owned();
-        let edges = Edges { clock, jitter: || 0.5, scratch, ..Edges::system(&environment) };
+        let launcher = env!("CARGO_BIN_EXE_credbroker").into();
+        let edges = Edges { clock, jitter: || 0.5, scratch, launcher, ..Edges::system(&environment) };
         let mut bound = app::build(config, vec![Listening::at(options)], edges).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();

@@ -4,6 +4,7 @@ mod hub;
 mod logs;
 mod memory;
 mod peers;
+mod plugins;
 mod raw;
 mod socket;
 mod watches;

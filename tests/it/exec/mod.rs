@@ -1,5 +1,6 @@
-//! Plugin runs with real processes: shell scripts.
+//! Plugin runs with real processes: shell scripts under the real launcher.
 
+mod cage;
 mod endings;
 mod many;
 mod reasons;
@@ -19,13 +20,14 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::{ProcessRunner, RunError, RunLimits};
-use crate::{
+use credbroker::{
     credential::{ApiVersion, LifetimeLimits},
+    exec::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts},
     plugin::{
-        ClusterInfo, Command, Environment, Globs, Issuer, PluginFile, PluginKey, PluginSpec, Provider,
-        Standing, Verify,
+        ClusterInfo, Command, Environment, Globs, Issuer, PluginSpec, Provider, Providers, Sandbox, Standing,
+        Verify,
     },
+    resolver::{CredentialRequest, Resolver, Source},
 };
 
 /// Longer than any step takes, also on a slow machine.
@@ -65,6 +67,7 @@ impl Plugin {
             needs_terminal: false,
             install_hint: None,
             issuer: Arc::new(Issuer::new("test", NonZeroUsize::new(4).unwrap())),
+            sandbox: Sandbox::Strict,
             timeout: AGES,
             interactive_timeout: AGES,
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },
@@ -87,20 +90,20 @@ impl Plugin {
     }
 
     fn spec(self) -> (Started, Arc<PluginSpec>) {
-        let (command, path) = (self.provider.command.clone(), self.provider.inherited.get("PATH"));
-        let file = Arc::new(PluginFile::new(command, path));
-        let spec = PluginSpec {
-            key: PluginKey([0; 32]),
-            provider: Arc::new(self.provider),
-            file,
-            cluster: None,
-            caller_env: BTreeMap::new(),
-            target: None,
-        };
+        let providers = Providers::new([self.provider]);
+        let request = CredentialRequest { source: Source::Provider("test".into()), ..Default::default() };
+        let spec = Resolver::new(Arc::new(providers), None).resolve(request).unwrap();
         let tasks = TaskTracker::new();
         tasks.close();
-        let runner = ProcessRunner::new(self.limits, self.home.path().join("runs"), tasks.clone());
-        (Started { home: self.home, runner, tasks }, Arc::new(spec))
+        let live = LiveRuns::default();
+        let runner = ProcessRunner::new(RunnerParts {
+            limits: self.limits,
+            launcher: env!("CARGO_BIN_EXE_credbroker").into(),
+            scratch: self.home.path().join("runs"),
+            tasks: tasks.clone(),
+            live: live.clone(),
+        });
+        (Started { home: self.home, runner, tasks, live }, Arc::new(spec))
     }
 
     /// Runs the plugin once, and checks that the run leaves nothing behind.
@@ -118,12 +121,14 @@ struct Started {
     home: TempDir,
     runner: ProcessRunner,
     tasks: TaskTracker,
+    live: LiveRuns,
 }
 
 impl Started {
-    /// Waits until the directories of its runs are removed, and checks that.
+    /// Waits until its runs have ended and their directories are removed, and checks that.
     async fn leaves_nothing(&self) {
         timeout(AGES, self.tasks.wait()).await.expect("the removal ends");
+        assert!(!self.live.include(std::process::id()), "no run is in the list");
         assert_eq!(fs::read_dir(self.file("runs")).unwrap().count(), 0, "its directory is gone");
     }
 

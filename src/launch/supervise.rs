@@ -1,0 +1,213 @@
+//! Starts a plugin and watches it, its descendants, and the broker.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read as _},
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::process::CommandExt as _,
+    },
+    process::{Command, Stdio},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, wait},
+    stdio::{dup2_stderr, dup2_stdout},
+};
+
+use super::{
+    Instruction, Order, Report,
+    confine::{Confined, confine},
+    tree,
+};
+
+/// The first and the longest pause before a file that is being written is tried again: about a second in all.
+const BUSY: (i64, i64) = (4, 512);
+/// The pause between two attempts to kill what is left, and their number: five seconds in all.
+const KILL_PAUSE: i64 = 10;
+const KILL_ATTEMPTS: usize = 500;
+
+/// Runs the plugin of `order` for the broker at the other end of standard input.
+pub(super) fn run(order: &Order) -> io::Result<()> {
+    let stdin = io::stdin();
+    let broker = Broker(stdin.as_fd());
+    let confined = match confine(order) {
+        Ok(confined) => confined,
+        Err(error) => {
+            broker.report(Report::Refused(error.raw_os_error().unwrap_or_default()));
+            return Ok(());
+        }
+    };
+    if broker.next() != Instruction::Start {
+        return Ok(());
+    }
+    let Some(leader) = start(order, &broker) else { return Ok(()) };
+    broker.report(Report::Started(leader.as_raw_nonzero().get()));
+    release_output()?;
+    let mut supervised = Supervised { broker, confined, leader, has_ended: false };
+    supervised.watch()
+}
+
+/// Starts the plugin; `None`: the broker knows why not, or is gone.
+fn start(order: &Order, broker: &Broker<'_>) -> Option<Pid> {
+    #[expect(clippy::disallowed_methods, reason = "the place that starts plugins")]
+    let mut command = Command::new(&order.program);
+    command.args(&order.args).process_group(0).stdin(Stdio::null());
+    let (mut pause, longest) = BUSY;
+    loop {
+        match command.spawn() {
+            // It is reaped with all other descendants.
+            Ok(child) => return Some(Pid::from_child(&child)),
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
+                if broker.speaks_within(pause) {
+                    return None; // nothing but the end is possible before the start
+                }
+                pause *= 2;
+            }
+            Err(error) => {
+                broker.report(Report::Refused(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())));
+                return None;
+            }
+        }
+    }
+}
+
+/// Closes the launcher's copies of the plugin's output, whose end the broker waits for.
+fn release_output() -> io::Result<()> {
+    let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    dup2_stdout(&nothing)?;
+    Ok(dup2_stderr(&nothing)?)
+}
+
+/// The connection to the broker.
+struct Broker<'a>(BorrowedFd<'a>);
+
+impl Broker<'_> {
+    /// If the broker is gone, the next read shows it.
+    fn report(&self, report: Report) {
+        let _unheard = rustix::io::write(self.0, &report.bytes());
+    }
+
+    /// Waits for the next instruction.
+    fn next(&self) -> Instruction {
+        let mut byte = [0];
+        loop {
+            match rustix::io::read(self.0, &mut byte) {
+                Err(Errno::INTR) => {}
+                Ok(1) => return Instruction::from_byte(byte[0]),
+                Ok(_) | Err(_) => return Instruction::End,
+            }
+        }
+    }
+
+    /// Whether an instruction, or the end of the connection, arrives within so many milliseconds.
+    fn speaks_within(&self, milliseconds: i64) -> bool {
+        let limit = Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
+        matches!(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&limit)), Ok(1..))
+    }
+}
+
+/// A plugin that runs, and its descendants.
+struct Supervised<'a> {
+    broker: Broker<'a>,
+    confined: Confined,
+    /// Leads the plugin's process group. Until it is reaped, its id is not used again.
+    leader: Pid,
+    has_ended: bool,
+}
+
+impl Supervised<'_> {
+    fn watch(&mut self) -> io::Result<()> {
+        while self.reap() {
+            let mut sources = [
+                PollFd::new(&self.broker.0, PollFlags::IN),
+                PollFd::new(&self.confined.children, PollFlags::IN),
+            ];
+            match poll(&mut sources, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let [broker, children] = sources.map(|source| !source.revents().is_empty());
+            if children {
+                self.forget_wake_ups();
+            }
+            let instruction = broker.then(|| self.broker.next());
+            match instruction {
+                None | Some(Instruction::Start) => continue,
+                Some(Instruction::Terminate) => {
+                    self.signal(Signal::TERM);
+                    continue;
+                }
+                Some(Instruction::End) => self.end(),
+                Some(Instruction::Leave) => self.leave(),
+            }
+            return Ok(());
+        }
+        self.broker.report(Report::Gone);
+        Ok(())
+    }
+
+    /// Reaps all descendants that have ended. Returns whether any is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if pid == self.leader => self.has_changed(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return true,
+                Err(_) => return false, // no child is left
+            }
+        }
+    }
+
+    /// The state of the leader has changed.
+    fn has_changed(&mut self, status: WaitStatus) {
+        let terminal = [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw()));
+        if !status.stopped() {
+            self.has_ended = true;
+            self.broker.report(Report::Ended(status.as_raw()));
+        } else if terminal.contains(&status.stopping_signal()) {
+            self.broker.report(Report::Stopped);
+        }
+    }
+
+    /// Signals the plugin's process group.
+    fn signal(&self, signal: Signal) {
+        if !self.has_ended {
+            // The group exists, because its leader is not reaped.
+            let _signalled = kill_process_group(self.leader, signal);
+        }
+    }
+
+    /// Kills all descendants. A process in uninterruptible sleep is given up after a while.
+    fn end(&mut self) {
+        self.signal(Signal::KILL);
+        for attempt in 0..KILL_ATTEMPTS {
+            self.forget_wake_ups();
+            if !self.reap() {
+                self.broker.report(Report::Gone);
+                return;
+            }
+            if attempt > 0 || self.has_ended {
+                // The group was not all.
+                tree::kill_descendants(getpid());
+            }
+            let limit = Timespec { tv_sec: 0, tv_nsec: KILL_PAUSE * 1_000_000 };
+            let _woken = poll(&mut [PollFd::new(&self.confined.children, PollFlags::IN)], Some(&limit));
+        }
+    }
+
+    /// Leaves the descendants to the broker, or to the first process.
+    fn leave(&self) {
+        for pid in tree::descendants(getpid()) {
+            self.confined.lift(pid);
+        }
+        self.broker.report(Report::Gone);
+    }
+
+    fn forget_wake_ups(&mut self) {
+        let mut bytes = [0; 64];
+        while matches!(self.confined.children.read(&mut bytes), Ok(1..)) {}
+    }
+}

@@ -1,0 +1,179 @@
+//! The descendants of a process.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs, io,
+};
+
+use rustix::process::{Pid, Signal, getpid, kill_process};
+
+/// How often newly forked processes are looked for before what was found is killed.
+const SWEEPS: usize = 100;
+
+/// A process, as `/proc` shows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Process {
+    pid: Pid,
+    parent: Option<Pid>,
+    session: Option<Pid>,
+    /// It has ended, and was not reaped.
+    is_zombie: bool,
+}
+
+/// The descendants of `root` that have not ended, the youngest generation last. None if `/proc` is not readable.
+pub(super) fn descendants(root: Pid) -> Vec<Pid> {
+    below(&processes(), root)
+}
+
+/// Kills the descendants of `root`, which must be this process or a child of it that is not reaped.
+///
+/// They are stopped first, because one that is killed makes room for another under a limit of processes: a fork bomb would
+/// outrun the killing. What was stopped can neither fork nor end, so the ids are still those of descendants.
+pub(super) fn kill_descendants(root: Pid) {
+    let mut stopped = HashSet::new();
+    for _ in 0..SWEEPS {
+        let found = descendants(root);
+        let fresh: Vec<_> = found.into_iter().filter(|pid| stopped.insert(*pid)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for pid in fresh {
+            signal(pid, Signal::STOP);
+        }
+    }
+    let found: HashSet<_> = descendants(root).into_iter().collect();
+    for pid in &found {
+        signal(*pid, Signal::KILL);
+    }
+    // Between the look and the signal, an id can go to a process that is not a descendant.
+    for pid in stopped.difference(&found) {
+        signal(*pid, Signal::CONT);
+    }
+}
+
+/// Kills the launcher `root`, a child of this process that is not reaped, and all of its descendants.
+pub fn end_tree(root: Pid) {
+    kill_descendants(root);
+    signal(root, Signal::KILL);
+}
+
+/// Kills the processes in the session of a launcher that has ended, and those below them.
+///
+/// The kernel does not use the id of a session again while a process is in it.
+pub fn end_session(launcher: Pid) {
+    let all = processes();
+    let in_session = all.iter().filter(|process| process.session == Some(launcher) && !process.is_zombie);
+    for process in in_session {
+        signal(process.pid, Signal::STOP);
+        kill_descendants(process.pid);
+        signal(process.pid, Signal::KILL);
+    }
+}
+
+/// Whether the process `pid` is one of `ancestors`, or descends from one. A process that has ended does not.
+pub fn is_descendant(pid: u32, ancestors: &[u32]) -> bool {
+    let mut seen = HashSet::new();
+    let mut next = Some(pid);
+    while let Some(pid) = next.filter(|pid| seen.insert(*pid)) {
+        if ancestors.contains(&pid) {
+            return true;
+        }
+        let process = i32::try_from(pid).ok().and_then(Pid::from_raw).and_then(process);
+        next = process.and_then(|process| process.parent?.as_raw_nonzero().get().try_into().ok());
+    }
+    false
+}
+
+/// The ids below `root` in `all`.
+fn below(all: &[Process], root: Pid) -> Vec<Pid> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for process in all.iter().filter(|process| !process.is_zombie) {
+        if let Some(parent) = process.parent {
+            children.entry(parent).or_default().push(process.pid);
+        }
+    }
+    let (mut found, mut parent) = (Vec::new(), Some(root));
+    let mut next = 0;
+    while let Some(process) = parent {
+        // Each process is below one parent, so none is found twice.
+        found.extend(children.remove(&process).unwrap_or_default());
+        parent = found.get(next).copied();
+        next += 1;
+    }
+    found
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
+    ids.filter_map(process).collect()
+}
+
+fn process(pid: Pid) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    parsed(&stat)
+}
+
+/// One line of `/proc/PID/stat`: the name in parentheses can contain anything, also parentheses.
+fn parsed(stat: &[u8]) -> Option<Process> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let id = |field: &str| Some(Pid::from_raw(field.parse().ok()?));
+    let pid = std::str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let (state, parent, _group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let is_zombie = ["Z", "X"].contains(&state);
+    Some(Process { pid: id(pid)??, parent: id(parent)?, session: id(session)?, is_zombie })
+}
+
+/// A process that has ended, or belongs to another user, cannot be signalled.
+fn signal(pid: Pid, signal: Signal) {
+    if pid != getpid() {
+        let _ended: Result<(), io::Error> = kill_process(pid, signal).map_err(Into::into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(id: i32) -> Pid {
+        Pid::from_raw(id).unwrap()
+    }
+
+    fn child(id: i32, parent: i32) -> Process {
+        Process { pid: pid(id), parent: Pid::from_raw(parent), session: Some(pid(id)), is_zombie: false }
+    }
+
+    #[test]
+    fn descendants_are_found_over_generations_and_without_zombies() {
+        let zombie = Process { is_zombie: true, ..child(14, 11) };
+        let all =
+            [child(1, 0), child(13, 12), child(10, 1), child(11, 10), child(12, 11), child(20, 1), zombie];
+        assert_eq!(below(&all, pid(10)), [11, 12, 13].map(pid));
+        assert_eq!(below(&all, pid(13)), []);
+        assert_eq!(below(&all, pid(99)), []);
+    }
+
+    #[test]
+    fn a_name_can_contain_anything() {
+        let stat = b"4711 (a) Z 1 2\n\xff) S 17 4711 42 0 -1 4194304";
+        let expected =
+            Process { pid: pid(4711), parent: Pid::from_raw(17), session: Some(pid(42)), is_zombie: false };
+        assert_eq!(parsed(stat), Some(expected));
+        let of_the_kernel = parsed(b"2 (kthreadd) S 0 0 0 0").unwrap();
+        assert_eq!((of_the_kernel.parent, of_the_kernel.session), (None, None));
+        assert!(parsed(b"5 (ended) Z 1 5 5").unwrap().is_zombie);
+        for broken in [&b""[..], b"12", b"12 (a", b"12 (a) S", b"x (a) S 1 1 1"] {
+            assert_eq!(parsed(broken), None);
+        }
+    }
+
+    #[test]
+    fn this_process_descends_from_its_parent_and_not_the_other_way_round() {
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        assert!(is_descendant(own, &[own]) && is_descendant(own, &[0x7fff_ffff, parent]));
+        assert!(!is_descendant(parent, &[own]) && !is_descendant(own, &[]));
+        assert!(!is_descendant(0, &[parent]) && !is_descendant(u32::MAX, &[parent]));
+    }
+}

@@ -1,0 +1,166 @@
+//! What a plugin inherits, and what becomes of the processes that it starts.
+
+use std::collections::BTreeMap;
+
+use credbroker::launch::is_descendant;
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    process::{Pid, Signal, kill_process},
+};
+
+use super::*;
+
+/// A daemon as programs make them: two forks and a separate session. It writes its id to `$STATE/daemon`.
+const DAEMON: &str =
+    "(setsid sh -c 'sh -c \"echo \\$\\$ > $STATE/daemon.new; mv $STATE/daemon.new $STATE/daemon; \
+     exec sleep 300\" &' >/dev/null 2>&1 </dev/null &)
+    while [ ! -s $STATE/daemon ]; do sleep 0.01; done";
+
+fn daemon(then: &str) -> Plugin {
+    Plugin::script(&format!("{DAEMON}\n{then}"))
+}
+
+/// A line of `/proc/self/status` for each of these names, as the plugin has it.
+async fn status_of(sandbox: Sandbox, names: &[&str]) -> BTreeMap<String, String> {
+    let mut plugin = Plugin::script("exec cat /proc/self/status");
+    plugin.provider.sandbox = sandbox;
+    let (stdout, _) = plugin.run().await;
+    let stdout = stdout.unwrap();
+    let lines = stdout.lines().filter_map(|line| line.split_once(":\t"));
+    let lines = lines.filter(|(name, _)| names.contains(name));
+    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_plugin_gets_three_descriptors_and_no_signal_is_ignored_or_blocked() {
+    let (kept, _writer) = std::io::pipe().unwrap();
+    fcntl_setfd(&kept, FdFlags::empty()).unwrap();
+    let (stdout, _) = Plugin::script("exec ls /proc/self/fd").run().await;
+    // 3 is the directory that ls reads.
+    assert_eq!(stdout.unwrap().lines().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+    let signals = status_of(Sandbox::Strict, &["SigBlk", "SigIgn"]).await;
+    let mask = |name: &str| u64::from_str_radix(&signals[name], 16).unwrap();
+    // The C library keeps signals 32 and 33 for itself.
+    assert_eq!((mask("SigBlk"), mask("SigIgn") & !(3 << 31)), (0, 0));
+}
+
+#[tokio::test]
+async fn a_run_has_its_own_session_without_a_terminal_and_a_private_umask() {
+    let script = "read -r _ _ _ parent group session terminal _ < /proc/self/stat
+        [ $group = $$ ] && [ $session = $parent ] && [ $terminal = 0 ] && echo separate; umask";
+    let (stdout, _) = Plugin::script(script).run().await;
+    assert_eq!(stdout.unwrap(), "separate\n0077\n");
+}
+
+#[tokio::test]
+async fn limits_are_hard_in_the_strict_sandbox_and_soft_in_the_other() {
+    let script = "for limit in c n f t; do echo $(ulimit -S$limit) $(ulimit -H$limit); done; ulimit -v";
+    for sandbox in [Sandbox::Strict, Sandbox::Compatible] {
+        let mut plugin = Plugin::script(&format!("exec /bin/bash -c '{script}'"));
+        plugin.provider.sandbox = sandbox;
+        plugin.provider.timeout = Duration::from_secs(300);
+        let (stdout, _) = plugin.run().await;
+        let stdout = stdout.unwrap();
+        let lines: Vec<_> = stdout.lines().collect();
+        let hard = if sandbox == Sandbox::Strict { ["1024", "65536", "305"] } else { ["", "", ""] };
+        for (line, (soft, hard)) in lines[1..4].iter().zip(["1024", "65536", "300"].into_iter().zip(hard)) {
+            let (is_soft, is_hard) = line.split_once(' ').unwrap();
+            assert_eq!(is_soft, soft, "{sandbox:?}");
+            assert!(hard.is_empty() || is_hard == hard, "{sandbox:?}: {line}");
+        }
+        assert_eq!((lines[0], lines[4]), ("0 0", "unlimited"), "{sandbox:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_strict_sandbox_forbids_new_privileges() {
+    for (sandbox, expected) in [(Sandbox::Strict, "1"), (Sandbox::Compatible, "0")] {
+        assert_eq!(status_of(sandbox, &["NoNewPrivs"]).await["NoNewPrivs"], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_ends_with_a_run_that_fails_or_takes_too_long() {
+    for (sandbox, then) in [
+        (Sandbox::Strict, "exit 1"),
+        (Sandbox::Compatible, "exit 1"),
+        (Sandbox::Compatible, "kill -KILL $$"),
+        (Sandbox::Compatible, "head -c 2000000 /dev/zero; sleep 300"),
+        (Sandbox::Compatible, ": > $CREDBROKER_RECURSION; echo token"),
+    ] {
+        let mut plugin = daemon(then);
+        plugin.provider.sandbox = sandbox;
+        let (result, started) = plugin.run().await;
+        assert!(result.is_err(), "{then}: {result:?}");
+        started.is_gone("daemon").await;
+    }
+    let mut plugin = daemon("trap '' TERM; while :; do sleep 1; done");
+    (plugin.provider.timeout, plugin.limits.terminate_grace) = (ms(3000), ms(10));
+    let (result, started) = plugin.run().await;
+    assert!(matches!(result, Err(RunError::Timeout { .. })), "{result:?}");
+    started.is_gone("daemon").await;
+}
+
+#[tokio::test]
+async fn a_daemon_ends_with_a_run_that_is_cancelled() {
+    let (started, spec) = daemon("sleep 300").spec();
+    tokio::select! {
+        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        _ = started.pid("daemon") => {}
+    }
+    started.leaves_nothing().await;
+    started.is_gone("daemon").await;
+}
+
+#[tokio::test]
+async fn a_daemon_of_a_successful_run_lives_on_in_the_compatible_sandbox_only() {
+    let (result, started) = daemon("echo token").run().await;
+    assert_eq!(result.unwrap(), "token\n");
+    started.is_gone("daemon").await;
+
+    let mut plugin = daemon("echo token");
+    plugin.provider.sandbox = Sandbox::Compatible;
+    let (result, started) = plugin.run().await;
+    assert_eq!(result.unwrap(), "token\n");
+    let id = started.pid("daemon").await;
+    assert!(is_alive(id));
+    let limits = fs::read_to_string(format!("/proc/{id}/limits")).unwrap();
+    let own = fs::read_to_string("/proc/self/limits").unwrap();
+    let of =
+        |limits: &str, name: &str| limits.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    for name in ["Max open files", "Max file size", "Max cpu time"] {
+        assert_eq!(of(&limits, name), of(&own, name), "a browser needs more than a plugin");
+    }
+    let daemon = Pid::from_raw(id.try_into().unwrap()).unwrap();
+    kill_process(daemon, Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn a_plugin_that_kills_or_stops_its_launcher_leaves_nothing() {
+    for signal in ["KILL", "STOP"] {
+        let script = format!("sleep 300 & echo $! > $STATE/child; kill -{signal} $PPID; sleep 300");
+        let mut plugin = Plugin::script(&script);
+        (plugin.provider.timeout, plugin.limits.terminate_grace) = (ms(3000), ms(10));
+        let (result, started) = plugin.run().await;
+        assert!(result.is_err(), "{result:?}");
+        started.is_gone("child").await;
+    }
+}
+
+#[tokio::test]
+async fn every_process_of_a_run_belongs_to_it_until_it_ends() {
+    let (started, spec) = daemon("sleep 300").spec();
+    let belongs = async {
+        let daemon = started.pid("daemon").await;
+        assert!(started.live.include(daemon));
+        assert!(!started.live.include(std::process::id()) && !started.live.include(1));
+        assert!(is_descendant(daemon, &[std::process::id()]));
+        daemon
+    };
+    let daemon = tokio::select! {
+        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        daemon = belongs => daemon,
+    };
+    started.leaves_nothing().await;
+    assert!(!started.live.include(daemon));
+}

@@ -1,0 +1,72 @@
+//! What a plugin inherits from the broker's parent, and what is left of it after the broker.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use credbroker_test_support::{Broker, FakePlugin};
+use serde_json::json;
+
+use super::until;
+use crate::harness::provider;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
+
+fn get(socket: &Path) -> bool {
+    let mut command = Command::new(PROGRAM);
+    command.args(["get", "--provider", "cloud", "--socket"]).arg(socket).env_clear();
+    command.output().unwrap().status.success()
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// As a shell starts the broker with `nohup` and open files.
+#[test]
+fn descriptors_and_ignored_signals_of_the_brokers_parent_reach_no_plugin() {
+    let plugin = FakePlugin::script(
+        "ls /proc/self/fd > \"$dir/descriptors\"; cat /proc/self/status > \"$dir/status\"; exit 1",
+    );
+    let script =
+        format!("trap '' HUP INT QUIT USR1 USR2 TERM PIPE CHLD WINCH; exec {PROGRAM} \"$@\" 7<&0 9<&0");
+    let parent = FakePlugin::script(&script);
+    let broker = Broker::builder(parent.path()).providers(&json!([provider("cloud", &plugin)])).start();
+    assert!(!get(&broker.socket()), "the plugin fails");
+    assert_eq!(
+        lines(&plugin.dir().join("descriptors")),
+        ["0", "1", "2", "3"],
+        "3 is the directory that ls reads"
+    );
+    let status = lines(&plugin.dir().join("status"));
+    let status: BTreeMap<_, _> = status.iter().filter_map(|line| line.split_once(":\t")).collect();
+    let mask = |name: &str| u64::from_str_radix(status[name], 16).unwrap();
+    // The C library keeps signals 32 and 33 for itself.
+    assert_eq!((mask("SigBlk"), mask("SigIgn") & !(3 << 31)), (0, 0));
+}
+
+#[test]
+fn nothing_of_a_run_is_left_when_the_broker_is_killed() {
+    let plugin = FakePlugin::script(
+        "(setsid sh -c 'echo $$ > \"$0/daemon\"; exec sleep 300' \"$dir\" >/dev/null 2>&1 </dev/null &)
+        while [ ! -s \"$dir/daemon\" ]; do sleep 0.01; done
+        echo $$ > \"$dir/plugin\"; echo $PPID > \"$dir/launcher\"; trap '' TERM; while :; do sleep 1; done",
+    );
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
+    let mut command = Command::new(PROGRAM);
+    command.args(["get", "--provider", "cloud", "--socket"]).arg(broker.socket()).env_clear();
+    let mut waits = command.spawn().unwrap();
+    until("the plugin runs", || {
+        fs::read_to_string(plugin.dir().join("launcher")).is_ok_and(|id| id.ends_with('\n'))
+    });
+    let files = ["daemon", "plugin", "launcher"];
+    let ids = files.map(|file| fs::read_to_string(plugin.dir().join(file)).unwrap().trim().to_owned());
+    let pid = rustix::process::Pid::from_raw(i32::try_from(broker.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    for (file, id) in files.iter().zip(ids) {
+        let is_gone = || {
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+        };
+        until(file, is_gone);
+    }
+    waits.wait().unwrap();
+}
