@@ -8,14 +8,11 @@ use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    broker::{OutputFormat, fail},
+    broker::{OutputFormat, fail, write_json},
     fleet::{ClusterList, ClusterName, ClusterQuery},
     table,
 };
-use crate::{
-    plugin::Environment,
-    text::{escape_json, one_line},
-};
+use crate::{plugin::Environment, text::one_line};
 
 /// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
 ///
@@ -66,7 +63,7 @@ pub(super) fn run(
 fn print(list: &ClusterList, format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         OutputFormat::Table => write!(out, "{}", as_table(list))?,
-        OutputFormat::Json => writeln!(out, "{}", escape_json(&format!("{:#}", as_json(list))))?,
+        OutputFormat::Json => write_json(&as_json(list), out)?,
     }
     out.flush()
 }

@@ -11,25 +11,27 @@ use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    broker::OutputFormat,
+    broker::{OutputFormat, write_json},
     clusters::{failure, reason},
     get::expires,
     table,
 };
 use crate::{
     clock::{Clock as _, SystemClock},
-    text::{escape_json, one_line},
+    text::one_line,
 };
 
 /// Prints `states` without secrets.
 pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         OutputFormat::Table => write!(out, "{}", as_table(states, SystemClock.now().wall)),
-        OutputFormat::Json => {
-            let list: Vec<_> = states.iter().map(as_json).collect();
-            writeln!(out, "{}", escape_json(&format!("{:#}", json!({"credentials": list}))))
-        }
+        OutputFormat::Json => write_json(&json!({"credentials": json(states)}), out),
     }
+}
+
+/// `states` for programs.
+pub(super) fn json(states: &[CredentialState]) -> Vec<Value> {
+    states.iter().map(as_json).collect()
 }
 
 fn as_table(states: &[CredentialState], now: SystemTime) -> String {
