@@ -32,5 +32,6 @@ mod protocol;
 mod reload;
 mod rotation;
 mod secrets;
+mod sharing;
 mod shutdown;
 mod words;
