@@ -32,6 +32,7 @@ mod protocol;
 mod reload;
 mod rotation;
 mod secrets;
+mod seeds;
 mod sharing;
 mod shutdown;
 mod words;
