@@ -71,6 +71,11 @@ impl Place {
 
     /// A broker of uid 2001 with these words before its own command line.
     fn broker(&self, within: &[&str], groups: &[u32], listen: &Value) -> Broker {
+        self.broker_with(within, groups, listen, &Value::Null)
+    }
+
+    /// The same with access rules.
+    fn broker_with(&self, within: &[&str], groups: &[u32], listen: &Value, access: &Value) -> Broker {
         let stanza = json!({
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": self.path("plugin"),
@@ -81,6 +86,7 @@ impl Place {
             "kind": "BrokerConfig",
             "listen": listen,
             "providers": [{"name": "cloud", "execConfig": stanza}],
+            "access": access,
         });
         let file = self.path("config.yaml");
         private_file(&file, &config.to_string());
@@ -260,6 +266,44 @@ fn a_client_of_another_user_reaches_the_broker_through_an_empty_dir_that_is_read
 
 fn place_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn rule(name: &str, peers: &Value) -> Value {
+    json!({"name": name, "peers": peers, "allow": {"providers": ["cloud"], "verbs": ["get", "list"]}})
+}
+
+#[test]
+fn each_listener_has_its_own_rules() {
+    let Some(place) = Place::new() else { return };
+    for directory in ["apps", "admin"] {
+        place.directory(directory, BROKER, 0o755);
+    }
+    let open = json!({"mode": "0666"});
+    let (mut apps, mut admin) = (place.listen("apps/socket", &open), place.listen("admin/socket", &open));
+    (apps["name"], admin["name"]) = (json!("apps"), json!("admin"));
+    let access = json!([
+        rule("apps", &json!({"uids": [CLIENT], "listeners": ["apps"]})),
+        rule("admin", &json!({"uids": [CLIENT + 1], "listeners": ["admin"]})),
+    ]);
+    let _broker = place.broker_with(&[], &[], &json!([apps, admin]), &access);
+    for (uid, served, denied) in
+        [(CLIENT, "apps/socket", "admin/socket"), (CLIENT + 1, "admin/socket", "apps/socket")]
+    {
+        assert_eq!(token(&place.shim(&[], uid, &[], served)), "shared");
+        assert_answered(&place.shim(&[], uid, &[], denied));
+    }
+}
+
+#[test]
+fn a_group_of_the_rules_is_served_through_the_socket_of_that_group() {
+    let Some(place) = Place::new() else { return };
+    place.directory("shared", 0, 0o1777);
+    let listen = json!({"mode": "0660", "group": GROUP.to_string(), "sharedDirectory": true});
+    let access = json!([rule("apps", &json!({"gids": [GROUP]}))]);
+    let listen = place.listen("shared/broker.sock", &listen);
+    let _broker = place.broker_with(&[], &[GROUP], &listen, &access);
+    assert_eq!(token(&place.shim(&[], CLIENT, &[GROUP], "shared/broker.sock")), "shared");
+    assert_answered(&place.shim(&[], 0, &[], "shared/broker.sock"));
 }
 
 #[test]
