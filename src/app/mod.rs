@@ -187,7 +187,9 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         Some(address) => {
             let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
             let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
-            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started: now, tasks, draining })?)
+            let (started, configuration) = (now, configuration.subscribe());
+            let parts = MonitorParts { health, metrics, configuration, started, tasks, draining };
+            Some(OpenMonitor::at(address, parts)?)
         }
     };
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
