@@ -121,6 +121,15 @@ pub struct Bound {
     draining: CancellationToken,
 }
 
+/// Asks API servers about credentials.
+fn verify() -> VerifyFn {
+    let verifier = Arc::new(ApiVerifier::default());
+    Arc::new(move |issued, cluster| {
+        let verifier = Arc::clone(&verifier);
+        Box::pin(async move { verifier.verify(issued, cluster).await })
+    })
+}
+
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///
 /// # Errors
@@ -131,11 +140,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let metrics = Arc::<Metrics>::default();
-    let verifier = Arc::new(ApiVerifier::default());
-    let verify: VerifyFn = Arc::new(move |issued, cluster| {
-        let verifier = Arc::clone(&verifier);
-        Box::pin(async move { verifier.verify(issued, cluster).await })
-    });
     let runs = limits::runs(&config.limits);
     let scheduler = Scheduler::new(runs, Arc::clone(&edges.clock), jitter);
     scheduler.set_shares(limits::shares(&config.limits));
@@ -149,7 +153,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         }),
         scheduler: scheduler.clone(),
         encode,
-        verify,
+        verify: verify(),
         metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
         jitter,
@@ -185,16 +189,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let now = edges.clock.now().wall;
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
-    let monitor = match &config.metrics {
-        None => None,
-        Some(address) => {
-            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
-            let (started, configuration) = (now, configuration.subscribe());
-            let parts = MonitorParts { health, metrics, configuration, started, tasks, draining };
-            Some(OpenMonitor::at(address, parts)?)
-        }
-    };
+    let monitor = config.metrics.as_ref().map(|address| {
+        let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+        let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+        let (started, configuration) = (now, configuration.subscribe());
+        OpenMonitor::at(address, MonitorParts { health, metrics, configuration, started, tasks, draining })
+    });
+    let monitor = monitor.transpose()?;
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
     let watchdog = paths.first().cloned().zip(edges.watchdog);
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
