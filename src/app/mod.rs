@@ -132,6 +132,15 @@ pub struct Bound {
     draining: CancellationToken,
 }
 
+/// Asks API servers about credentials.
+fn verify() -> VerifyFn {
+    let verifier = Arc::new(ApiVerifier::default());
+    Arc::new(move |issued, cluster| {
+        let verifier = Arc::clone(&verifier);
+        Box::pin(async move { verifier.verify(issued, cluster).await })
+    })
+}
+
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///
 /// # Errors
@@ -191,14 +200,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let now = edges.clock.now().wall;
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
-    let monitor = match &config.metrics {
-        None => None,
-        Some(address) => {
-            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
-            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started: now, tasks, draining })?)
-        }
-    };
+    let monitor = config.metrics.as_ref().map(|address| {
+        let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+        let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+        let (started, configuration) = (now, configuration.subscribe());
+        OpenMonitor::at(address, MonitorParts { health, metrics, configuration, started, tasks, draining })
+    });
+    let monitor = monitor.transpose()?;
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
     let watchdog = paths.first().cloned().zip(edges.watchdog);
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
