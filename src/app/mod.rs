@@ -36,7 +36,7 @@ use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
     clock::Clock,
     config::{AuditTo, Config, Sources},
-    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{HubParts, HubReader},
     metrics::Metrics,
@@ -148,9 +148,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
-    let runs = limits::runs(&config.limits);
-    let scheduler = Scheduler::new(runs, Arc::clone(&edges.clock), jitter);
-    scheduler.set_shares(limits::shares(&config.limits));
+    let scheduler = limits::scheduler(&config.limits, Arc::clone(&edges.clock), jitter);
     let live_runs = LiveRuns::default();
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(RunnerParts {
