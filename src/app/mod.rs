@@ -36,7 +36,7 @@ use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
     clock::Clock,
     config::{AuditTo, Config, Sources},
-    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{HubParts, HubReader},
     metrics::Metrics,
@@ -152,9 +152,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let metrics = Arc::<Metrics>::default();
-    let runs = limits::runs(&config.limits);
-    let scheduler = Scheduler::new(runs, Arc::clone(&edges.clock), jitter);
-    scheduler.set_shares(limits::shares(&config.limits));
+    let scheduler = limits::scheduler(&config.limits, Arc::clone(&edges.clock), jitter);
     let live_runs = LiveRuns::default();
     let cache = CredentialCache::new(CacheParts {
         runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
