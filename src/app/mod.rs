@@ -3,14 +3,20 @@
 mod drain;
 mod edges;
 mod essential;
+mod filter;
 mod hardening;
+mod journal;
 mod listening;
 mod logs;
+mod monitor;
+mod records;
+mod render;
 mod signals;
 mod systemd;
 mod telemetry;
+mod watchdog;
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -22,21 +28,26 @@ use crate::{
     exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{Hub, HubParts},
+    metrics::Metrics,
     resolver::Resolver,
-    server::{Acceptor, BrokerInfo, Clusters, PeerPolicy, SocketError, encode, services},
+    server::{
+        Acceptor, BrokerInfo, Clusters, HealthChecks, MonitorParts, PeerPolicy, SocketError, encode, services,
+    },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
 use listening::OpenSocket;
+use monitor::OpenMonitor;
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
+pub use filter::FilterProblem;
 pub use hardening::harden;
 pub use listening::{Listening, SocketSource, socket_options};
 pub use logs::LogQueue;
 pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listeners};
-pub use telemetry::{LogFormat, start as start_telemetry};
+pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
@@ -50,6 +61,14 @@ pub enum BuildError {
     /// tokio cannot use the listener.
     #[error("cannot listen on the socket")]
     Listen(#[source] io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics on {address}")]
+    Metrics {
+        /// `metrics.listen`.
+        address: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// The socket cannot be published.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -71,6 +90,10 @@ pub struct Bound {
     /// `None`: no ClusterProfiles are read.
     hub: Option<Arc<Hub<ProcessRunner>>>,
     clusters: Option<Clusters<ProcessRunner>>,
+    /// `None`: metrics are not served.
+    monitor: Option<OpenMonitor>,
+    /// The broker's own socket, and how often systemd must hear of it.
+    watchdog: Option<(PathBuf, Duration)>,
     health: HealthReporter,
     essentials: Essentials,
     reaps_orphans: bool,
@@ -87,6 +110,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
+    let metrics = Arc::<Metrics>::default();
     let verifier = Arc::new(ApiVerifier::default());
     let verify: VerifyFn = Arc::new(move |issued, cluster| {
         let verifier = Arc::clone(&verifier);
@@ -104,6 +128,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
         encode,
         verify,
+        metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
@@ -124,12 +149,20 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     });
-    let info = BrokerInfo {
-        started: edges.clock.now().wall,
-        config_files: config.files,
-        sockets: sockets.iter().filter_map(|socket| socket.path.clone()).collect(),
+    let started = edges.clock.now().wall;
+    let monitor = match &config.metrics {
+        None => None,
+        Some(address) => {
+            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started, tasks, draining })?)
+        }
     };
-    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let watchdog = paths.first().cloned().zip(edges.watchdog);
+    let info = BrokerInfo { started, config_files: config.files, sockets: paths };
+    let services =
+        services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -146,6 +179,8 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         resolver,
         hub,
         clusters,
+        monitor,
+        watchdog,
         health,
         essentials,
         reaps_orphans: edges.reaps_orphans,
@@ -176,6 +211,12 @@ impl Bound {
         }
         if let Some(clusters) = self.clusters.clone() {
             self.essentials.spawn("readiness reporter", async move { clusters.run().await });
+        }
+        if let Some(monitor) = self.monitor.take() {
+            self.essentials.spawn("metrics server", monitor.serve());
+        }
+        if let Some((socket, period)) = self.watchdog.clone() {
+            self.essentials.spawn("systemd watchdog", async move { watchdog::feed(&socket, period).await });
         }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });

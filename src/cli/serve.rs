@@ -13,7 +13,10 @@ use tracing::{error, info, warn};
 
 use super::EX_CONFIG;
 use crate::{
-    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, ServiceNotification, Signals, SocketSource},
+    app::{
+        self, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue, ServiceNotification,
+        Signals, SocketSource,
+    },
     config::{self, Config, Listen, Loaded},
     plugin::Environment,
 };
@@ -25,7 +28,7 @@ const LOG_FLUSH: Duration = Duration::from_millis(250);
 ///
 /// Without a configuration, every exec user of KUBECONFIG or ~/.kube/config becomes a provider with the name of that
 /// user. SIGTERM and Ctrl-C stop the broker within ten seconds; a second signal stops it at once. The variable
-/// CREDBROKER_LOG sets the log level: error, warn, info, debug or trace.
+/// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. RUST_LOG is read if it is not set.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeArgs {
@@ -37,30 +40,40 @@ pub(super) struct ServeArgs {
     /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock, else /run/credbroker/credbroker.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Format of the log lines
-    #[arg(long, value_enum, default_value_t)]
-    log_format: LogFormat,
+    /// Format of the log lines [default: text, or the fields of the journal if systemd connected stderr to it]
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// Log more: -v the broker's debug messages, -vv all of its messages, -vvv those of libraries too
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   credbroker serve
   credbroker serve --config ~/.config/credbroker/config.yaml --log-format json
-  CREDBROKER_LOG=debug credbroker serve";
+  credbroker serve -v
+  CREDBROKER_LOG=info,h2=debug credbroker serve";
 
 pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
-    let (logs, problem) = app::start_telemetry(args.log_format, environment);
+    let options = LogOptions { format: args.log_format, verbose: args.verbose };
+    let (logs, problem) = app::start_telemetry(options, environment);
+    if let Some(FilterProblem::Ignored(problem)) = &problem {
+        warn!("{problem}");
+    }
     let code = match problem {
-        Some(problem) => {
+        Some(FilterProblem::Fatal(problem)) => {
             logs.line(&format!("credbroker: {problem}"));
             EX_CONFIG
         }
-        None => start(inherited, args, environment, &logs).unwrap_or_else(|error| {
-            logs.line(&format!("credbroker: {error:#}"));
-            1
-        }),
+        None | Some(FilterProblem::Ignored(_)) => {
+            start(inherited, args, environment, &logs).unwrap_or_else(|error| {
+                logs.line(&format!("credbroker: {error:#}"));
+                1
+            })
+        }
     };
     logs.flush(LOG_FLUSH);
     Ok(code)
@@ -88,10 +101,7 @@ fn start(
     for warning in &loaded.warnings {
         warn!("{warning}");
     }
-    info!(
-        providers = loaded.config.providers.names().join(","),
-        "read the configuration from {}", loaded.source
-    );
+    info!(providers = ?loaded.config.providers.names(), "read the configuration from {}", loaded.source);
     let listening = match listening(inherited, args, &loaded, environment) {
         Ok(listening) => listening,
         Err((line, code)) => {

@@ -11,6 +11,7 @@ use super::{
     issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
     listen::{Listen, listeners},
+    metrics::{MetricsAddress, metrics_section},
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
@@ -54,6 +55,7 @@ impl Default for Limits {
 pub(super) struct Sections {
     pub(super) listen: Vec<Listen>,
     pub(super) limits: Limits,
+    pub(super) metrics: Option<MetricsAddress>,
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
 }
@@ -80,6 +82,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let listen = listeners(&fields, env, report);
     let limits =
         fields.at(&table::root::LIMITS).map(|section| limits_section(&section, report)).unwrap_or_default();
+    let metrics = fields.at(&table::root::METRICS).and_then(|section| metrics_section(&section, report));
     let dir = path.parent().unwrap_or(Path::new("/"));
     let items = fields.at(&table::root::PROVIDERS).map(|items| items.items(report)).unwrap_or_default();
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, report)).collect();
@@ -106,7 +109,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let per_issuer = limits.plugin_runs_per_provider;
     issuers(fields.at(&table::root::ISSUERS).as_ref(), per_issuer, providers.iter_mut().chain(hub), report);
     warn_of_unknown_clusters(&root, &providers, cluster_profiles.is_some(), report);
-    Sections { listen, limits, providers, cluster_profiles }
+    Sections { listen, limits, metrics, providers, cluster_profiles }
 }
 
 /// Warns about `clusterInfo: match` without clusters to match with.

@@ -9,6 +9,7 @@ mod keys;
 mod kinds;
 pub mod kubeconfig;
 mod listen;
+mod metrics;
 mod problem;
 mod provider;
 mod reader;
@@ -31,6 +32,7 @@ use reader::whole;
 pub use broker::Limits;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use listen::{Listen, group_id};
+pub use metrics::MetricsAddress;
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
 
@@ -43,6 +45,8 @@ pub struct Config {
     pub providers: Providers,
     /// Limits of the whole broker.
     pub limits: Limits,
+    /// Where metrics and health are served over HTTP; `None`: nowhere.
+    pub metrics: Option<MetricsAddress>,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
     /// The files that it was read from, including kubeconfigs.
@@ -73,12 +77,12 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { mut listen, limits, cluster_profiles, .. } = sections;
+    let Sections { mut listen, limits, metrics, cluster_profiles, .. } = sections;
     if listen.is_empty() {
         listen.push(Listen::default());
     }
     let files = std::mem::take(&mut report.files);
-    let config = Config { listen, providers, limits, cluster_profiles, files };
+    let config = Config { listen, providers, limits, metrics, cluster_profiles, files };
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings })
 }

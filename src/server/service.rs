@@ -20,9 +20,10 @@ use super::{
     follow::WatchSlots,
     health::Health,
     info::BrokerInfo,
+    ready::HealthChecks,
     status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
+use crate::{cache::CredentialCache, exec::PluginRunner, metrics::Metrics, resolver::Resolver};
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -42,6 +43,7 @@ pub struct BrokerService<R> {
 pub struct Services {
     pub(super) routes: Routes,
     pub(super) memory: Arc<dyn Memory>,
+    pub(super) metrics: Arc<Metrics>,
     reflection: Arc<OnceLock<Routes>>,
 }
 
@@ -58,13 +60,15 @@ pub fn services<R: PluginRunner>(
     clusters: Option<Clusters<R>>,
     health: HealthReporter,
     info: BrokerInfo,
+    metrics: Arc<Metrics>,
 ) -> Services {
+    let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
     let broker = Arc::new(BrokerService { cache, resolver, clusters, info });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
-    let health = HealthServer::new(Health::of(health));
+    let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
-    Services { routes, memory, reflection: Arc::default() }
+    Services { routes, memory, metrics, reflection: Arc::default() }
 }
 
 impl Services {
@@ -129,6 +133,11 @@ impl Services {
                 None
             }
         }
-        Self { routes: Routes::default(), memory: Arc::new(Nothing), reflection: Arc::default() }
+        Self {
+            routes: Routes::default(),
+            memory: Arc::new(Nothing),
+            metrics: Arc::default(),
+            reflection: Arc::default(),
+        }
     }
 }

@@ -25,6 +25,7 @@ mod hub_log;
 mod limits;
 mod many;
 mod map;
+mod operator;
 mod outside;
 mod pages;
 mod protocol;
