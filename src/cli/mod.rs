@@ -4,6 +4,7 @@
 
 mod broker;
 mod clusters;
+mod configuration;
 mod credentials;
 mod demo;
 mod evict;

@@ -3,6 +3,7 @@
 use std::{
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,10 +15,10 @@ use tracing::{error, info, warn};
 use super::EX_CONFIG;
 use crate::{
     app::{
-        self, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue, ServiceNotification,
-        Signals, SocketSource,
+        self, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
+        ServiceNotification, Signals, SocketSource,
     },
-    config::{self, Config, Listen, Loaded},
+    config::{self, Listen, Loaded},
     plugin::Environment,
 };
 
@@ -27,7 +28,8 @@ const LOG_FLUSH: Duration = Duration::from_millis(250);
 /// Run the broker in the foreground and log to stderr
 ///
 /// Without a configuration, every exec user of KUBECONFIG or ~/.kube/config becomes a provider with the name of that
-/// user. SIGTERM and Ctrl-C stop the broker within ten seconds; a second signal stops it at once. The variable
+/// user. The broker follows its files: a changed configuration is used once it has no problem. SIGHUP makes the broker
+/// read the files at once. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it at once. The variable
 /// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. RUST_LOG is read if it is not set.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -88,6 +90,15 @@ fn start(
     logs: &LogQueue,
 ) -> anyhow::Result<u8> {
     app::harden();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    // Before anything that takes time: until then, SIGHUP ends the process.
+    let signals = {
+        let _runtime = runtime.enter();
+        Signals::catch().context("cannot handle signals")?
+    };
     let loaded = match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -109,12 +120,9 @@ fn start(
             return Ok(code);
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the async runtime")?;
+    let place = ConfigPlace { flag: args.config.clone(), environment: Arc::new(environment.clone()) };
     let edges = Edges { reaps_orphans: true, ..Edges::system(environment) };
-    let code = runtime.block_on(serve(loaded.config, listening, edges));
+    let code = runtime.block_on(serve(loaded, listening, edges, place, signals));
     // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();
     code
@@ -169,10 +177,17 @@ fn from_systemd(
     Ok(Listening { listener, source: SocketSource::Inherited(socket) })
 }
 
-async fn serve(config: Config, listening: Vec<Listening>, edges: Edges) -> anyhow::Result<u8> {
-    let mut signals = Signals::catch().context("cannot handle signals")?;
+async fn serve(
+    loaded: Loaded,
+    listening: Vec<Listening>,
+    edges: Edges,
+    place: ConfigPlace,
+    mut signals: Signals,
+) -> anyhow::Result<u8> {
     let addresses: Vec<_> = listening.iter().map(address).collect();
-    let mut bound = app::build(config, listening, edges)?;
+    let mut bound = app::build(loaded.config, listening, edges)?;
+    bound.follow(place, loaded.sources);
+    let reload = bound.reload_request();
     for address in addresses {
         info!("listening on {address}");
     }
@@ -182,7 +197,7 @@ async fn serve(config: Config, listening: Vec<Listening>, edges: Edges) -> anyho
             error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
             1
         }
-        signal = signals.next() => {
+        signal = signals.stop(|| reload.send()) => {
             info!("{signal} received: draining; a second signal stops the broker at once");
             0
         }
@@ -193,7 +208,7 @@ async fn serve(config: Config, listening: Vec<Listening>, edges: Edges) -> anyho
             Drained::Whole => info!("drained"),
             Drained::CutOff { left } => warn!(left, "the grace period is over; closing the remaining connections"),
         },
-        signal = signals.next() => {
+        signal = signals.stop(|| {}) => {
             warn!("{signal} received again: stopping at once");
             return Ok(1);
         }
@@ -263,7 +278,9 @@ mod tests {
         let path = directory.path().join("run/socket");
         let listening = vec![Listening::at(app::socket_options(&loaded.config.listen[0], &path).unwrap())];
         let edges = Edges { jitter: broken_jitter, ..Edges::system(&environment) };
-        assert_eq!(serve(loaded.config, listening, edges).await.unwrap(), 1);
+        let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
+        let signals = Signals::catch().unwrap();
+        assert_eq!(serve(loaded, listening, edges, place, signals).await.unwrap(), 1);
         assert!(!BROKEN.load(Ordering::SeqCst));
     }
 }

@@ -100,7 +100,12 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
         );
     }
     if providers.is_empty() && report.problems.is_empty() {
-        root.problem(report, "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`");
+        let problem = "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`";
+        if paths.is_empty() {
+            root.problem(report, problem);
+        } else {
+            report.problem_at_start(root.place(), problem);
+        }
     }
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =

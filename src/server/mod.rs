@@ -35,7 +35,7 @@ mod traffic;
 pub use accept::Acceptor;
 pub use clusters::Clusters;
 pub use encode::encode;
-pub use info::BrokerInfo;
+pub use info::{BrokerInfo, ReloadFailure, ReloadState};
 pub use monitor::{Monitor, MonitorListener, MonitorParts};
 pub use peer::{Peer, PeerPolicy};
 pub use ready::HealthChecks;

@@ -33,8 +33,8 @@ pub(super) const REQUEST: usize = 256 * 1024;
 pub struct BrokerService<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
-    /// `None`: the broker reads no ClusterProfiles.
-    pub(super) clusters: Option<Clusters<R>>,
+    /// Empty while the broker reads no ClusterProfiles.
+    pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for Services {
 pub fn services<R: PluginRunner>(
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
-    clusters: Option<Clusters<R>>,
+    clusters: Clusters<R>,
     health: HealthReporter,
     info: BrokerInfo,
     metrics: Arc<Metrics>,
@@ -113,7 +113,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
 
 impl<R: PluginRunner> BrokerService<R> {
     fn clusters(&self) -> Result<&Clusters<R>, Status> {
-        self.clusters.as_ref().ok_or_else(status::no_hub)
+        self.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
     }
 }
 

@@ -29,6 +29,7 @@ mod operator;
 mod outside;
 mod pages;
 mod protocol;
+mod reload;
 mod rotation;
 mod secrets;
 mod shutdown;
