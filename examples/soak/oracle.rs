@@ -60,8 +60,8 @@ pub(crate) struct Counts {
     pub(crate) failures: BTreeMap<String, u64>,
     pub(crate) wrong: u64,
     pub(crate) failed_while_valid: u64,
-    /// The first violations.
-    pub(crate) violations: Vec<String>,
+    /// The first violation of each kind.
+    pub(crate) violations: BTreeMap<String, String>,
 }
 
 impl Oracle {
@@ -214,8 +214,9 @@ impl Oracle {
 
 impl Counts {
     fn violation(&mut self, text: String) {
+        let kind = text.replace(|character: char| character.is_ascii_digit(), "");
         if self.violations.len() < SHOWN {
-            self.violations.push(text);
+            self.violations.entry(kind).or_insert(text);
         }
     }
 }
