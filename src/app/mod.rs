@@ -6,6 +6,7 @@ mod essential;
 mod filter;
 mod hardening;
 mod journal;
+mod limits;
 mod listening;
 mod logs;
 mod monitor;
@@ -135,7 +136,9 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
-    let scheduler = Scheduler::new(config.limits.plugin_runs.get(), Arc::clone(&edges.clock), jitter);
+    let runs = limits::runs(&config.limits);
+    let scheduler = Scheduler::new(runs, Arc::clone(&edges.clock), jitter);
+    scheduler.set_shares(limits::shares(&config.limits));
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(RunnerParts {
             limits: RunLimits::default(),
@@ -151,7 +154,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
-        entries: config.limits.entries.get(),
+        entries: limits::entries(&config.limits),
         tasks: tasks.clone(),
         draining: draining.clone(),
     });
@@ -195,14 +198,19 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
     let services =
         services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
-    let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
         warn!(
             "running as `nobody`: only root is served, because the kernel uses this uid for all users that it cannot map"
         );
     }
-    let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
+    let acceptor = Arc::new(Acceptor::new(
+        services,
+        policy,
+        limits::connections(&config.limits),
+        tasks.clone(),
+        draining.clone(),
+    ));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {
         sockets,

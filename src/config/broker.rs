@@ -1,54 +1,24 @@
 //! Our own configuration: `kind: BrokerConfig`.
 
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     file::expand,
     issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
+    limits::{Limits, limits_section},
     listen::{Listen, listeners},
     metrics::{MetricsAddress, metrics_section},
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
-    table::{self, limits},
+    table,
 };
 use crate::{
     document::Node,
     plugin::{ClusterInfo, Environment, Provider},
 };
-
-/// Limits of the whole broker.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
-    /// Connections at the same time; one more is refused.
-    pub connections: NonZeroUsize,
-    /// Watches of one connection; one more is refused.
-    pub watches_per_connection: NonZeroUsize,
-    /// Plugin runs at the same time, of all providers.
-    pub plugin_runs: NonZeroUsize,
-    /// Plugin runs at the same time of each issuer without a `concurrency`. A provider without an `issuer` is its own
-    /// issuer.
-    pub plugin_runs_per_provider: NonZeroUsize,
-    /// Credentials in memory; one more replaces the least recently used.
-    pub entries: NonZeroUsize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: limits::CONNECTIONS.absent.0,
-            watches_per_connection: limits::WATCHES_PER_CONNECTION.absent.0,
-            plugin_runs: limits::PLUGIN_RUNS.absent.0,
-            plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.absent.0,
-            entries: limits::ENTRIES.absent.0,
-        }
-    }
-}
 
 /// The sections of a configuration.
 #[derive(Debug, Default)]
@@ -122,17 +92,6 @@ fn warn_of_unknown_clusters(root: &Cursor<'_>, providers: &[Provider], fleet: bo
     let blind = |provider: &&Provider| provider.cluster_info == ClusterInfo::Match && !fleet;
     for provider in providers.iter().filter(blind) {
         root.warning(report, format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
-    }
-}
-
-fn limits_section(at: &Cursor<'_>, report: &mut Report) -> Limits {
-    let Some(fields) = at.section(&limits::SECTION, report) else { return Limits::default() };
-    Limits {
-        connections: limits::CONNECTIONS.read(&fields, report),
-        watches_per_connection: limits::WATCHES_PER_CONNECTION.read(&fields, report),
-        plugin_runs: limits::PLUGIN_RUNS.read(&fields, report),
-        plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.read(&fields, report),
-        entries: limits::ENTRIES.read(&fields, report),
     }
 }
 

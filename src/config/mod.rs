@@ -8,6 +8,7 @@ mod issuers;
 mod keys;
 mod kinds;
 pub mod kubeconfig;
+mod limits;
 mod listen;
 mod metrics;
 mod problem;
@@ -30,8 +31,8 @@ use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
-pub use broker::Limits;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
+pub use limits::Limits;
 pub use listen::{Listen, group_id};
 pub use metrics::MetricsAddress;
 pub use problem::{ConfigError, Problem};

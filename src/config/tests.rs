@@ -93,7 +93,10 @@ providers:
   unknownExpiryMaxAge: 5m
 issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
-limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
+limits:
+  {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5, connectionsPerUid: 6,
+  connectionsPerProcess: 7, bytesPerUid: 8, bytesPerProcess: 9, pluginRunsPerUid: 10, pluginRunsPerProcess: 11,
+  entriesPerUid: 12, entriesPerProcess: 13}}
 "#
     ));
     let loaded = home.load().unwrap();
@@ -135,10 +138,18 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     ],
     Limits {
         connections: 1,
+        connections_per_uid: 6,
+        connections_per_process: 7,
         watches_per_connection: 2,
+        bytes_per_uid: 8,
+        bytes_per_process: 9,
         plugin_runs: 3,
         plugin_runs_per_provider: 4,
+        plugin_runs_per_uid: 10,
+        plugin_runs_per_process: 11,
         entries: 5,
+        entries_per_uid: 12,
+        entries_per_process: 13,
     },
 )
 "#);

@@ -19,6 +19,7 @@ use super::{
     follow::WatchSlots,
     handshake::HandshakeDeadline,
     peer::{Peer, PeerPolicy},
+    places::Full,
     preencoded::{self, Preencoded},
     question::Question,
     service::Services,
@@ -60,11 +61,8 @@ const GRPC: &str = "application/grpc";
 pub(super) enum Refusal {
     /// The policy does not allow the peer.
     Denied,
-    /// `limits.connections` connections are already open.
-    Full {
-        /// Value of `limits.connections`.
-        limit: usize,
-    },
+    /// There is no place for another connection.
+    Full(Full),
 }
 
 /// State that all connections share.
@@ -79,11 +77,15 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Serves `stream` until the peer is done, stops reading, or the broker drains.
-    pub(super) async fn serve(self, stream: UnixStream, peer: Peer, refusal: Option<Refusal>) {
-        // Each connection has a separate token, because each of its polls locks the token.
-        let end = self.draining.child_token();
-        let traffic = Traffic::new(end.clone());
+    /// Serves `stream` until the peer is done, stops reading, another connection needs the place, or the broker drains.
+    pub(super) async fn serve(
+        self,
+        stream: UnixStream,
+        peer: Peer,
+        traffic: Arc<Traffic>,
+        refusal: Option<Refusal>,
+    ) {
+        let end = traffic.end().clone();
         self.watchdog.watch(&traffic);
         let builder = limits(TrackedExecutor(self.tasks.clone()));
         let io = HandshakeDeadline::new(Noted::new(stream, &traffic), HANDSHAKE);
@@ -211,8 +213,9 @@ impl Exchanges {
         match self.refusal {
             None => {}
             Some(Refusal::Denied) => return Err(status::peer_denied(&self.peer)),
-            Some(Refusal::Full { limit }) => return Err(status::too_many_connections(limit)),
+            Some(Refusal::Full(full)) => return Err(status::too_many_connections(full)),
         }
+        self.traffic.check_bytes().map_err(status::too_many_bytes)?;
         let streams = path.starts_with(REFLECTION);
         let counts = streams || path == HEALTH_WATCH;
         Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))

@@ -252,13 +252,11 @@ fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb:
     (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
 }
 
-/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept. If the kernel
-/// does not show the process ID, the name alone distinguishes the caller.
+/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
 fn named(peer: &Peer, name: &str) -> Caller {
     static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
-    let peer = peer.pid.map_or(name, |pid| u64::from(pid.cast_unsigned()));
-    Caller { name, peer, ..Caller::default() }
+    Caller { name, peer: peer.process(), ..Caller::default() }
 }
 
 /// Waits for `event` until the deadline, and returns the rest of the deadline.
@@ -380,10 +378,13 @@ mod tests {
     }
 
     #[test]
-    fn callers_differ_by_process_where_the_kernel_shows_it_and_by_name_elsewhere() {
-        let at = |pid| Peer { listener: 0, uid: 1, gid: 1, pid, origin: Origin::Elsewhere };
+    fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
+        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid, origin: Origin::Elsewhere };
+        let at = |pid| of(1, pid);
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
-        assert_ne!(named(&at(None), "a").peer, named(&at(None), "b").peer);
+        assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);
+        assert_eq!(named(&at(None), "a").peer, named(&at(None), "b").peer, "a name proves nothing");
+        assert_ne!(named(&at(None), "a").peer, named(&of(2, None), "a").peer);
         assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
         assert_eq!(named(&at(Some(7)), "").name, 0);
     }

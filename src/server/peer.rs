@@ -31,6 +31,13 @@ impl Peer {
         Ok(Self { listener, uid: credentials.uid(), gid: credentials.gid(), pid, origin })
     }
 
+    /// The process that limits per process count: the uid in the upper half, the process ID in the lower one. Peers in
+    /// other PID namespaces have no process ID, so all of one uid count as one process: names that they send prove
+    /// nothing.
+    pub(super) fn process(&self) -> u64 {
+        u64::from(self.uid) << 32 | u64::from(self.pid.map_or(0, i32::cast_unsigned))
+    }
+
     /// Whether the kernel uses this uid for all users that it cannot map, so that it does not identify a user.
     pub(super) fn is_unmapped(&self) -> bool {
         UNMAPPED.contains(&self.uid)

@@ -10,7 +10,10 @@ use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::Peer;
+use super::{
+    Peer,
+    places::{Full, TooManyBytes},
+};
 use crate::{
     cache::{CacheError, Failed},
     credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
@@ -113,7 +116,7 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
         let _infallible = write!(message, "; `credbroker refresh {provider}` runs it at once");
     }
     let limit = match failed.error {
-        CacheError::Full { .. } => Some("limits.entries"),
+        CacheError::Full(room) => Some(room.key()),
         CacheError::TooManyWaiting => Some("waiting requests"),
         _ => None,
     };
@@ -129,11 +132,28 @@ pub(super) fn draining() -> Status {
 }
 
 /// One connection too many.
-pub(super) fn too_many_connections(limit: usize) -> Status {
+pub(super) fn too_many_connections(full: Full) -> Status {
+    let (limit, who, count) = match full {
+        Full::Connections(count) => ("limits.connections", "the broker serves", count),
+        Full::OpenFiles(count) => {
+            let message = format!(
+                "the broker serves {count} connections, as many as its limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+            );
+            return overloaded("open files", &message, Some(SUCCESSOR));
+        }
+        Full::Silent(count) => {
+            let message = format!(
+                "this process has {count} connections without a call, which is the limit; send calls on those, or try again"
+            );
+            return overloaded("silent connections", &message, Some(SUCCESSOR));
+        }
+        Full::Process(count) => ("limits.connectionsPerProcess", "this process has", count),
+        Full::Uid(count) => ("limits.connectionsPerUid", "the processes of this uid have", count),
+    };
     let message = format!(
-        "the broker serves {limit} connections, which is the limit (`limits.connections`); ask again when one is closed"
+        "{who} {count} connections, which is the limit (`{limit}`), and all are in use; try again when one is closed"
     );
-    overloaded("limits.connections", &message, Some(SUCCESSOR))
+    overloaded(limit, &message, Some(SUCCESSOR))
 }
 
 /// One watch too many on one connection.
@@ -144,13 +164,19 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     overloaded("limits.watchesPerConnection", &message, None)
 }
 
-/// The unfinished requests of one connection are too large.
-pub(super) fn too_much_unfinished(limit: usize) -> Status {
+/// The unfinished requests of one connection are too large, or the bytes of all connections of a process or a uid.
+pub(super) fn too_many_bytes(TooManyBytes { name, limit }: TooManyBytes) -> Status {
+    if name.starts_with("limits.") {
+        let message = format!(
+            "the unfinished requests and unread answers of this process or uid exceed {limit} bytes, which is the limit (`{name}`); finish and read some"
+        );
+        return overloaded(name, &message, Some(SUCCESSOR));
+    }
     let limit = limit >> 20;
     let message = format!(
         "the unfinished requests of this connection exceed {limit} MiB, which is the limit; finish some, or open another connection"
     );
-    overloaded("unfinished requests", &message, None)
+    overloaded(name, &message, None)
 }
 
 /// A request was not received in time.
@@ -218,7 +244,7 @@ pub(super) fn profile_reason(error: &ProfileError) -> Reason {
 pub(super) fn cache_reason(error: &CacheError) -> Reason {
     match error {
         CacheError::Draining => Reason::Draining,
-        CacheError::Full { .. } | CacheError::TooManyWaiting => Reason::Overloaded,
+        CacheError::Full(_) | CacheError::TooManyWaiting => Reason::Overloaded,
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,

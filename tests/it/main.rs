@@ -32,5 +32,6 @@ mod protocol;
 mod reload;
 mod rotation;
 mod secrets;
+mod seeds;
 mod shutdown;
 mod words;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
+    app::limits,
     cache::CredentialCache,
     config::{ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
     exec::{ProcessRunner, Scheduler},
@@ -50,15 +51,16 @@ pub(super) struct Adopted {
 impl Started {
     /// The keys of `newer` that are used after a restart only.
     fn differs(&self, newer: &Config) -> Vec<&'static str> {
-        let (limits, newer_limits) = (&self.limits, &newer.limits);
+        let (old, new) = (&self.limits, &newer.limits);
         let keys = [
             ("listen", self.listen != newer.listen),
             ("metrics", self.metrics != newer.metrics),
-            ("limits.connections", limits.connections != newer_limits.connections),
-            (
-                "limits.watchesPerConnection",
-                limits.watches_per_connection != newer_limits.watches_per_connection,
-            ),
+            ("limits.connections", old.connections != new.connections),
+            ("limits.connectionsPerUid", old.connections_per_uid != new.connections_per_uid),
+            ("limits.connectionsPerProcess", old.connections_per_process != new.connections_per_process),
+            ("limits.bytesPerUid", old.bytes_per_uid != new.bytes_per_uid),
+            ("limits.bytesPerProcess", old.bytes_per_process != new.bytes_per_process),
+            ("limits.watchesPerConnection", old.watches_per_connection != new.watches_per_connection),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -69,18 +71,19 @@ impl Adopter {
     /// with an error if not.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.started.differs(&config);
-        let Config { providers, limits, cluster_profiles, .. } = config;
+        let Config { providers, limits: in_force, cluster_profiles, .. } = config;
         let old = self.resolver.providers();
         let succession = Succession::of(providers, &old);
         let changes = succession.changes(&old);
         let providers = Arc::clone(&succession.providers);
 
         let before = {
-            let mut in_force = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *in_force, limits)
+            let mut old = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *old, in_force)
         };
-        self.scheduler.set_limits(limits.plugin_runs.get(), issuers(&providers, cluster_profiles.as_ref()));
-        self.cache.set_limit(limits.entries.get());
+        self.scheduler.set_limits(limits::runs(&in_force), issuers(&providers, cluster_profiles.as_ref()));
+        self.scheduler.set_shares(limits::shares(&in_force));
+        self.cache.set_limits(limits::entries(&in_force));
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
         self.resolver.replace(World { providers: Arc::clone(&providers), fleet });
@@ -88,7 +91,7 @@ impl Adopter {
         succession.commit();
         self.cache.forget_retired();
         let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
-        Adopted { providers: changes, limits: before != limits, is_hub_changed, restart_needed }
+        Adopted { providers: changes, limits: before != in_force, is_hub_changed, restart_needed }
     }
 }
 

@@ -4,6 +4,7 @@ use std::{io, sync::Arc};
 
 use super::*;
 use crate::{
+    cache::Room,
     credential::ApiVersion,
     document::{self, Aliases, Position},
     plugin::{Command, Definition, Origin, ProfileName, Retirement},
@@ -91,7 +92,12 @@ fn cache_errors() -> Vec<CacheError> {
     let ago = Duration::from_secs(600);
     let mut errors = vec![
         CacheError::Draining,
-        CacheError::Full { limit: 10_000 },
+        CacheError::Full(Room::Entries { limit: 10_000 }),
+        CacheError::Full(Room::OfProcess { limit: 5000 }),
+        CacheError::Full(Room::OfUid { limit: 7500 }),
+        CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
+        CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
+        CacheError::TooManyWaiting,
         CacheError::Retired(Retirement::Changed),
         CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
@@ -239,7 +245,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    let full = failed(&cloud(), &CacheError::Full { limit: 1 }.into());
+    let full = failed(&cloud(), &CacheError::Full(Room::Entries { limit: 1 }).into());
     let named = [
         ("cluster", "fleet/paris"),
         ("key", "abababababab"),
@@ -288,8 +294,19 @@ fn a_denied_peer_gets_the_remedy() {
 #[test]
 fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
     let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
-    let full = CacheError::Full { limit: 1 };
+    let full = CacheError::Full(Room::Entries { limit: 1 });
     assert_eq!(limit(too_many_watches(7)).as_deref(), Some("limits.watchesPerConnection"));
-    assert_eq!(limit(too_many_connections(7)).as_deref(), Some("limits.connections"));
+    for (full, expected) in [
+        (Full::Connections(7), "limits.connections"),
+        (Full::OpenFiles(7), "open files"),
+        (Full::Uid(7), "limits.connectionsPerUid"),
+        (Full::Process(7), "limits.connectionsPerProcess"),
+        (Full::Silent(7), "silent connections"),
+    ] {
+        assert_eq!(limit(too_many_connections(full)).as_deref(), Some(expected));
+    }
+    for name in ["unfinished requests", "limits.bytesPerProcess", "limits.bytesPerUid"] {
+        assert_eq!(limit(too_many_bytes(TooManyBytes { name, limit: 7 })).as_deref(), Some(name));
+    }
     assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("limits.watchesPerConnection"));
 }
