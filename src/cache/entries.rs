@@ -265,6 +265,10 @@ impl KeyEntries {
             Selector::ClusterProfile(name) => {
                 page(self.of_profile(name).iter().map(|entry| (position(&entry.spec), entry)), after, count)
             }
+            Selector::Keys(keys) => {
+                let found = keys.iter().filter_map(|key| self.by_key.get(key));
+                page(found.map(|entry| (position(&entry.spec), entry)), after, count)
+            }
             Selector::Key(prefix) => {
                 let matching = self.by_key.iter().filter(|(key, _)| prefix.matches(key));
                 page(matching.map(|(_, entry)| (position(&entry.spec), entry)), after, count)

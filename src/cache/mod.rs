@@ -77,6 +77,10 @@ impl<R> Clone for CredentialCache<R> {
     }
 }
 
+/// Called at the end of each run that started, with what it issued or why it failed, and how long it took. `None`: it was
+/// ended because it was not needed.
+pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
+
 /// The parts of a cache.
 pub struct CacheParts<R> {
     /// Runs plugins.
@@ -89,6 +93,8 @@ pub struct CacheParts<R> {
     pub verify: VerifyFn,
     /// Counts requests and runs.
     pub metrics: Arc<Metrics>,
+    /// Called at the end of each run.
+    pub on_run: RunEndFn,
     /// Reads the time.
     pub clock: Arc<dyn Clock>,
     /// Uniform in [0, 1): spreads refreshes and retries.

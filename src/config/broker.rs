@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
+    access::{self, AuditTo},
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     file::expand,
     issuers::issuers,
@@ -16,6 +17,7 @@ use super::{
     table,
 };
 use crate::{
+    access::Rule,
     document::Node,
     plugin::{ClusterInfo, Environment, Provider},
 };
@@ -28,6 +30,8 @@ pub(super) struct Sections {
     pub(super) metrics: Option<MetricsAddress>,
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
+    pub(super) access: Vec<Rule>,
+    pub(super) audit: AuditTo,
 }
 
 /// Reads a whole configuration, and the kubeconfigs that it names.
@@ -77,6 +81,12 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
             report.problem_at_start(root.place(), problem);
         }
     }
+    let at = fields.at(&table::root::ACCESS);
+    let access = access::rules(at.as_ref(), report);
+    if !access.is_empty() {
+        access::match_by_default(&items, &mut providers);
+    }
+    let audit = access::audit(fields.at(&table::root::AUDIT).as_ref(), !access.is_empty(), env, report);
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =
         section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));
@@ -84,12 +94,17 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let per_issuer = limits.plugin_runs_per_provider;
     issuers(fields.at(&table::root::ISSUERS).as_ref(), per_issuer, providers.iter_mut().chain(hub), report);
     warn_of_unknown_clusters(&root, &providers, cluster_profiles.is_some(), report);
-    Sections { listen, limits, metrics, providers, cluster_profiles }
+    if let Some(at) = at.filter(|_| report.problems.is_empty()) {
+        access::warn_of_nothing(&at, (&providers, &listen), cluster_profiles.is_some(), report);
+    }
+    Sections { listen, limits, metrics, providers, cluster_profiles, access, audit }
 }
 
 /// Warns about `clusterInfo: match` without clusters to match with.
 fn warn_of_unknown_clusters(root: &Cursor<'_>, providers: &[Provider], fleet: bool, report: &mut Report) {
-    let blind = |provider: &&Provider| provider.cluster_info == ClusterInfo::Match && !fleet;
+    let blind = |provider: &&Provider| {
+        provider.cluster_info == ClusterInfo::Match && provider.clusters.is_empty() && !fleet
+    };
     for provider in providers.iter().filter(blind) {
         root.warning(report, format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
     }

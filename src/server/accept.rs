@@ -19,14 +19,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use super::{
+    access::{Access, Policies},
     connection::{Connections, Refusal},
-    origin::Home,
-    peer::{Peer, PeerPolicy},
+    identity::{Identities, Identity},
+    peer::Peer,
     places::{ConnectionLimits, Full, Holding, Place, Places},
     service::Services,
     traffic::{Traffic, Watchdog},
 };
-use crate::clock;
+use crate::{clock, exec::LiveRuns};
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
@@ -35,11 +36,23 @@ const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Time for a refused peer to read its error.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Who is served.
+#[derive(Debug)]
+pub struct Admission {
+    /// The access rules in force.
+    pub policies: Policies,
+    /// Names of the listeners, in the order of the configuration.
+    pub listeners: Vec<Arc<str>>,
+    /// Plugin runs, whose processes are not served.
+    pub runs: LiveRuns,
+}
+
 /// Accepts connections and serves each on a separate task.
 #[derive(Debug)]
 pub struct Acceptor {
     connections: Connections,
-    home: Home,
+    identities: Identities,
+    policies: Policies,
     places: Arc<Places>,
     /// When a lack of places was logged last, in seconds of [`clock::coarse`].
     noted: AtomicU64,
@@ -49,19 +62,25 @@ impl Acceptor {
     /// Serves connections within `limits`. Refuses further ones.
     pub fn new(
         services: Services,
-        policy: PeerPolicy,
+        admission: Admission,
         limits: ConnectionLimits,
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
         let (watches, watchdog) = (limits.watches_per_connection, Watchdog::default());
-        let connections = Connections { services, policy, watches, tasks, draining, watchdog };
+        let connections = Connections { services, watches, tasks, draining, watchdog };
         Self {
             connections,
-            home: Home::of_this_process(),
+            identities: Identities::new(admission.listeners, admission.runs),
+            policies: admission.policies,
             places: Arc::new(Places::new(limits)),
             noted: AtomicU64::new(0),
         }
+    }
+
+    /// Whether the broker can identify its own user. It cannot if the kernel uses that uid for all users that it cannot map.
+    pub fn identifies_its_own(&self) -> bool {
+        self.identities.identify_own()
     }
 
     /// Ends connections whose peers stop reading their answers. Runs until the future is dropped.
@@ -124,13 +143,17 @@ impl Acceptor {
     }
 
     fn admit(&self, number: usize, stream: UnixStream) {
-        let peer = match Peer::of(&stream, number, &self.home) {
-            Ok(peer) => peer,
+        let identity = match self.identities.of(&stream, number) {
+            Ok(identity) => identity,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
+        let Identity { peer, principal, is_of_a_run } = identity;
+        let access = Arc::new(Access::new(peer, principal, self.policies.clone()));
         // Each connection has a separate token, because each of its polls locks the token.
         let (end, now) = (self.connections.draining.child_token(), clock::coarse());
-        let (refusal, place, traffic) = match self.place(&peer, end.clone(), now) {
+        let place =
+            if is_of_a_run { Err(Refusal::Descendant) } else { self.place(&access, end.clone(), now) };
+        let (refusal, place, traffic) = match place {
             Ok((place, traffic)) => (None, place, traffic),
             Err(refusal) => {
                 let Some(place) = self.places.refuse() else {
@@ -142,7 +165,7 @@ impl Acceptor {
                 (Some(refusal), place, Traffic::new(end, Holding::default(), now))
             }
         };
-        let serve = self.connections.clone().serve(stream, peer, traffic, refusal);
+        let serve = self.connections.clone().serve(stream, access, traffic, refusal);
         self.connections.tasks.spawn(async move {
             if refusal.is_none() {
                 serve.await;
@@ -153,14 +176,15 @@ impl Acceptor {
         });
     }
 
-    /// Takes a place for a connection of `peer`.
+    /// Takes a place for a connection. The broker's own user and root may always try, because they may ask for its health.
     fn place(
         &self,
-        peer: &Peer,
+        access: &Access,
         end: CancellationToken,
         now: Duration,
     ) -> Result<(Place, Arc<Traffic>), Refusal> {
-        if !self.connections.policy.allows(peer) {
+        let peer = &access.peer;
+        if access.rights().is_empty() && !access.may_ask_for_health() {
             return Err(Refusal::Denied);
         }
         self.places.take(peer, end, now).map_err(|full| {
@@ -208,6 +232,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+    use crate::access::Policy;
 
     /// A connection whose peer has sent its preface and SETTINGS.
     fn connect(path: &Path) -> UnixStream {
@@ -222,9 +247,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
-        let policy = PeerPolicy::own_and_root();
-        let limits = ConnectionLimits::for_tests(10);
-        let acceptor = Acceptor::new(Services::none(), policy, limits, tasks, draining.clone());
+        let policies = watch::Sender::new(Arc::new(Policy::new([])));
+        let admission =
+            Admission { policies: policies.subscribe(), listeners: Vec::new(), runs: LiveRuns::default() };
+        let acceptor = Acceptor::new(
+            Services::none(),
+            admission,
+            ConnectionLimits::for_tests(10),
+            tasks,
+            draining.clone(),
+        );
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
         let mut accepting = Box::pin(acceptor.run(0, listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());

@@ -10,11 +10,9 @@ use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::{
-    Peer,
-    places::{Full, TooManyBytes},
-};
+use super::places::{Full, TooManyBytes};
 use crate::{
+    access::Verb,
     cache::{CacheError, Failed},
     credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
     exec::RunError,
@@ -47,6 +45,10 @@ impl Subject {
     pub(super) fn provider(&self) -> &str {
         &self.provider
     }
+
+    pub(super) fn profile(&self) -> Option<&ProfileName> {
+        self.profile.as_ref()
+    }
 }
 
 /// The request itself is not valid.
@@ -54,15 +56,45 @@ pub(super) fn invalid(message: &str) -> Status {
     status(Reason::InvalidRequest, message, None, [])
 }
 
-/// The policy does not allow the peer.
-pub(super) fn peer_denied(peer: &Peer) -> Status {
-    let cause = if peer.is_unmapped() {
-        "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
-    } else {
-        "it serves its own uid and root; run a broker of your own (`credbroker serve`)"
+/// Why a peer has no right at all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum NoRights {
+    /// There are no access rules, and it is neither the broker's own user nor root.
+    Stranger,
+    /// No access rule is for it.
+    Unlisted,
+    /// Its uid identifies no user.
+    Unmapped,
+}
+
+/// The policy gives the peer no right.
+pub(super) fn peer_denied(uid: u32, why: NoRights) -> Status {
+    let cause = match why {
+        NoRights::Stranger => "it serves its own uid and root; run a broker of your own (`credbroker serve`)",
+        NoRights::Unlisted => {
+            "no access rule allows this process to use it; ask the operator of the broker for a rule"
+        }
+        NoRights::Unmapped => {
+            "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
+        }
     };
-    let message = format!("uid {} may not use this broker: {cause}", peer.uid);
+    let message = format!("uid {uid} may not use this broker: {cause}");
     status(Reason::PeerDenied, &message, None, [])
+}
+
+/// The peer has rights, but none for this call.
+pub(super) fn verb_denied(verb: Verb) -> Status {
+    let message = format!(
+        "no access rule allows this process to `{}`; ask the operator of the broker for a rule",
+        verb.name()
+    );
+    status(Reason::PeerDenied, &message, None, [])
+}
+
+/// The peer is a process of a plugin run.
+pub(super) fn descendant() -> Status {
+    let message = "a plugin run may not ask the broker; give the plugin a kubeconfig whose users do not run credbroker-exec";
+    status(Reason::Recursion, message, None, [])
 }
 
 /// The request has no peer.
@@ -80,11 +112,12 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
         | ResolveError::PluginUnreadable { provider, .. }
         | ResolveError::VariableNotAllowed { provider, .. } => Some((PROVIDER, provider.to_string())),
         ResolveError::AmbiguousProvider { name, .. }
+        | ResolveError::ProviderNotAllowed { name }
         | ResolveError::UnknownDefinition { name, .. }
         | ResolveError::UnknownProvider { name, .. } => Some((PROVIDER, name.clone())),
-        ResolveError::Profile { profile, .. } | ResolveError::UnknownProfile { profile, .. } => {
-            Some((CLUSTER, profile.to_string()))
-        }
+        ResolveError::Profile { profile, .. }
+        | ResolveError::ProfileNotAllowed { profile }
+        | ResolveError::UnknownProfile { profile, .. } => Some((CLUSTER, profile.to_string())),
         ResolveError::ClusterConfig { .. }
         | ResolveError::ClusterMismatch { .. }
         | ResolveError::ClusterServer
@@ -223,6 +256,9 @@ pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
         | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
+        ResolveError::ProfileNotAllowed { .. } | ResolveError::ProviderNotAllowed { .. } => {
+            Reason::PeerDenied
+        }
         ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
         ResolveError::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
@@ -236,7 +272,8 @@ pub(super) fn profile_reason(error: &ProfileError) -> Reason {
         ProfileError::Invalid { .. }
         | ProfileError::Malformed { .. }
         | ProfileError::Repeated { .. }
-        | ProfileError::VariableDenied { .. } => Reason::ClusterProfileInvalid,
+        | ProfileError::VariableDenied { .. }
+        | ProfileError::VariableNotAllowed { .. } => Reason::ClusterProfileInvalid,
     }
 }
 

@@ -9,6 +9,7 @@
     reason = "tests may read clocks and start processes, and end by panics"
 )]
 
+mod access;
 mod accounts;
 mod admin;
 mod answers;

@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::{
+    access::Policy,
     app::limits,
     cache::CredentialCache,
-    config::{ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
+    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
     exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
@@ -23,6 +26,8 @@ pub(crate) struct Adopter {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) hub: Arc<HubReader<ProcessRunner>>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The access rules in force.
+    pub(crate) policies: watch::Sender<Arc<Policy>>,
     pub(crate) started: Started,
     /// The limits in force.
     pub(crate) limits: Mutex<Limits>,
@@ -34,6 +39,7 @@ pub(crate) struct Started {
     pub(crate) listen: Vec<Listen>,
     pub(crate) limits: Limits,
     pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) audit: AuditTo,
 }
 
 /// What a newer configuration has changed.
@@ -42,6 +48,8 @@ pub(super) struct Adopted {
     pub(super) providers: ProviderChanges,
     /// Whether limits have changed.
     pub(super) limits: bool,
+    /// Whether the access rules have changed.
+    pub(super) access: bool,
     /// Whether the hub has changed.
     pub(super) is_hub_changed: bool,
     /// Keys whose value is not the one in use until the broker starts again.
@@ -55,6 +63,7 @@ impl Started {
         let keys = [
             ("listen", self.listen != newer.listen),
             ("metrics", self.metrics != newer.metrics),
+            ("audit", self.audit != newer.audit),
             ("limits.connections", old.connections != new.connections),
             ("limits.connectionsPerUid", old.connections_per_uid != new.connections_per_uid),
             ("limits.connectionsPerProcess", old.connections_per_process != new.connections_per_process),
@@ -71,7 +80,15 @@ impl Adopter {
     /// with an error if not.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.started.differs(&config);
-        let Config { providers, limits: in_force, cluster_profiles, .. } = config;
+        let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
+        // First, so that no later step delays the loss of a right.
+        let access = self.policies.send_if_modified(|policy| {
+            let differs = !policy.is_of(&access);
+            if differs {
+                *policy = Arc::new(Policy::new(access));
+            }
+            differs
+        });
         let old = self.resolver.providers();
         let succession = Succession::of(providers, &old);
         let changes = succession.changes(&old);
@@ -91,7 +108,7 @@ impl Adopter {
         succession.commit();
         self.cache.forget_retired();
         let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
-        Adopted { providers: changes, limits: before != in_force, is_hub_changed, restart_needed }
+        Adopted { providers: changes, limits: before != in_force, access, is_hub_changed, restart_needed }
     }
 }
 

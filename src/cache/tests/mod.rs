@@ -218,6 +218,7 @@ impl<R> CacheParts<R> {
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
             metrics: Arc::default(),
+            on_run: Arc::new(|_, _, _| {}),
             clock,
             jitter: || 0.5,
             epoch: "test".into(),
