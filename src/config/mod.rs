@@ -9,6 +9,7 @@ mod keys;
 mod kinds;
 pub mod kubeconfig;
 mod listen;
+mod policy;
 mod problem;
 mod provider;
 mod reader;

@@ -53,6 +53,7 @@ fn value(text: &str) -> Value {
 fn least() -> (Value, Vec<(String, &'static Section)>) {
     let document = value(&format!(
         "{HEAD}kubeconfigs: [~/.kube/config]\n\
+         credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist: [{{command: x}}]\n\
          listen: {{}}\nlimits: {{}}\nissuers: [{{name: gke}}]\nclusterProfiles: {{kubeconfig: in-cluster, prewarm: [{{}}]}}\n\
          providers:\n- name: gke\n  execConfig:\n    apiVersion: client.authentication.k8s.io/v1\n    command: x\n    \
          interactiveMode: Never\n    env: [{{name: A}}]\n"

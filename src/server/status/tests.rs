@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, Definition, Origin, ProfileName, Retirement},
+    plugin::{Command, Definition, Origin, ProfileName, Refusal, Retirement},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -29,6 +29,16 @@ fn run_errors() -> Vec<RunError> {
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
         RunError::NeedsTerminal { command: command(), stderr: stderr() },
+        RunError::NotAllowed { command: command(), refusal: Refusal::DenyAll },
+        RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: "a52d159f".into() } },
+        RunError::NotAllowed {
+            command: command(),
+            refusal: Refusal::Owner { path: "/plugins".into(), owner: 1001 },
+        },
+        RunError::NotAllowed {
+            command: command(),
+            refusal: Refusal::Writable { path: "/plugins/p".into(), mode: 0o777 },
+        },
         RunError::NotFound {
             command: "p".into(),
             place: " in the broker's PATH",
@@ -149,6 +159,11 @@ fn resolve_errors() -> Vec<ResolveError> {
         ResolveError::InvalidVariable { name: "A=B".into() },
         ResolveError::NeedsTerminal { provider: provider() },
         ResolveError::NoCluster { provider: provider(), known: 2 },
+        ResolveError::PluginNotAllowed {
+            provider: provider(),
+            command: command(),
+            refusal: Refusal::NotListed { path: "/plugins/p".into() },
+        },
         ResolveError::PluginNotFound { provider: provider(), command: command(), install_hint: None },
         ResolveError::PluginUnreadable {
             provider: provider(),
