@@ -16,6 +16,7 @@ pub mod exec;
 pub mod fleet;
 pub mod hub;
 pub mod launch;
+pub mod metrics;
 pub mod plugin;
 pub mod resolver;
 pub mod server;

@@ -7,8 +7,10 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 broker=$(realpath "${1:-$here/../target/debug/credbroker}")
 shim=$(realpath "${2:-$here/../target/debug/credbroker-exec}")
-# The highest exposure of the system's service that `systemd-analyze security` may report, in tenths (scale 0 to 10).
+# The highest exposure of the system's service that `systemd-analyze security` may report, in tenths (scale 0 to 10): as
+# it is shipped, and with drop-ins/strict.conf.
 threshold=20
+strict_threshold=15
 
 for program in "$broker" "$shim"; do
     [[ -x $program ]] || { echo "no program at $program; build it with: cargo build --workspace" >&2; exit 1; }
@@ -35,14 +37,40 @@ verify systemd-analyze verify --man=no --recursive-errors=no "$work"/system/cred
 XDG_RUNTIME_DIR=$work/run verify \
     systemd-analyze --user verify --man=no --recursive-errors=no "$work"/user/credbroker.{socket,service}
 
-echo "-- the service's exposure is at most $((threshold / 10)).$((threshold % 10))"
-systemd-analyze security --offline=true --no-pager --threshold="$threshold" \
-    "$work/system/credbroker.service" >"$work/exposure" || {
-    cat "$work/exposure"
-    echo "the service is more exposed than the threshold" >&2
-    exit 1
+exposure() {
+    echo "-- the service's exposure$2 is at most $(($1 / 10)).$(($1 % 10))"
+    systemd-analyze security --offline=true --no-pager --threshold="$1" \
+        "$work/system/credbroker.service" >"$work/exposure" || {
+        cat "$work/exposure"
+        echo "the service is more exposed than the threshold" >&2
+        exit 1
+    }
+    grep 'Overall exposure' "$work/exposure"
 }
-grep 'Overall exposure' "$work/exposure"
+exposure "$threshold" ""
+with() { # DROP-IN UNIT
+    mkdir -p "$work/system/$2.d"
+    cp "$here/drop-ins/$1.conf" "$work/system/$2.d/"
+}
+with strict credbroker.service
+with clients credbroker.socket
+exposure "$strict_threshold" " with drop-ins/strict.conf"
+
+echo "-- the drop-ins are valid"
+version=$(systemd-analyze --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+if ((version >= 253)); then
+    with notify-reload credbroker.service
+else
+    echo "SKIPPED: drop-ins/notify-reload.conf: systemd $version does not know Type=notify-reload"
+fi
+verify systemd-analyze verify --man=no --recursive-errors=no "$work"/system/credbroker.{socket,service}
+
+echo "-- sysusers and tmpfiles make the group and the directory"
+mkdir -p "$work/root/etc"
+systemd-sysusers --root="$work/root" "$here/sysusers.d/credbroker.conf"
+grep -q '^credbroker-clients:' "$work/root/etc/group"
+systemd-tmpfiles --create --root="$work/root" "$here/tmpfiles.d/credbroker.conf"
+[[ $(stat -c %a "$work/root/etc/credbroker") == 755 ]]
 
 echo "-- a shim that connects before the broker has started waits and is served"
 socket=$work/run/credbroker.sock

@@ -22,6 +22,7 @@ use crate::{
     credential::Credential,
     deadline::CallDeadline,
     error::Error,
+    health,
     lost::ConnectionLost,
     reference::CredentialRef,
     rejection::{RejectionReport, ReportOutcome},
@@ -154,6 +155,16 @@ impl Client {
         let credential =
             Credential::receive(answer.credential.unwrap_or_default(), answer.cluster, clock::system())?;
         Ok(RejectionReport { credential, outcome, retry_after })
+    }
+
+    /// Whether the broker reports that `service` is serving: the name of a provider, `ready` for the broker with all of
+    /// its providers, `hub` for the hub of ClusterProfiles, or nothing for the broker itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::credential`]; [`Error::Failed`] with the code `NotFound`: there is no such service.
+    pub async fn is_serving(&self, service: &str) -> Result<bool, Error> {
+        health::check(self, service).await
     }
 
     /// The clusters of the fleet: those of one namespace, or all.

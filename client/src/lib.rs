@@ -50,6 +50,8 @@ mod error;
 mod failure;
 #[cfg(feature = "async")]
 mod fleet;
+#[cfg(feature = "async")]
+mod health;
 #[cfg(feature = "kube")]
 pub mod kube;
 mod lost;

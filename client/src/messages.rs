@@ -5,7 +5,7 @@ use credbroker_proto::v1;
 
 #[cfg(feature = "async")]
 use crate::{
-    admin::CredentialState,
+    admin::{ConfigurationState, CredentialState},
     cluster_state::{ClusterState, HubState},
     failure::Failure,
 };
@@ -23,7 +23,7 @@ macro_rules! from_message {
 
 from_message!(Cluster, CredentialRef);
 #[cfg(feature = "async")]
-from_message!(ClusterState, CredentialState, Failure, HubState);
+from_message!(ClusterState, ConfigurationState, CredentialState, Failure, HubState);
 
 impl TryFrom<v1::Credential> for Credential {
     type Error = Error;

@@ -13,7 +13,13 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
+use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
+
+use super::{
+    records::{Fields, Record},
+    render,
+};
 
 /// The most bytes that are queued; the writer may hold as many again.
 const PENDING: usize = 512 * 1024;
@@ -22,6 +28,18 @@ const PENDING: usize = 512 * 1024;
 #[derive(Clone, Debug)]
 pub struct LogQueue {
     shared: Arc<SharedLog>,
+    form: LogForm,
+}
+
+/// What the sink takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LogForm {
+    /// Lines for people.
+    Text,
+    /// JSON objects, one per line.
+    Json,
+    /// Records for the journal.
+    Journal,
 }
 
 #[derive(Debug)]
@@ -44,8 +62,9 @@ struct LogState {
 impl LogQueue {
     /// A queue with a thread that writes to `sink`. `report` is called with the number of dropped lines as soon as writing
     /// works again.
-    pub(super) fn start(sink: impl Write + AsFd + Send + 'static, report: fn(u64)) -> Self {
+    pub(super) fn start(sink: impl Write + AsFd + Send + 'static, form: LogForm, report: fn(u64)) -> Self {
         let queue = Self {
+            form,
             shared: Arc::new(SharedLog {
                 state: Mutex::default(),
                 filled: Condvar::new(),
@@ -59,11 +78,29 @@ impl LogQueue {
         queue
     }
 
-    /// Queues one line, or counts it as dropped.
-    pub fn line(&self, line: &str) {
-        let mut bytes = line.as_bytes().to_vec();
-        bytes.push(b'\n');
-        self.push(&bytes);
+    pub(super) fn form(&self) -> LogForm {
+        self.form
+    }
+
+    /// Queues an error that ends the process, or counts it as dropped.
+    pub fn line(&self, error: &str) {
+        if self.form == LogForm::Text {
+            return self.push(format!("{error}\n").as_bytes());
+        }
+        let (level, target, fields) = (Level::ERROR, env!("CARGO_PKG_NAME"), Fields::default());
+        for line in error.lines() {
+            let message = line.to_owned();
+            self.record(&Record { level, target, message, fields: fields.clone(), span: None });
+        }
+    }
+
+    /// Queues one event, or counts it as dropped.
+    pub(super) fn record(&self, record: &Record<'_>) {
+        let text = match self.form {
+            LogForm::Journal => render::journal(record),
+            LogForm::Json | LogForm::Text => render::json(record),
+        };
+        self.push(text.as_bytes());
     }
 
     fn push(&self, line: &[u8]) {
@@ -177,7 +214,7 @@ mod tests {
     fn lines_beyond_the_bound_are_dropped_and_counted_once_it_flows() {
         static REPORTED: AtomicU64 = AtomicU64::new(0);
         let (reader, writer) = pipe().unwrap();
-        let queue = LogQueue::start(writer, |dropped| {
+        let queue = LogQueue::start(writer, LogForm::Text, |dropped| {
             REPORTED.fetch_add(dropped, Ordering::SeqCst);
         });
         let line = [b'x'; 1024];
@@ -214,7 +251,8 @@ mod tests {
     fn a_reader_that_left_is_not_reported_over_and_over() {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
-        let queue = LogQueue::start(writer, |_| panic!("without a reader there is nothing to report"));
+        let queue =
+            LogQueue::start(writer, LogForm::Text, |_| panic!("without a reader there is nothing to report"));
         for _ in 0..PENDING {
             queue.line("line");
         }

@@ -3,45 +3,69 @@
 mod drain;
 mod edges;
 mod essential;
+mod filter;
 mod hardening;
+mod journal;
 mod listening;
 mod logs;
+mod monitor;
+mod records;
+mod reload;
+mod render;
 mod signals;
 mod systemd;
 mod telemetry;
+mod watchdog;
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
-    config::Config,
+    clock::Clock,
+    config::{Config, Sources},
     exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
-    hub::{Hub, HubParts},
+    hub::{HubParts, HubReader},
+    metrics::Metrics,
     resolver::Resolver,
-    server::{Acceptor, BrokerInfo, Clusters, PeerPolicy, SocketError, encode, services},
+    server::{
+        Acceptor, BrokerInfo, Clusters, HealthChecks, MonitorParts, PeerPolicy, ReloadState, SocketError,
+        encode, services,
+    },
     verify::{ApiVerifier, Verifier as _},
 };
 use essential::Essentials;
 use listening::OpenSocket;
+use monitor::OpenMonitor;
+use reload::{Adopter, Follower, Started};
 
 pub use drain::{Drained, GRACE};
 pub use edges::{Edges, environment};
+pub use filter::FilterProblem;
 pub use hardening::harden;
 pub use listening::{Listening, SocketSource, socket_options};
 pub use logs::LogQueue;
+pub use reload::{ConfigPlace, ReloadRequest};
 pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listeners};
-pub use telemetry::{LogFormat, start as start_telemetry};
+pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
 /// The gRPC services under whose names health is reported, beside the empty one.
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
 /// The same of the hub that ClusterProfiles are read from.
 const HUB_SERVICE: &str = "hub";
+/// The same of the files of the configuration.
+const CONFIGURATION_SERVICE: &str = "configuration";
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +74,14 @@ pub enum BuildError {
     /// tokio cannot use the listener.
     #[error("cannot listen on the socket")]
     Listen(#[source] io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics on {address}")]
+    Metrics {
+        /// `metrics.listen`.
+        address: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// The socket cannot be published.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -68,9 +100,19 @@ pub struct Bound {
     acceptor: Arc<Acceptor>,
     cache: CredentialCache<ProcessRunner>,
     resolver: Arc<Resolver>,
-    /// `None`: no ClusterProfiles are read.
-    hub: Option<Arc<Hub<ProcessRunner>>>,
-    clusters: Option<Clusters<ProcessRunner>>,
+    hub: Arc<HubReader<ProcessRunner>>,
+    clusters: Clusters<ProcessRunner>,
+    adopter: Arc<Adopter>,
+    clock: Arc<dyn Clock>,
+    /// Which configuration is in force.
+    configuration: watch::Sender<Arc<ReloadState>>,
+    reload: ReloadRequest,
+    /// `None`: the files are not followed.
+    follow: Option<(ConfigPlace, Sources)>,
+    /// `None`: metrics are not served.
+    monitor: Option<OpenMonitor>,
+    /// The broker's own socket, and how often systemd must hear of it.
+    watchdog: Option<(PathBuf, Duration)>,
     health: HealthReporter,
     essentials: Essentials,
     reaps_orphans: bool,
@@ -87,12 +129,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
+    let metrics = Arc::<Metrics>::default();
     let verifier = Arc::new(ApiVerifier::default());
     let verify: VerifyFn = Arc::new(move |issued, cluster| {
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
-    let runs = config.limits.plugin_runs.get();
+    let scheduler = Scheduler::new(config.limits.plugin_runs.get(), Arc::clone(&edges.clock), jitter);
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(RunnerParts {
             limits: RunLimits::default(),
@@ -101,9 +144,10 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
             tasks: tasks.clone(),
             live: LiveRuns::default(),
         }),
-        scheduler: Scheduler::new(runs, Arc::clone(&edges.clock), jitter),
+        scheduler: scheduler.clone(),
         encode,
         verify,
+        metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
@@ -114,22 +158,43 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let health = HealthReporter::new();
     let providers = Arc::new(config.providers);
     let section = config.cluster_profiles;
-    let fleet = section.as_ref().map(|section| Arc::new(Fleet::new(Arc::clone(&providers), section.rules)));
-    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), fleet.clone()));
-    let clusters = fleet
-        .clone()
-        .map(|fleet| Clusters::new(fleet, Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock)));
-    let hub = section.zip(fleet).map(|(section, fleet)| {
-        let (resolver, cache) = (Arc::clone(&resolver), cache.clone());
+    let rules = section.as_ref().map(|section| section.rules).unwrap_or_default();
+    let fleet = Arc::new(Fleet::new(Arc::clone(&providers), rules));
+    let read_fleet = section.is_some().then(|| Arc::clone(&fleet));
+    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), read_fleet));
+    let clusters =
+        Clusters::new(Arc::clone(&fleet), Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock));
+    let hub = {
+        let (fleet, resolver, cache) = (Arc::clone(&fleet), Arc::clone(&resolver), cache.clone());
         let (tasks, draining) = (tasks.clone(), draining.clone());
-        Arc::new(Hub::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
-    });
-    let info = BrokerInfo {
-        started: edges.clock.now().wall,
-        config_files: config.files,
-        sockets: sockets.iter().filter_map(|socket| socket.path.clone()).collect(),
+        Arc::new(HubReader::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     };
-    let services = services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info);
+    let started = Started { listen: config.listen, limits: config.limits, metrics: config.metrics.clone() };
+    let adopter = Arc::new(Adopter {
+        resolver: Arc::clone(&resolver),
+        cache: cache.clone(),
+        scheduler,
+        fleet,
+        hub: Arc::clone(&hub),
+        metrics: Arc::clone(&metrics),
+        started,
+        limits: Mutex::new(config.limits),
+    });
+    let now = edges.clock.now().wall;
+    let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
+    let monitor = match &config.metrics {
+        None => None,
+        Some(address) => {
+            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started: now, tasks, draining })?)
+        }
+    };
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let watchdog = paths.first().cloned().zip(edges.watchdog);
+    let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
+    let services =
+        services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
     let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
     let policy = PeerPolicy::own_and_root();
     if !policy.serves_its_own() {
@@ -146,6 +211,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         resolver,
         hub,
         clusters,
+        adopter,
+        clock: edges.clock,
+        configuration,
+        reload: ReloadRequest::default(),
+        follow: None,
+        monitor,
+        watchdog,
         health,
         essentials,
         reaps_orphans: edges.reaps_orphans,
@@ -168,14 +240,28 @@ impl Bound {
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
         let resolver = Arc::clone(&self.resolver);
         self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking().await });
-        if let Some(hub) = &self.hub {
-            let (hub, health) = (Arc::clone(hub), self.health.clone());
-            self.essentials.spawn("hub reader", async move {
-                tokio::join!(hub.run(), report(hub.fleet(), health));
+        let (hub, fleet, health) =
+            (Arc::clone(&self.hub), Arc::clone(&self.adopter.fleet), self.health.clone());
+        let resolver = Arc::clone(&self.resolver);
+        self.essentials.spawn("hub reader", async move {
+            tokio::join!(hub.run(), report_hub(&fleet, &resolver, &health));
+        });
+        let clusters = self.clusters.clone();
+        self.essentials.spawn("readiness reporter", async move { clusters.run().await });
+        if let Some((place, sources)) = self.follow.take() {
+            let (adopter, clock) = (Arc::clone(&self.adopter), Arc::clone(&self.clock));
+            let (requests, state) = (self.reload.clone(), self.configuration.clone());
+            let follower = Follower::new(place, sources, adopter, clock, requests, state);
+            let (states, health) = (self.configuration.subscribe(), self.health.clone());
+            self.essentials.spawn("configuration follower", async move {
+                tokio::join!(follower.run(), report_configuration(states, &health));
             });
         }
-        if let Some(clusters) = self.clusters.clone() {
-            self.essentials.spawn("readiness reporter", async move { clusters.run().await });
+        if let Some(monitor) = self.monitor.take() {
+            self.essentials.spawn("metrics server", monitor.serve());
+        }
+        if let Some((socket, period)) = self.watchdog.clone() {
+            self.essentials.spawn("systemd watchdog", async move { watchdog::feed(&socket, period).await });
         }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });
@@ -192,17 +278,46 @@ impl Bound {
     }
 }
 
+impl Bound {
+    /// Follows the files of the configuration at `place` while the broker serves. `sources` are those that it was built
+    /// from.
+    pub fn follow(&mut self, place: ConfigPlace, sources: Sources) {
+        self.follow = Some((place, sources));
+    }
+
+    /// Asks the broker to read its files again.
+    pub fn reload_request(&self) -> ReloadRequest {
+        self.reload.clone()
+    }
+
+    /// Which configuration is in force, and the problems of a newer one.
+    pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
+        self.configuration.subscribe()
+    }
+}
+
 /// Reports the health of the hub under a separate name: the broker itself continues without the hub.
-async fn report(fleet: &Fleet, health: HealthReporter) {
+async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &HealthReporter) {
     let mut states = fleet.hub_states();
     loop {
         let HubState { synced, problem } = states.borrow_and_update().clone();
-        let serving = match problem {
-            None if synced => ServingStatus::Serving,
-            _ => ServingStatus::NotServing,
-        };
-        health.set_service_status(HUB_SERVICE, serving).await;
+        match problem {
+            _ if resolver.fleet().is_none() => health.clone().clear_service_status(HUB_SERVICE).await,
+            None if synced => health.set_service_status(HUB_SERVICE, ServingStatus::Serving).await,
+            _ => health.set_service_status(HUB_SERVICE, ServingStatus::NotServing).await,
+        }
         // The fleet keeps the sender alive.
+        drop(states.changed().await);
+    }
+}
+
+/// Reports whether the files are in force as they are, under a separate name: the broker continues with those before.
+async fn report_configuration(mut states: watch::Receiver<Arc<ReloadState>>, health: &HealthReporter) {
+    loop {
+        let is_current = states.borrow_and_update().failure.is_none();
+        let serving = if is_current { ServingStatus::Serving } else { ServingStatus::NotServing };
+        health.set_service_status(CONFIGURATION_SERVICE, serving).await;
+        // The broker keeps the sender alive.
         drop(states.changed().await);
     }
 }

@@ -1,6 +1,6 @@
 //! The interface to systemd: the inherited listeners, and notifications. Without systemd, both do nothing.
 
-use std::{io, os::unix::net::UnixListener};
+use std::{io, os::unix::net::UnixListener, time::Duration};
 
 use listenfd::ListenFd;
 use rustix::io::FdFlags;
@@ -33,20 +33,33 @@ pub fn inherited_listeners() -> io::Result<Vec<(String, UnixListener)>> {
 /// A notification for the service manager (`NOTIFY_SOCKET`).
 #[derive(Clone, Copy, Debug)]
 pub enum ServiceNotification {
-    /// The socket is open.
+    /// The socket is open, or a reload has ended.
     Ready,
+    /// The configuration is being read again. [`Ready`](Self::Ready) ends it.
+    Reloading,
     /// The broker drains.
     Stopping,
+    /// The broker works.
+    Watchdog,
+}
+
+/// The time after which systemd restarts a broker that sends no [`ServiceNotification::Watchdog`]; `None`: it does not.
+pub(super) fn watchdog_period() -> Option<Duration> {
+    sd_notify::watchdog_enabled()
 }
 
 impl ServiceNotification {
     /// Sends it. A failure is only logged.
     pub fn notify(self) {
-        let state = match self {
-            Self::Ready => NotifyState::Ready,
-            Self::Stopping => NotifyState::Stopping,
+        let sent = match self {
+            Self::Ready => sd_notify::notify(&[NotifyState::Ready]),
+            // By the time systemd knows which reload it is: `Type=notify-reload` requires it.
+            Self::Reloading => NotifyState::monotonic_usec_now()
+                .and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now])),
+            Self::Stopping => sd_notify::notify(&[NotifyState::Stopping]),
+            Self::Watchdog => sd_notify::notify(&[NotifyState::Watchdog]),
         };
-        if let Err(error) = sd_notify::notify(&[state]) {
+        if let Err(error) = sent {
             warn!(%error, "cannot notify the service manager: {self:?}");
         }
     }

@@ -1,82 +1,79 @@
-//! Logs on stderr.
+//! Logs: for people or programs on stderr, or for the journal.
 
-use std::{io::IsTerminal as _, panic};
+use std::{io::IsTerminal as _, panic, path::Path};
 
 use tracing::error;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
-    layer::SubscriberExt as _,
+    layer::{Layer as _, SubscriberExt as _},
+    registry,
     util::SubscriberInitExt as _,
 };
 
-use super::logs::LogQueue;
-use crate::{plugin::Environment, text::shown};
-
-/// The filter without `CREDBROKER_LOG`. kube logs each failed request as an ERROR without its server, and quotes responses
-/// that it cannot decode; the hub's reader logs these failures itself, without repeating them.
-const DEFAULT: &str = "info,kube_client::client=off,kube_runtime::watcher=off";
+use super::{
+    filter::{self, Chosen, FilterProblem},
+    journal::{self, JournalSink},
+    logs::{LogForm, LogQueue},
+    records::RecordLayer,
+};
+use crate::plugin::Environment;
 
 /// How a log line looks.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum LogFormat {
     /// Lines for people
-    #[default]
     Text,
     /// One JSON object per line, for log collectors
     Json,
 }
 
-/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from `CREDBROKER_LOG`
-/// (`error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,credbroker::cache=debug`). Panics are logged
-/// too, instead of written to stderr, which may block.
+/// What the command line says about logs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogOptions {
+    /// `None`: the fields of the journal if stderr leads to it, else lines for people.
+    pub format: Option<LogFormat>,
+    /// The number of `-v` flags.
+    pub verbose: u8,
+}
+
+/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from `-v`, `CREDBROKER_LOG`
+/// or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log.
 ///
-/// Also returns why `CREDBROKER_LOG` is not valid; then the default is used.
-pub fn start(format: LogFormat, environment: &Environment) -> (LogQueue, Option<String>) {
-    let value = environment.get("CREDBROKER_LOG").map(|value| value.to_string_lossy().into_owned());
-    let configured = value.filter(|value| !value.is_empty()).map(|value| filter(&value)).transpose();
-    let (configured, problem) = match configured {
-        Ok(configured) => (configured, None),
-        Err(problem) => (None, Some(problem)),
+/// Also returns what is wrong with the level; then the default is used.
+pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Option<FilterProblem>) {
+    let Chosen { filter, problem } = filter::choose(options.verbose, environment);
+    let stderr = std::io::stderr();
+    let journal = (options.format.is_none() && journal::is_stream(&stderr, environment))
+        .then(|| JournalSink::open(Path::new(journal::SOCKET)).ok())
+        .flatten();
+    let queue = match (journal, options.format) {
+        (Some(journal), _) => LogQueue::start(journal, LogForm::Journal, report_dropped),
+        (None, Some(LogFormat::Json)) => LogQueue::start(stderr, LogForm::Json, report_dropped),
+        (None, Some(LogFormat::Text) | None) => LogQueue::start(stderr, LogForm::Text, report_dropped),
     };
-    // A test parses the default.
-    let filter = configured.or_else(|| DEFAULT.parse().ok()).unwrap_or_default();
     let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let queue = LogQueue::start(std::io::stderr(), |lines| {
-        error!(lines, "log lines were dropped because they were not read fast enough");
-    });
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::TRACE)
-        .with_writer(queue.clone())
-        // They would be written to stderr, past the queue.
-        .log_internal_errors(false)
-        .with_ansi(!plain && std::io::stderr().is_terminal());
-    // In tests, another subscriber may exist already.
-    let _already = match format {
-        LogFormat::Text => subscriber.with_target(false).finish().with(filter).try_init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).finish().with(filter).try_init(),
-    };
+    subscribe(&queue, filter, !plain && std::io::stderr().is_terminal());
     panic::set_hook(Box::new(log_panic));
     (queue, problem)
 }
 
-/// The filter in the value of `CREDBROKER_LOG`. Not an `EnvFilter`, whose expressions for span fields cost half a megabyte
-/// of memory.
-///
-/// # Errors
-///
-/// Why it is not valid. A word without a level is refused: `Targets` takes it for the name of a module.
-fn filter(value: &str) -> Result<Targets, String> {
-    let is_valid = |directive: &str| {
-        let (target, level) = directive.rsplit_once('=').unwrap_or(("all", directive));
-        !target.trim().is_empty() && !level.trim().is_empty() && level.trim().parse::<LevelFilter>().is_ok()
+fn subscribe(queue: &LogQueue, filter: Targets, colours: bool) {
+    // In tests, another subscriber may exist already.
+    let _already = if queue.form() == LogForm::Text {
+        let lines = tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::TRACE)
+            .with_writer(queue.clone())
+            // They would be written to stderr, past the queue.
+            .log_internal_errors(false)
+            .with_ansi(colours);
+        lines.with_target(false).finish().with(filter).try_init()
+    } else {
+        registry().with(RecordLayer { queue: queue.clone() }.with_filter(filter)).try_init()
     };
-    match value.split(',').find(|directive| !is_valid(directive)) {
-        Some(directive) => Err(format!(
-            "CREDBROKER_LOG: `{}` is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL",
-            shown(directive)
-        )),
-        None => value.parse().map_err(|error| format!("CREDBROKER_LOG is not valid: {error}")),
-    }
+}
+
+fn report_dropped(lines: u64) {
+    error!(lines, "log lines were dropped because they were not read fast enough");
 }
 
 /// Logs the location of a panic and, if it is a constant, its message: a message made at run time may contain a secret.
@@ -88,28 +85,64 @@ fn log_panic(panic: &panic::PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use tracing::Level;
+    use std::{
+        io::{Read as _, pipe},
+        time::Duration,
+    };
+
+    use tracing::{info, info_span, subscriber::with_default};
 
     use super::*;
 
-    #[test]
-    fn only_levels_and_modules_with_a_level_are_valid() {
-        for value in ["debug", "INFO", "off", "info,credbroker::cache=debug", "warn, credbroker=trace"] {
-            assert!(filter(value).is_ok(), "{value}");
-        }
-        for value in
-            ["typo", "info,typo", "credbroker=typo", "=debug", "credbroker=", "info,", "x[y]=debug,z"]
-        {
-            assert!(filter(value).is_err(), "{value}");
-        }
-        insta::assert_snapshot!(filter("info,credbroker=verbose").unwrap_err(), @"CREDBROKER_LOG: `credbroker=verbose` is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL");
+    /// What a queue of this form writes of two events and a line.
+    fn written(form: LogForm) -> String {
+        let (mut reader, writer) = pipe().unwrap();
+        let queue = LogQueue::start(writer, form, |_| {});
+        let layer = RecordLayer { queue: queue.clone() };
+        with_default(registry().with(layer), || {
+            let span = info_span!("plugin_run", provider = %"gke", key = %"1234567812345678");
+            span.in_scope(|| {
+                info_span!("inner", key = %"ab", late = tracing::field::Empty).in_scope(|| {
+                    tracing::Span::current().record("late", 7_u64);
+                    info!(
+                        reason = "first",
+                        outcome = "rotated",
+                        duration_ms = 512_u64,
+                        ratio = 0.5,
+                        ok = true,
+                        providers = ?["eks", "g k e"],
+                        detail = ?Some("x"),
+                        "the plugin ran: {}",
+                        "twice\nin lines",
+                    );
+                });
+            });
+            info!("without fields");
+        });
+        queue.line("config.yaml:1:1: first problem\nconfig.yaml:2:1: second problem");
+        queue.flush(Duration::from_secs(60));
+        let mut bytes = vec![0; 64 * 1024];
+        let length = reader.read(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
     }
 
     #[test]
-    fn the_default_logs_our_own_events_and_nothing_that_quotes_responses() {
-        let filter: Targets = DEFAULT.parse().unwrap();
-        assert!(filter.would_enable("credbroker::cache", &Level::INFO));
-        assert!(!filter.would_enable("credbroker::cache", &Level::DEBUG));
-        assert!(!filter.would_enable("kube_client::client::builder", &Level::ERROR));
+    fn json_lines_have_typed_values_and_the_span_once() {
+        let text = written(LogForm::Json);
+        let timeless: Vec<_> = text
+            .lines()
+            .map(|line| {
+                let value: serde_json::Value = serde_json::from_str(line).unwrap();
+                let time = value["timestamp"].as_str().unwrap();
+                assert!(time.ends_with('Z') && time.starts_with("20"), "{time}");
+                line.replace(time, "NOW")
+            })
+            .collect();
+        insta::assert_snapshot!(timeless.join("\n"));
+    }
+
+    #[test]
+    fn records_of_the_journal_have_fields_and_a_priority() {
+        insta::assert_snapshot!(written(LogForm::Journal).replace('\0', "--\n"));
     }
 }

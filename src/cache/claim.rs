@@ -1,15 +1,25 @@
 //! The claim to the one run of a key. The run belongs to the cache, never to the caller that started it.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock, atomic::Ordering},
+    time::Duration,
+};
 
-use tracing::{Instrument as _, Span, debug, field, info, info_span, warn};
+use tokio::time::sleep;
+use tracing::{Instrument as _, info, info_span, warn};
 
 use super::{
-    CacheError, CredentialCache, entry::KeyEntry, flight::Flight, policy::Decision, state::KeyState,
+    CacheError, CredentialCache,
+    account::{self, Account, Ended, RunEnd},
+    entry::KeyEntry,
+    flight::Flight,
+    policy::Decision,
+    state::{Current, KeyState},
 };
 use crate::{
     exec::{PluginRunner, RunError, RunOutput, Urgency},
-    text::chain,
+    metrics::RunReason,
 };
 
 /// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
@@ -18,17 +28,23 @@ struct Claim<R: PluginRunner> {
     entry: Arc<KeyEntry>,
     flight: Arc<Flight>,
     cache: CredentialCache<R>,
+    /// Time since boot at which it was made.
+    entered: Duration,
+    /// Not set before the plugin has ended.
+    ended: OnceLock<Ended>,
     is_over: bool,
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// Decides, and starts a run if the decision needs one and none is in flight. Returns the run in flight, if any.
+    /// `reason` is why a new run is started; `None`: the state says so.
     ///
     /// Deciding and claiming are one step: between two steps another run could start and end.
     pub(super) fn try_claim(
         &self,
         entry: &Arc<KeyEntry>,
         urgency: Urgency,
+        reason: Option<RunReason>,
         decide: impl FnOnce(&mut KeyState) -> Decision,
     ) -> (Decision, Option<Arc<Flight>>) {
         let mut decision = Decision::Wait;
@@ -40,7 +56,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             let needs_run = matches!(decision, Decision::Wait | Decision::ServeAndRefresh(_));
             if needs_run && state.flight.is_none() {
-                state.flight = Some(Arc::new(Flight::new(urgency)));
+                let reason = reason.unwrap_or_else(|| state.reason(entry.spec.file_version(), self.now()));
+                state.flight = Some(Arc::new(Flight::new(urgency, reason)));
                 is_new = true;
             }
             flight.clone_from(&state.flight);
@@ -54,7 +71,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Starts a run unless one is in flight, also if the entry holds a valid credential. Returns the run in flight.
     pub(super) fn force_claim(&self, entry: &Arc<KeyEntry>, urgency: Urgency) -> Option<Arc<Flight>> {
-        self.try_claim(entry, urgency, |_| Decision::Wait).1
+        self.try_claim(entry, urgency, Some(RunReason::Requested), |_| Decision::Wait).1
     }
 
     fn start(&self, entry: &Arc<KeyEntry>, flight: &Arc<Flight>) {
@@ -62,11 +79,10 @@ impl<R: PluginRunner> CredentialCache<R> {
             "plugin_run",
             provider = %entry.spec.provider.name,
             key = %entry.spec.key,
-            outcome = field::Empty,
-            generation = field::Empty,
         );
-        let (entry, flight) = (Arc::clone(entry), Arc::clone(flight));
-        let claim = Claim { entry, flight, cache: self.clone(), is_over: false };
+        let (entry, flight, entered) = (Arc::clone(entry), Arc::clone(flight), self.now().boot);
+        let claim =
+            Claim { entry, flight, cache: self.clone(), entered, ended: OnceLock::new(), is_over: false };
         self.inner.parts.tasks.spawn(claim.run().instrument(span.or_current()));
     }
 }
@@ -89,25 +105,41 @@ impl<R: PluginRunner> Claim<R> {
         let ticket = parts.scheduler.enter(&spec.provider, self.flight.urgency());
         self.flight.queued(ticket.handle());
         let permit = ticket.turn().await.map_err(|throttled| throttled.into_error(spec.command()))?;
-        self.flight.started(self.cache.now());
+        let started = self.cache.now();
+        self.flight.started(started);
         self.entry.runs.fetch_add(1, Ordering::Relaxed);
-        let result = parts.runner.run(Arc::clone(spec)).await;
+        let result = self.run_plugin().await;
+        account::called(&parts.metrics, &result);
+        let ran = self.cache.now().boot.saturating_sub(started.boot);
+        let _first = self.ended.set(Ended { ran, failure: result.as_ref().err().map(account::failure) });
         if !permit.finish(&result) {
             return Ok(result?);
         }
         // The issuer asked for fewer runs. Callers need to know that, and for how long.
         let throttled = parts.scheduler.throttled(&spec.provider);
-        result.map_err(|error| {
-            warn!("{}", chain(&error));
-            throttled.map_or(error, |throttled| throttled.into_error(spec.command())).into()
-        })
+        result
+            .map_err(|error| throttled.map_or(error, |throttled| throttled.into_error(spec.command())).into())
+    }
+
+    /// Runs the plugin. One line says that it may run into its limit.
+    async fn run_plugin(&self) -> Result<RunOutput, RunError> {
+        let spec = &self.entry.spec;
+        let timeout = spec.provider.timeout;
+        let mut run = pin!(self.cache.inner.parts.runner.run(Arc::clone(spec)));
+        tokio::select! {
+            biased;
+            result = &mut run => return result,
+            () = sleep(timeout / 2) => {
+                warn!(timeout_s = timeout.as_secs(), "the plugin has used half of its time limit (`timeout`)");
+            }
+        }
+        run.await
     }
 
     /// Ends without an outcome, because it is not needed.
     fn abandon(mut self) {
         self.is_over = true;
-        Span::current().record("outcome", "abandoned");
-        debug!("the run is no longer needed");
+        self.account(None, &RunEnd::Abandoned);
         let flight = &self.flight;
         self.entry.cell.send_if_modified(|state| {
             state.flight.take_if(|found| Arc::ptr_eq(found, flight));
@@ -124,11 +156,13 @@ impl<R: PluginRunner> Claim<R> {
             (state.current.clone(), state.failure.clone())
         };
         let outcome = result.and_then(|output| self.cache.accept(&self.entry, held.as_ref(), &output));
-        let outcome = outcome.map_err(|error| self.cache.reject(held.as_ref(), last.as_ref(), error));
+        let outcome = outcome.map_err(|error| self.cache.reject(last.as_ref(), error));
+        self.account(held.as_ref(), &outcome.as_ref().map_or_else(RunEnd::Failed, RunEnd::Accepted));
         if let (Some(failure), Ok(_)) = (&last, &outcome) {
             info!(failures = failure.attempts, "the plugin works again");
         }
         drop(held);
+        let outcome = outcome.map(|accepted| accepted.current);
         self.is_over = true;
         let issued = outcome.as_ref().map(|current| Arc::clone(&current.issued));
         let issued = issued.map_err(Clone::clone);
@@ -154,11 +188,29 @@ impl<R: PluginRunner> Claim<R> {
     }
 }
 
+impl<R: PluginRunner> Claim<R> {
+    /// Counts and logs the run, which found `held` in the entry.
+    fn account(&self, held: Option<&Current>, end: &RunEnd<'_>) {
+        let now = self.cache.now();
+        let account = Account {
+            entry: &self.entry,
+            metrics: &self.cache.inner.parts.metrics,
+            reason: self.flight.reason,
+            queued: self.flight.started_at().map(|started| started.saturating_sub(self.entered)),
+            ended: self.ended.get(),
+            held,
+            now,
+        };
+        account.close(end);
+    }
+}
+
 impl<R: PluginRunner> Drop for Claim<R> {
     fn drop(&mut self) {
         if !self.is_over {
-            let command = self.entry.spec.command();
-            self.publish(Err(CacheError::Run(RunError::Panicked { command })));
+            let is_draining = self.cache.inner.parts.draining.is_cancelled();
+            let panicked = || RunError::Panicked { command: self.entry.spec.command() };
+            self.publish(Err(if is_draining { CacheError::Draining } else { panicked().into() }));
         }
     }
 }

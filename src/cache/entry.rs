@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     credential::Now,
+    metrics::{Metrics, ProviderMetrics},
     plugin::{PluginSpec, Retirement},
 };
 
@@ -35,6 +36,10 @@ pub(crate) struct KeyEntry {
     pub(crate) watchers: AtomicUsize,
     /// Callers that wait, and watches: the entry stays in the map.
     pub(crate) interest: AtomicUsize,
+    /// Microseconds that the plugin of the last credential ran.
+    pub(crate) run_micros: AtomicU64,
+    /// The counts of its provider; set when they are first needed.
+    counts: OnceLock<Arc<ProviderMetrics>>,
     /// Runs that were started.
     pub(crate) runs: AtomicU64,
     /// It is being removed from the map.
@@ -51,11 +56,18 @@ impl KeyEntry {
             last_used: AtomicU64::default(),
             watchers: AtomicUsize::default(),
             interest: AtomicUsize::default(),
+            run_micros: AtomicU64::default(),
+            counts: OnceLock::new(),
             runs: AtomicU64::default(),
             leaves: AtomicBool::default(),
         };
         entry.touch(now);
         entry
+    }
+
+    /// The counts of its provider.
+    pub(crate) fn counts(&self, metrics: &Metrics) -> &ProviderMetrics {
+        self.counts.get_or_init(|| metrics.providers.of(&self.spec.provider.name))
     }
 
     /// Notes a request at `now`.

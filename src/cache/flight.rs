@@ -13,6 +13,7 @@ use crate::{
     clock::Now,
     credential::Issued,
     exec::{TicketHandle, Urgency},
+    metrics::RunReason,
 };
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
@@ -22,6 +23,8 @@ pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;
 /// callers that wait get it.
 #[derive(Debug)]
 pub(crate) struct Flight {
+    /// Why the run was started.
+    pub(crate) reason: RunReason,
     outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<FlightProgress>,
     /// Cancelled when the outcome is not needed.
@@ -61,10 +64,11 @@ impl FlightProgress {
 
 impl Flight {
     /// A run that is not queued yet. `floor` is its urgency while no caller waits.
-    pub(crate) fn new(floor: Urgency) -> Self {
+    pub(crate) fn new(floor: Urgency, reason: RunReason) -> Self {
         let progress =
             FlightProgress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
         Self {
+            reason,
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
             abandoned: CancellationToken::new(),
@@ -86,6 +90,11 @@ impl Flight {
     /// Notes that the plugin starts at `now`.
     pub(crate) fn started(&self, now: Now) {
         self.lock().started = Some(now.boot);
+    }
+
+    /// Time since boot at which the plugin started; `None`: it is queued.
+    pub(crate) fn started_at(&self) -> Option<Duration> {
+        self.lock().started
     }
 
     /// Whether it is queued and no caller waits for it.

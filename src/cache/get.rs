@@ -14,6 +14,7 @@ use crate::{
     clock::Now,
     credential::Issued,
     exec::{PluginRunner, Urgency},
+    metrics::RunReason,
 };
 
 /// How long a caller without a deadline waits.
@@ -59,8 +60,9 @@ impl<R: PluginRunner> CredentialCache<R> {
             return None;
         }
         if due {
-            self.try_claim(entry, Urgency::Background, |state| decide(state, false, file, now));
+            self.try_claim(entry, Urgency::Background, None, |state| decide(state, false, file, now));
         }
+        self.count_served(entry);
         Some(issued)
     }
 
@@ -85,13 +87,15 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let (now, file) = (self.now(), entry.spec.file_version());
                 let first = std::mem::replace(&mut first, FirstStep::Decide);
                 let is_cold = first == FirstStep::Decide;
-                let (decision, flight) = self.try_claim(entry, Urgency::Background, |state| match first {
-                    FirstStep::Run { .. } => Decision::Wait,
-                    FirstStep::Join { .. } if state.flight.is_some() => Decision::Wait,
-                    FirstStep::Join { .. } | FirstStep::Decide => {
-                        decide(state, caller.at_terminal, file, now)
-                    }
-                });
+                let reason = matches!(first, FirstStep::Run { .. }).then_some(RunReason::Rejected);
+                let (decision, flight) =
+                    self.try_claim(entry, Urgency::Background, reason, |state| match first {
+                        FirstStep::Run { .. } => Decision::Wait,
+                        FirstStep::Join { .. } if state.flight.is_some() => Decision::Wait,
+                        FirstStep::Join { .. } | FirstStep::Decide => {
+                            decide(state, caller.at_terminal, file, now)
+                        }
+                    });
                 match decision {
                     Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
                     Decision::Fail(failed) => return Err(failed),
@@ -131,7 +135,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// it is missing.
     pub(super) async fn run_ahead(&self, entry: &Arc<KeyEntry>) -> Result<(), Failed> {
         let (now, file) = (self.now(), entry.spec.file_version());
-        match self.try_claim(entry, Urgency::Background, |state| decide(state, false, file, now)) {
+        match self.try_claim(entry, Urgency::Background, Some(RunReason::Prewarm), |state| {
+            decide(state, false, file, now)
+        }) {
             (Decision::Fail(failed), _) => Err(failed),
             (Decision::Wait, Some(flight)) => match flight.outcome().await {
                 Some(Err(failure)) => Err(failure.at(self.now(), false)),

@@ -62,7 +62,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             NextAction::Keep => {}
             NextAction::Refresh { urgent } => {
                 let file = entry.spec.file_version();
-                self.try_claim(entry, background(urgent), |state| decide(state, true, file, now));
+                self.try_claim(entry, background(urgent), None, |state| decide(state, true, file, now));
             }
             NextAction::Adjust { urgent, abandon } => {
                 let flight = entry.cell.borrow().flight.clone();

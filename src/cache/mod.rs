@@ -2,6 +2,7 @@
 //!
 //! Everything that the rest of the broker may call is in this file; the other files of the module implement it.
 
+mod account;
 mod caller;
 mod claim;
 mod entries;
@@ -20,6 +21,7 @@ mod selector;
 #[cfg(test)]
 mod simulation;
 mod state;
+mod summary;
 mod suspicion;
 #[cfg(test)]
 mod tests;
@@ -43,10 +45,11 @@ use crate::{
     clock::{Clock, Now},
     credential::{Cluster, EncodeFn, Issued},
     exec::{PluginRunner, Scheduler},
+    metrics::Metrics,
     plugin::{PluginKey, PluginSpec, ProfileName, Target},
 };
 use entries::KeyEntries;
-use entry::Interest;
+use entry::{Interest, KeyEntry};
 use get::FirstStep;
 use waiting::WaitingPlaces;
 
@@ -56,6 +59,7 @@ pub use error::{CacheError, Failed, Pending};
 pub use overview::{Holding, KeyStatus, RejectionStatus};
 pub use report::{ReportOutcome, Reported};
 pub use selector::{InvalidKey, KeyPrefix, Selector};
+pub use summary::ProviderSummary;
 pub use suspicion::VerifyFn;
 pub use watching::CredentialWatch;
 
@@ -81,6 +85,8 @@ pub struct CacheParts<R> {
     pub encode: EncodeFn,
     /// Asks API servers about credentials that seem to be rejected.
     pub verify: VerifyFn,
+    /// Counts requests and runs.
+    pub metrics: Arc<Metrics>,
     /// Reads the time.
     pub clock: Arc<dyn Clock>,
     /// Uniform in [0, 1): spreads refreshes and retries.
@@ -170,10 +176,12 @@ impl<R: PluginRunner> CredentialCache<R> {
             return Ok(issued);
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
-        let issued = match repeated {
-            Some(issued) => self.get_or_run(entry, request, self.suspect(entry, issued, request)).await?,
-            None => self.get_or_run(entry, request, ready(FirstStep::Decide)).await?,
+        let answer = match repeated {
+            Some(issued) => self.get_or_run(entry, request, self.suspect(entry, issued, request)).await,
+            None => self.get_or_run(entry, request, ready(FirstStep::Decide)).await,
         };
+        self.count(entry, answer.is_ok(), now);
+        let issued = answer?;
         entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
         Ok(issued)
     }
@@ -208,7 +216,10 @@ impl<R: PluginRunner> CredentialCache<R> {
         generation: &str,
         request: &Request,
     ) -> Result<Reported, Failed> {
-        self.answer_report(&self.enter(spec)?.0, generation, request).await
+        let (interest, asked) = (self.enter(spec)?, self.now());
+        let answer = self.answer_report(&interest.0, generation, request).await;
+        self.count(&interest.0, answer.is_ok(), asked);
+        answer
     }
 
     /// Runs the plugin of every selected key now, waits for the outcomes, and returns the number of keys. The old
@@ -292,6 +303,17 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.inner.occupied.notify_one();
         let full = Failed { error: CacheError::Full { limit }, retry_after: policy::EVICTABLE_AFTER };
         interest.ok_or(full)
+    }
+
+    /// Counts a credential of `entry` that was returned from memory.
+    fn count_served(&self, entry: &KeyEntry) {
+        entry.counts(&self.inner.parts.metrics).served(entry.run_micros.load(Ordering::Relaxed));
+    }
+
+    /// Counts a request of `entry` that waited from `asked` until now.
+    fn count(&self, entry: &KeyEntry, is_success: bool, asked: Now) {
+        let waited = self.now().boot.saturating_sub(asked.boot);
+        entry.counts(&self.inner.parts.metrics).answered(is_success, waited);
     }
 
     fn now(&self) -> Now {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use tracing::{Span, debug, field, warn};
+use tracing::warn;
 
 use super::{
     CacheError, CredentialCache,
@@ -12,10 +12,18 @@ use super::{
 };
 use crate::{
     clock::Now,
-    credential::{Draft, Generation, Issued, Lifetime, Material, lifetime},
+    credential::{Draft, Generation, Issued, Lifetime, Material, Validity, lifetime},
     exec::{PluginRunner, RunOutput},
-    text::chain,
+    metrics::RunOutcome,
 };
+
+/// A credential that passed every check.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) current: Current,
+    /// What it is beside the one that was held.
+    pub(crate) outcome: RunOutcome,
+}
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// What a printed credential becomes in `entry`, which holds `held`.
@@ -24,7 +32,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         entry: &KeyEntry,
         held: Option<&Current>,
         output: &RunOutput,
-    ) -> Result<Current, CacheError> {
+    ) -> Result<Accepted, CacheError> {
         let RunOutput { decoded, file_version: file } = output;
         let (now, file) = (self.now(), *file);
         for warning in &decoded.warnings {
@@ -39,17 +47,16 @@ impl<R: PluginRunner> CredentialCache<R> {
             Current::new(Arc::new(issued), due_in, now, file)
         };
         let (outcome, current) = match policy::replace(held, material, lifetime, now, u, file) {
-            Replacement::Unchanged(current) => ("unchanged", current),
-            Replacement::Extended { old, due_in } => ("extended", issue(old.generation.clone(), due_in)),
-            Replacement::Rotated { due_in } => ("rotated", issue(self.next_generation(), due_in)),
+            Replacement::Unchanged(current) => (RunOutcome::Unchanged, current),
+            Replacement::Extended { old, due_in } => {
+                (RunOutcome::Extended, issue(old.generation.clone(), due_in))
+            }
+            Replacement::Rotated { due_in } => (RunOutcome::Rotated, issue(self.next_generation(), due_in)),
         };
-        Span::current().record("outcome", outcome);
-        Span::current().record("generation", field::display(&current.issued.generation));
-        debug!(lifetime = ?current.issued.lifetime, "credential {outcome}");
         if lifetime.within_skew {
             warn!("the credential had already expired when it arrived; check the clock of this machine");
         }
-        Ok(current)
+        Ok(Accepted { current, outcome })
     }
 
     /// Encodes a credential, once for all responses.
@@ -74,7 +81,18 @@ impl<R: PluginRunner> CredentialCache<R> {
             cluster: entry.spec.endpoint(),
         });
         let within_skew = lifetime.within_skew;
-        Issued { generation, encoded, fingerprint, fetched: now, expires_at, lifetime: left, within_skew }
+        let certificate =
+            material.pair.as_ref().map(|pair| Validity { from: pair.not_before, to: pair.not_after });
+        Issued {
+            generation,
+            encoded,
+            fingerprint,
+            certificate,
+            fetched: now,
+            expires_at,
+            lifetime: left,
+            within_skew,
+        }
     }
 
     fn next_generation(&self) -> Generation {
@@ -82,26 +100,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         Generation::new(Arc::clone(&self.inner.parts.epoch), number)
     }
 
-    /// The failure that `error` becomes beside the credential `held`, which stays as it is.
-    pub(super) fn reject(
-        &self,
-        held: Option<&Current>,
-        last: Option<&Failure>,
-        error: CacheError,
-    ) -> Failure {
-        let (now, u) = (self.now(), (self.inner.parts.jitter)());
-        let failure = Failure::after(last, error, now, u);
-        let retry = failure.refresh_at.saturating_sub(now.boot);
-        let served = held.is_some_and(|current| current.issued.is_valid_at(now));
-        Span::current().record("outcome", "failed");
-        // A repeated failure is logged at debug level; its end is logged again.
-        let quiet = failure.error.pause().is_some() || matches!(failure.error, CacheError::Draining);
-        if failure.attempts <= 3 && !quiet {
-            let cause = chain(&failure.error);
-            warn!(attempts = failure.attempts, ?retry, still_served = served, "{cause}");
-        } else {
-            debug!(attempts = failure.attempts, ?retry, still_served = served, "the plugin still fails");
-        }
-        failure
+    /// The failure that `error` becomes.
+    pub(super) fn reject(&self, last: Option<&Failure>, error: CacheError) -> Failure {
+        Failure::after(last, error, self.now(), (self.inner.parts.jitter)())
     }
 }

@@ -56,7 +56,7 @@ pub struct RejectionStatus {
 }
 
 /// Whether there is a credential for a key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Holding {
     /// There is a valid one.
     Valid,
@@ -68,6 +68,19 @@ pub enum Holding {
     Failed,
     /// There is none; the next request starts a run.
     Empty,
+}
+
+impl Holding {
+    /// Its name in labels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Renewing => "renewing",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Empty => "empty",
+        }
+    }
 }
 
 impl KeyStatus {
@@ -129,7 +142,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 }
 
-fn holding(state: &KeyState, now: Now) -> Holding {
+pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
     match (state.valid(now).is_some(), state.flight.is_some(), &state.failure) {
         (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
         (true, false, None) => Holding::Valid,

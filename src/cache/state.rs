@@ -8,6 +8,7 @@ use std::{
 use super::{CacheError, Failed, flight::Flight, policy, rejection::Rejections};
 use crate::{
     credential::{Generation, Issued, Now},
+    metrics::RunReason,
     plugin::Retirement,
 };
 
@@ -35,6 +36,17 @@ impl KeyState {
     /// The credential, if it may be served at `now`.
     pub(crate) fn valid(&self, now: Now) -> Option<&Current> {
         self.current.as_ref().filter(|current| current.issued.is_valid_at(now))
+    }
+
+    /// Why a run that starts at `now` is needed, if the plugin's file has the version `file`.
+    pub(crate) fn reason(&self, file: u64, now: Now) -> RunReason {
+        match (self.valid(now), &self.failure, &self.current) {
+            (Some(current), ..) if current.file != file => RunReason::PluginChanged,
+            (Some(_), ..) => RunReason::Refresh,
+            (None, Some(_), _) => RunReason::Retry,
+            (None, None, Some(_)) => RunReason::Expired,
+            (None, None, None) => RunReason::First,
+        }
     }
 
     /// Replaces the credential and forgets the failure.

@@ -72,13 +72,21 @@ impl<R: PluginRunner> CredentialWatch<R> {
         loop {
             let now = self.cache.now();
             let held = self.cell.borrow_and_update().valid(now).map(|current| Arc::clone(&current.issued));
-            let issued = match held {
-                Some(issued) => issued,
-                None => self.cache.get_or_run(self.entry(), &self.request, ready(FirstStep::Decide)).await?,
+            let is_held = held.is_some();
+            let issued = if let Some(issued) = held {
+                issued
+            } else {
+                let first = ready(FirstStep::Decide);
+                let answer = self.cache.get_or_run(self.entry(), &self.request, first).await;
+                self.cache.count(self.entry(), answer.is_ok(), now);
+                answer?
             };
             let found = (issued.generation.clone(), issued.expires_at);
             if self.seen.as_ref() != Some(&found) {
                 self.seen = Some(found);
+                if is_held {
+                    self.cache.count_served(self.entry());
+                }
                 return Ok(issued);
             }
             // The maintenance wakes the watches of an expired credential, so that they need no timers. The entry keeps the

@@ -26,10 +26,14 @@ pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut 
     match format {
         OutputFormat::Table => write!(out, "{}", as_table(states, SystemClock.now().wall)),
         OutputFormat::Json => {
-            let list: Vec<_> = states.iter().map(as_json).collect();
-            writeln!(out, "{:#}", json!({"credentials": list}))
+            writeln!(out, "{:#}", json!({"credentials": json(states)}))
         }
     }
+}
+
+/// `states` for programs.
+pub(super) fn json(states: &[CredentialState]) -> Vec<Value> {
+    states.iter().map(as_json).collect()
 }
 
 fn as_table(states: &[CredentialState], now: SystemTime) -> String {

@@ -4,11 +4,13 @@
 
 mod broker;
 mod clusters;
+mod configuration;
 mod credentials;
 mod demo;
 mod evict;
 mod fleet;
 mod get;
+mod healthcheck;
 mod kubeconfig;
 mod progress;
 mod refresh;
@@ -62,6 +64,7 @@ enum CliCommand {
     Validate(validate::ValidateArgs),
     Get(get::GetArgs),
     Status(status::StatusArgs),
+    Healthcheck(healthcheck::HealthcheckArgs),
     Refresh(refresh::RefreshArgs),
     Evict(evict::EvictArgs),
     Clusters(clusters::ClustersArgs),
@@ -91,6 +94,7 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         }
         CliCommand::Get(args) => get::run(&args, environment, out),
         CliCommand::Status(args) => status::run(&args, environment, out),
+        CliCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
         CliCommand::Refresh(args) => refresh::run(&args, environment, out),
         CliCommand::Evict(args) => evict::run(&args, environment, out),
         CliCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),

@@ -3,6 +3,7 @@
 use std::{
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,8 +14,11 @@ use tracing::{error, info, warn};
 
 use super::EX_CONFIG;
 use crate::{
-    app::{self, Drained, Edges, Listening, LogFormat, LogQueue, ServiceNotification, Signals, SocketSource},
-    config::{self, Config, Listen, Loaded},
+    app::{
+        self, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
+        ServiceNotification, Signals, SocketSource,
+    },
+    config::{self, Listen, Loaded},
     plugin::Environment,
 };
 
@@ -24,8 +28,9 @@ const LOG_FLUSH: Duration = Duration::from_millis(250);
 /// Run the broker in the foreground and log to stderr
 ///
 /// Without a configuration, every exec user of KUBECONFIG or ~/.kube/config becomes a provider with the name of that
-/// user. SIGTERM and Ctrl-C stop the broker within ten seconds; a second signal stops it at once. The variable
-/// CREDBROKER_LOG sets the log level: error, warn, info, debug or trace.
+/// user. The broker follows its files: a changed configuration is used once it has no problem. SIGHUP makes the broker
+/// read the files at once. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it at once. The variable
+/// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. RUST_LOG is read if it is not set.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeArgs {
@@ -37,30 +42,40 @@ pub(super) struct ServeArgs {
     /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock, else /run/credbroker/credbroker.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Format of the log lines
-    #[arg(long, value_enum, default_value_t)]
-    log_format: LogFormat,
+    /// Format of the log lines [default: text, or the fields of the journal if systemd connected stderr to it]
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// Log more: -v the broker's debug messages, -vv all of its messages, -vvv those of libraries too
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   credbroker serve
   credbroker serve --config ~/.config/credbroker/config.yaml --log-format json
-  CREDBROKER_LOG=debug credbroker serve";
+  credbroker serve -v
+  CREDBROKER_LOG=info,h2=debug credbroker serve";
 
 pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
-    let (logs, problem) = app::start_telemetry(args.log_format, environment);
+    let options = LogOptions { format: args.log_format, verbose: args.verbose };
+    let (logs, problem) = app::start_telemetry(options, environment);
+    if let Some(FilterProblem::Ignored(problem)) = &problem {
+        warn!("{problem}");
+    }
     let code = match problem {
-        Some(problem) => {
+        Some(FilterProblem::Fatal(problem)) => {
             logs.line(&format!("credbroker: {problem}"));
             EX_CONFIG
         }
-        None => start(inherited, args, environment, &logs).unwrap_or_else(|error| {
-            logs.line(&format!("credbroker: {error:#}"));
-            1
-        }),
+        None | Some(FilterProblem::Ignored(_)) => {
+            start(inherited, args, environment, &logs).unwrap_or_else(|error| {
+                logs.line(&format!("credbroker: {error:#}"));
+                1
+            })
+        }
     };
     logs.flush(LOG_FLUSH);
     Ok(code)
@@ -75,6 +90,15 @@ fn start(
     logs: &LogQueue,
 ) -> anyhow::Result<u8> {
     app::harden();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    // Before anything that takes time: until then, SIGHUP ends the process.
+    let signals = {
+        let _runtime = runtime.enter();
+        Signals::catch().context("cannot handle signals")?
+    };
     let loaded = match config::load(args.config.as_deref(), environment) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -88,10 +112,7 @@ fn start(
     for warning in &loaded.warnings {
         warn!("{warning}");
     }
-    info!(
-        providers = loaded.config.providers.names().join(","),
-        "read the configuration from {}", loaded.source
-    );
+    info!(providers = ?loaded.config.providers.names(), "read the configuration from {}", loaded.source);
     let listening = match listening(inherited, args, &loaded, environment) {
         Ok(listening) => listening,
         Err((line, code)) => {
@@ -99,12 +120,9 @@ fn start(
             return Ok(code);
         }
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the async runtime")?;
+    let place = ConfigPlace { flag: args.config.clone(), environment: Arc::new(environment.clone()) };
     let edges = Edges { reaps_orphans: true, ..Edges::system(environment) };
-    let code = runtime.block_on(serve(loaded.config, listening, edges));
+    let code = runtime.block_on(serve(loaded, listening, edges, place, signals));
     // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();
     code
@@ -159,10 +177,17 @@ fn from_systemd(
     Ok(Listening { listener, source: SocketSource::Inherited(socket) })
 }
 
-async fn serve(config: Config, listening: Vec<Listening>, edges: Edges) -> anyhow::Result<u8> {
-    let mut signals = Signals::catch().context("cannot handle signals")?;
+async fn serve(
+    loaded: Loaded,
+    listening: Vec<Listening>,
+    edges: Edges,
+    place: ConfigPlace,
+    mut signals: Signals,
+) -> anyhow::Result<u8> {
     let addresses: Vec<_> = listening.iter().map(address).collect();
-    let mut bound = app::build(config, listening, edges)?;
+    let mut bound = app::build(loaded.config, listening, edges)?;
+    bound.follow(place, loaded.sources);
+    let reload = bound.reload_request();
     for address in addresses {
         info!("listening on {address}");
     }
@@ -172,7 +197,7 @@ async fn serve(config: Config, listening: Vec<Listening>, edges: Edges) -> anyho
             error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
             1
         }
-        signal = signals.next() => {
+        signal = signals.stop(|| reload.send()) => {
             info!("{signal} received: draining; a second signal stops the broker at once");
             0
         }
@@ -183,7 +208,7 @@ async fn serve(config: Config, listening: Vec<Listening>, edges: Edges) -> anyho
             Drained::Whole => info!("drained"),
             Drained::CutOff { left } => warn!(left, "the grace period is over; closing the remaining connections"),
         },
-        signal = signals.next() => {
+        signal = signals.stop(|| {}) => {
             warn!("{signal} received again: stopping at once");
             return Ok(1);
         }
@@ -253,7 +278,9 @@ mod tests {
         let path = directory.path().join("run/socket");
         let listening = vec![Listening::at(app::socket_options(&loaded.config.listen[0], &path).unwrap())];
         let edges = Edges { jitter: broken_jitter, ..Edges::system(&environment) };
-        assert_eq!(serve(loaded.config, listening, edges).await.unwrap(), 1);
+        let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
+        let signals = Signals::catch().unwrap();
+        assert_eq!(serve(loaded, listening, edges, place, signals).await.unwrap(), 1);
         assert!(!BROKEN.load(Ordering::SeqCst));
     }
 }

@@ -12,6 +12,7 @@ use super::{
     issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
     listen::{Listen, listeners},
+    metrics::{MetricsAddress, metrics_section},
     policy::policy,
     problem::Report,
     provider::section,
@@ -56,6 +57,7 @@ impl Default for Limits {
 pub(super) struct Sections {
     pub(super) listen: Vec<Listen>,
     pub(super) limits: Limits,
+    pub(super) metrics: Option<MetricsAddress>,
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
 }
@@ -82,6 +84,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let listen = listeners(&fields, env, report);
     let limits =
         fields.at(&table::root::LIMITS).map(|section| limits_section(&section, report)).unwrap_or_default();
+    let metrics = fields.at(&table::root::METRICS).and_then(|section| metrics_section(&section, report));
     let dir = path.parent().unwrap_or(Path::new("/"));
     let items = fields.at(&table::root::PROVIDERS).map(|items| items.items(report)).unwrap_or_default();
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, report)).collect();
@@ -99,7 +102,12 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
         );
     }
     if providers.is_empty() && report.problems.is_empty() {
-        root.problem(report, "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`");
+        let problem = "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`";
+        if paths.is_empty() {
+            root.problem(report, problem);
+        } else {
+            report.problem_at_start(root.place(), problem);
+        }
     }
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =
@@ -114,7 +122,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let per_issuer = limits.plugin_runs_per_provider;
     issuers(fields.at(&table::root::ISSUERS).as_ref(), per_issuer, providers.iter_mut().chain(hub), report);
     warn_of_unknown_clusters(&root, &providers, cluster_profiles.is_some(), report);
-    Sections { listen, limits, providers, cluster_profiles }
+    Sections { listen, limits, metrics, providers, cluster_profiles }
 }
 
 /// Warns about `clusterInfo: match` without clusters to match with.

@@ -3,6 +3,7 @@
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{
@@ -19,10 +20,12 @@ use crate::{
 };
 
 /// Which ClusterProfiles are read, and from where.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClusterProfiles {
     /// The hub.
     pub hub: HubAccess,
+    /// What distinguishes it from another hub.
+    pub source: HubSource,
     /// Namespaces to read; empty: all.
     pub namespaces: Vec<String>,
     /// Label selector, as kubectl's `-l`; empty: everything.
@@ -33,8 +36,17 @@ pub struct ClusterProfiles {
     pub prewarm: Vec<Prewarm>,
 }
 
+/// What distinguishes a hub from another one. Empty for the cluster that the broker runs in.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HubSource {
+    /// The server of the kubeconfig's context.
+    pub server: Arc<str>,
+    /// SHA-256 of the kubeconfig.
+    pub contents: Box<[u8]>,
+}
+
 /// How the hub is reached.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum HubAccess {
     /// With the service account of the pod that the broker runs in.
     InCluster,
@@ -50,7 +62,7 @@ pub enum HubAccess {
 }
 
 /// A rule for credentials that are fetched before they are requested.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Prewarm {
     /// `NAMESPACE/NAME`, with globs.
     pub profiles: Globs,
@@ -71,6 +83,34 @@ impl Prewarm {
 }
 
 impl ClusterProfiles {
+    /// Whether `newer` is the same hub: its objects are the same ones.
+    pub fn is_same_hub(&self, newer: &Self) -> bool {
+        let is_in_cluster = |section: &Self| matches!(section.hub, HubAccess::InCluster);
+        is_in_cluster(self) == is_in_cluster(newer) && self.source.server == newer.source.server
+    }
+
+    /// Whether `newer` is read in the same way, so that its reader can go on. The rules for endpoints are not compared.
+    pub fn is_read_alike(&self, newer: &Self) -> bool {
+        let access = match (&self.hub, &newer.hub) {
+            (HubAccess::InCluster, HubAccess::InCluster) => true,
+            (
+                HubAccess::Kubeconfig { path, context, plugin },
+                HubAccess::Kubeconfig { path: new_path, context: new_context, plugin: new_plugin },
+            ) => {
+                (path, context) == (new_path, new_context)
+                    && match (plugin, new_plugin) {
+                        (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
+                        (plugin, newer) => plugin.is_none() && newer.is_none(),
+                    }
+            }
+            _ => false,
+        };
+        access
+            && self.source == newer.source
+            && (&self.namespaces, &self.label_selector, &self.prewarm)
+                == (&newer.namespaces, &newer.label_selector, &newer.prewarm)
+    }
+
     /// The plugin of the hub's user, if it has one.
     pub(super) fn plugin_mut(&mut self) -> Option<&mut Provider> {
         match &mut self.hub {
@@ -104,8 +144,10 @@ pub(super) fn cluster_profiles(
     let rules = EndpointRules { allow_http: table::ALLOW_HTTP.read(&fields, report) };
     let prewarm = fields.at(&table::PREWARM).map(|rules| rules.items(report)).unwrap_or_default();
     let prewarm = prewarm.iter().filter_map(|rule| prewarm_rule(rule, &access, report)).collect();
+    let mut source = HubSource::default();
     Some(ClusterProfiles {
-        hub: hub(&fields, dir, env, report)?,
+        hub: hub(&fields, dir, env, &mut source, report)?,
+        source,
         namespaces: namespaces(&fields, report),
         label_selector: table::LABEL_SELECTOR.read(&fields, report).unwrap_or_default(),
         rules,
@@ -113,7 +155,13 @@ pub(super) fn cluster_profiles(
     })
 }
 
-fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment, report: &mut Report) -> Option<HubAccess> {
+fn hub(
+    fields: &Fields<'_>,
+    dir: &Path,
+    env: &Environment,
+    source: &mut HubSource,
+    report: &mut Report,
+) -> Option<HubAccess> {
     let context = table::CONTEXT.read(fields, report).filter(|context| !context.is_empty());
     let value = fields.required(&table::KUBECONFIG, report)?;
     match value.text(report)? {
@@ -130,7 +178,7 @@ fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment, report: &mut Report) 
         path => {
             let path = dir.join(expand(path, env));
             let kubeconfig = Kubeconfig::read(std::slice::from_ref(&path), Mode::Named, report);
-            let plugin = kubeconfig.hub_plugin(context.as_deref(), HUB_PROVIDER, env, &value, report);
+            let plugin = kubeconfig.hub_plugin(context.as_deref(), HUB_PROVIDER, env, &value, source, report);
             Some(HubAccess::Kubeconfig { path, context, plugin: plugin.map(Box::new) })
         }
     }

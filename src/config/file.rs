@@ -31,6 +31,7 @@ const MAX_AUTHORITIES: u64 = 1 << 20;
 /// Reads our own configuration. A user who can write it can run programs as the broker, so it must belong to the broker's
 /// user or to root, and only its owner may be able to write it. The same holds for every directory on the way to it.
 pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
+    report.sources.follow(path);
     let mut file = opened(path, report)?;
     match file.metadata() {
         Ok(metadata) => {
@@ -52,12 +53,15 @@ pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
     }
     refuse_exposed(path, report);
     report.read(&[path.to_owned()]);
-    bytes(&mut file, path, MAX_CONFIG, report)
+    let bytes = bytes(&mut file, path, MAX_CONFIG, report);
+    report.sources.read(path, bytes.as_deref());
+    bytes
 }
 
 /// Reads a kubeconfig; a missing one is `None` without a problem. kubectl trusts every kubeconfig, but one that all users
 /// can write is refused here.
 pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
+    report.sources.follow(path);
     if matches!(path.try_exists(), Ok(false)) {
         return None;
     }
@@ -72,7 +76,9 @@ pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
         );
     }
     report.read(&[path.to_owned()]);
-    bytes(&mut file, path, MAX_KUBECONFIG, report)
+    let bytes = bytes(&mut file, path, MAX_KUBECONFIG, report);
+    report.sources.read(path, bytes.as_deref());
+    bytes
 }
 
 /// Reads a file of certificate authorities. A pipe or a device could keep the broker from starting.

@@ -9,11 +9,13 @@ mod keys;
 mod kinds;
 pub mod kubeconfig;
 mod listen;
+mod metrics;
 mod policy;
 mod problem;
 mod provider;
 mod reader;
 mod reference;
+mod sources;
 mod stanza;
 mod table;
 mod unlisted;
@@ -30,10 +32,12 @@ use problem::Report;
 use reader::whole;
 
 pub use broker::Limits;
-pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
+pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
 pub use listen::{Listen, group_id};
+pub use metrics::MetricsAddress;
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
+pub use sources::Sources;
 
 /// A configuration, checked. Immutable.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub struct Config {
     pub providers: Providers,
     /// Limits of the whole broker.
     pub limits: Limits,
+    /// Where metrics and health are served over HTTP; `None`: nowhere.
+    pub metrics: Option<MetricsAddress>,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
     /// The files that it was read from, including kubeconfigs.
@@ -59,6 +65,8 @@ pub struct Loaded {
     pub source: String,
     /// Warnings, which do not stop the broker.
     pub warnings: Vec<Problem>,
+    /// The files that it depends on.
+    pub sources: Sources,
 }
 
 /// Finds and reads the configuration: `flag`, else `CREDBROKER_CONFIG`, else the first that exists of
@@ -67,21 +75,32 @@ pub struct Loaded {
 ///
 /// `env` is the broker's own environment; what plugins inherit of it is decided here.
 pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigError> {
-    let mut report = Report::default();
-    let (mut sections, source) = match path(flag, env) {
+    load_with(flag, env, Report::default())
+}
+
+/// As [`load`], for a broker that runs with `providers`. A kubeconfig that is gone, and the lack of any provider, are only
+/// warnings: the broker must be able to lose its last users. A user of an unnamed kubeconfig that the broker runs with is
+/// not left out for a mistake in it; the mistake is a problem.
+pub fn reload(flag: Option<&Path>, env: &Environment, providers: &Providers) -> Result<Loaded, ConfigError> {
+    load_with(flag, env, Report::running(providers))
+}
+
+fn load_with(flag: Option<&Path>, env: &Environment, mut report: Report) -> Result<Loaded, ConfigError> {
+    let (mut sections, source) = match path(flag, env, &mut report) {
         Some(path) => (read(&path, env, &mut report), path.display().to_string()),
         None => ambient(env, &mut report),
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { mut listen, limits, cluster_profiles, .. } = sections;
+    let Sections { mut listen, limits, metrics, cluster_profiles, .. } = sections;
     if listen.is_empty() {
         listen.push(Listen::default());
     }
     let files = std::mem::take(&mut report.files);
-    let config = Config { listen, providers, limits, cluster_profiles, files };
+    let config = Config { listen, providers, limits, metrics, cluster_profiles, files };
+    let sources = report.sources.clone();
     let (config, warnings) = report.finish(Some(config))?;
-    Ok(Loaded { config, source, warnings })
+    Ok(Loaded { config, source, warnings, sources })
 }
 
 /// Reads kubeconfigs for a command that rewrites them.
@@ -106,7 +125,7 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<(String, 
     (defined.collect(), report.warnings)
 }
 
-fn path(flag: Option<&Path>, env: &Environment) -> Option<PathBuf> {
+fn path(flag: Option<&Path>, env: &Environment, report: &mut Report) -> Option<PathBuf> {
     let named = flag.or_else(|| env.set("CREDBROKER_CONFIG").map(Path::new));
     if let Some(path) = named {
         return Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
@@ -115,8 +134,10 @@ fn path(flag: Option<&Path>, env: &Environment) -> Option<PathBuf> {
     let user = env.set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
     let user = user.map(|dir| dir.join("credbroker/config.yaml"));
     let system = PathBuf::from("/etc/credbroker/config.yaml");
+    let places = user.into_iter().chain([system]).inspect(|path| report.sources.follow(path));
+    let places: Vec<_> = places.collect();
     // A file that cannot be checked counts as present: to skip it would run with another configuration.
-    user.into_iter().chain([system]).find(|path| path.try_exists().unwrap_or(true))
+    places.into_iter().find(|path| path.try_exists().unwrap_or(true))
 }
 
 fn read(path: &Path, env: &Environment, report: &mut Report) -> Sections {
@@ -155,7 +176,7 @@ fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
                 "no user of {source} runs an exec plugin, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)"
             )
         };
-        report.problem(whole(first), problem);
+        report.problem_at_start(whole(first), problem);
     }
     (Sections { providers, ..Sections::default() }, source)
 }

@@ -1,8 +1,16 @@
 //! Problems of a configuration, with their positions.
 
-use std::{collections::HashMap, fmt, path::PathBuf};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    path::PathBuf,
+};
 
-use crate::document::Position;
+use super::Sources;
+use crate::{
+    document::Position,
+    plugin::{Definition, Providers},
+};
 
 /// A problem of a configuration. Its message names keys and never contains a secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -50,6 +58,8 @@ pub struct ConfigError {
     pub problems: Vec<Problem>,
     /// Warnings.
     pub warnings: Vec<Problem>,
+    /// The files, as far as they are known: a change of one of them may solve the problems.
+    pub sources: Sources,
 }
 
 fn lines(problems: &[Problem]) -> String {
@@ -63,12 +73,32 @@ pub(super) struct Report {
     pub(super) warnings: Vec<Problem>,
     /// Every file that was read, once.
     pub(super) files: Vec<PathBuf>,
+    /// Every file that matters.
+    pub(super) sources: Sources,
+    /// The definitions that a running broker has in force; `None`: it starts.
+    in_force: Option<HashSet<Definition>>,
     /// The providers' names and where each is: also of those that something else is wrong with.
     /// Whether it is a kubeconfig's user comes last.
     names: Vec<(String, PathBuf, Position, bool)>,
 }
 
 impl Report {
+    /// For a broker that runs with `providers`.
+    pub(super) fn running(providers: &Providers) -> Self {
+        let definitions = providers.iter().filter_map(|provider| provider.definition.clone());
+        Self { in_force: Some(definitions.collect()), ..Self::default() }
+    }
+
+    /// Whether the broker runs with this definition: then it must not be left out because of a problem with it.
+    pub(super) fn is_in_force(&self, definition: &Definition) -> bool {
+        self.in_force.as_ref().is_some_and(|known| known.contains(definition))
+    }
+
+    /// A problem for a broker that starts. A broker that runs must be able to lose its last users, so it is only warned.
+    pub(super) fn problem_at_start(&mut self, place: Location<'_>, message: impl Into<String>) {
+        if self.in_force.is_some() { self.warning(place, message) } else { self.problem(place, message) }
+    }
+
     pub(super) fn problem(&mut self, place: Location<'_>, message: impl Into<String>) {
         self.problems.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
     }
@@ -105,6 +135,7 @@ impl Report {
         self.warnings.append(&mut other.warnings);
         self.names.append(&mut other.names);
         self.read(&other.files);
+        self.sources.append(&other.sources);
     }
 
     /// These files were read.
@@ -119,6 +150,7 @@ impl Report {
     /// Takes over what `other` found, none of which is to stop anything.
     pub(super) fn append_as_warnings(&mut self, mut other: Self) {
         self.read(&other.files);
+        self.sources.append(&other.sources);
         self.warnings.append(&mut other.problems);
         self.warnings.append(&mut other.warnings);
     }
@@ -129,7 +161,10 @@ impl Report {
         self.warnings.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
         match value {
             Some(value) if self.problems.is_empty() => Ok((value, self.warnings)),
-            _ => Err(ConfigError { problems: self.problems, warnings: self.warnings }),
+            _ => {
+                let Self { problems, warnings, sources, .. } = self;
+                Err(ConfigError { problems, warnings, sources })
+            }
         }
     }
 }

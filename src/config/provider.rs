@@ -94,7 +94,7 @@ pub(super) fn section(
     let sha256 = fields.at(&table::SHA256).and_then(|value| {
         let digest = Sha256::from_hex(value.text(report)?);
         if digest.is_none() {
-            value.problem(report, "must have 64 hexadecimal digits, as `sha256sum` prints them");
+            value.problem(report, "must be 64 hexadecimal digits, as `sha256sum` prints them");
         }
         digest
     });

@@ -78,6 +78,8 @@ section! {
     ISSUERS: Maps, Optional = ("issuers", Maps(&issuer::SECTION), Optional("the defaults of the section, for every issuer"), "[{name: google, runsPerSecond: 20}]");
     /// The hub that ClusterProfiles are read from. It needs at least one item in `providers`.
     CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", Map(&cluster_profiles::SECTION), Optional("no ClusterProfiles are read"), "{kubeconfig: in-cluster}");
+    /// Metrics and health over HTTP.
+    METRICS: Map, Optional = ("metrics", Map(&metrics::SECTION), Optional("neither is served"), "{listen: \"127.0.0.1:9464\"}");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
@@ -243,6 +245,16 @@ section! {
     CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count, Is(count(2)), "4");
     /// Plugin runs that are started per second, for each provider.
     RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(5)), "10");
+}
+
+section! {
+    /// Metrics and health over HTTP: `/metrics`, `/livez`, `/readyz` and `/readyz/PROVIDER`. The answers have the names of
+    /// providers and never a secret.
+    metrics;
+
+    /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a
+    /// separate Unix socket, which only the broker's user and group can.
+    LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"), "\"127.0.0.1:9464\"");
 }
 
 section! {

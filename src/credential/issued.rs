@@ -54,6 +54,8 @@ pub struct Issued {
     pub encoded: EncodedCredential,
     /// The fingerprint of the client certificate, if there is one.
     pub fingerprint: Option<Fingerprint>,
+    /// The validity of that certificate.
+    pub certificate: Option<Validity>,
     /// When the broker received it.
     pub fetched: Now,
     /// The effective expiry: from this moment on it is not served.
@@ -62,6 +64,15 @@ pub struct Issued {
     pub lifetime: Duration,
     /// It had expired when it arrived, by less than the skew tolerance, and is served for a few seconds.
     pub within_skew: bool,
+}
+
+/// The validity of a certificate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Validity {
+    /// Its `NotBefore`.
+    pub from: SystemTime,
+    /// Its `NotAfter`.
+    pub to: SystemTime,
 }
 
 impl Issued {
@@ -133,7 +144,9 @@ pub(crate) mod tests {
             Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster: None };
         let encoded = plain(&draft);
         let fetched = Now { wall, boot: Duration::from_secs(500) };
-        Issued { generation, encoded, fingerprint, fetched, expires_at, lifetime, within_skew: false }
+        let certificate = None;
+        let within_skew = false;
+        Issued { generation, encoded, fingerprint, certificate, fetched, expires_at, lifetime, within_skew }
     }
 
     #[test]

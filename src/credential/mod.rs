@@ -16,7 +16,8 @@ pub use encoded::{Draft, EncodeFn, EncodedCredential};
 pub use exec_credential::{ApiVersion, Cluster, DecodeError, Decoded, ExecInfoError, decode, exec_info};
 #[cfg(test)]
 pub(crate) use issued::tests::with_token;
-pub use issued::{Generation, Issued, Now};
+pub use issued::{Generation, Issued, Now, Validity};
 pub use lifetime::{Lifetime, LifetimeError, LifetimeLimits, lifetime};
 pub use material::{ClientPair, Fingerprint, Material, Token};
 pub use pair::PairError;
+pub(crate) use timestamp::rfc3339;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use jiff::civil::DateTime;
+use jiff::{Timestamp, civil::DateTime};
 
 /// Seconds from the zero time of Go, `0001-01-01T00:00:00Z`, to the epoch.
 const ZERO_BEFORE_EPOCH: u64 = 62_135_596_800;
@@ -39,6 +39,13 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let since_epoch = civil.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
     shift(SystemTime::UNIX_EPOCH, since_epoch.is_negative(), since_epoch.unsigned_abs())
         .and_then(|local| offset(local, zone))
+}
+
+/// `time` in UTC with whole seconds. A time after the year 9999 is its last second.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Whether this is the zero time of Go, which means no time.
@@ -81,6 +88,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        for text in ["1970-01-01T00:00:00Z", "2026-02-28T23:59:59Z", "9999-12-30T22:00:00Z"] {
+            assert_eq!(rfc3339(parse(text).unwrap()), text);
+        }
+        let fraction = SystemTime::UNIX_EPOCH + Duration::from_millis(1999);
+        assert_eq!(rfc3339(fraction), "1970-01-01T00:00:01Z");
+    }
 
     fn seconds(text: &str) -> Option<f64> {
         let time = parse(text)?;
@@ -173,7 +189,7 @@ mod tests {
 
         #[test]
         fn it_agrees_with_jiff_where_jiff_is_right(second in -62_135_596_800_i64..253_402_207_200) {
-            let text = jiff::Timestamp::from_second(second).unwrap().to_string();
+            let text = Timestamp::from_second(second).unwrap().to_string();
             let expected = shift(SystemTime::UNIX_EPOCH, second < 0, Duration::from_secs(second.unsigned_abs()));
             prop_assert_eq!(parse(&text), expected);
         }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{
     credential::Cluster,
-    plugin::{ProfileName, Providers, ResolveError, Target},
+    plugin::{ProfileName, Provider, Providers, ResolveError, Target},
 };
 
 pub use cluster_profile::{AccessProvider, ClusterProfile, EndpointRules, Skipped};
@@ -81,9 +81,13 @@ impl Fleet {
     }
 
     /// From now on resolves against other providers. Known profiles change only with
-    /// [`resolve_again`](Self::resolve_again).
-    pub fn rebase(&self, providers: Arc<Providers>, rules: EndpointRules) {
-        self.write().basis = Arc::new(Basis { providers, rules });
+    /// [`resolve_again`](Self::resolve_again), which is needed if this returns true: an access provider or a rule differs.
+    pub fn rebase(&self, providers: Arc<Providers>, rules: EndpointRules) -> bool {
+        let basis = Arc::new(Basis { providers, rules });
+        let before = std::mem::replace(&mut self.write().basis, Arc::clone(&basis));
+        let (old, new) = (before.providers.access_providers(), basis.providers.access_providers());
+        let is_same = |(one, other): (&Arc<Provider>, &Arc<Provider>)| Arc::ptr_eq(one, other);
+        before.rules != rules || old.len() != new.len() || !old.iter().zip(new).all(is_same)
     }
 
     /// Adds or replaces a profile.

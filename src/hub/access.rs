@@ -79,15 +79,10 @@ pub(super) struct Identity<R> {
 }
 
 impl<R: PluginRunner> Access<R> {
-    pub(super) fn new(mut hub: HubAccess, cache: CredentialCache<R>) -> Self {
-        let plugin = match &mut hub {
-            HubAccess::Kubeconfig { plugin, .. } => plugin.take(),
-            HubAccess::InCluster => None,
-        };
-        let plugin = plugin.map(|provider| {
-            let name = Arc::clone(&provider.name);
-            (Resolver::new(Arc::new(Providers::new([*provider])), None), name)
-        });
+    /// `plugins` has the plugin of the hub's user, if there is one.
+    pub(super) fn new(hub: HubAccess, plugins: Arc<Providers>, cache: CredentialCache<R>) -> Self {
+        let name = plugins.iter().next().map(|provider| Arc::clone(&provider.name));
+        let plugin = name.map(|name| (Resolver::new(plugins, None), name));
         Self { hub, timeouts: HubTimeouts::default(), page: AtomicU32::new(PAGES.0), plugin, cache }
     }
 

@@ -39,11 +39,13 @@ pub(super) enum HubError {
     )]
     AuthProvider,
     /// The kubeconfig was changed while the broker was running.
-    #[error("the hub's kubeconfig was changed and its user now runs an exec plugin; restart the broker")]
+    #[error(
+        "the hub's kubeconfig was changed and its user now runs an exec plugin, which is used when the broker has read the file again"
+    )]
     NewPlugin,
     /// The kubeconfig was changed while the broker was running.
     #[error(
-        "the hub's kubeconfig was changed and its user no longer runs an exec plugin; restart the broker"
+        "the hub's kubeconfig was changed and its user no longer runs an exec plugin, which applies when the broker has read the file again"
     )]
     NoPlugin,
     /// The hub's own plugin cannot be run.

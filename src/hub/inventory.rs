@@ -16,7 +16,7 @@ use super::{
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
-    fleet::{ClusterProfile, Fleet, KnownProfile, ProfileChange},
+    fleet::{ClusterProfile, Fleet, HubState, KnownProfile, ProfileChange},
     plugin::{ProfileError, ProfileName, Target},
 };
 
@@ -102,12 +102,24 @@ impl<R: PluginRunner> Inventory<R> {
         let name = profile.name.clone();
         let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
-        let Some(known) = self.fleet.get(&name).filter(|_| change != ProfileChange::None) else { return };
-        log(&known, before.as_deref());
-        let before = before.as_ref().and_then(|before| before.outcome.as_ref().ok());
+        self.follow_up(&name, before.as_deref(), change);
+    }
+
+    /// Resolves every profile again, because the providers have changed.
+    pub(super) fn resolve_again(&self) {
+        for known in self.fleet.list(None) {
+            let change = self.fleet.resolve_again(&known);
+            self.follow_up(&known.profile.name, Some(&known), change);
+        }
+    }
+
+    fn follow_up(&self, name: &ProfileName, before: Option<&KnownProfile>, change: ProfileChange) {
+        let Some(known) = self.fleet.get(name).filter(|_| change != ProfileChange::None) else { return };
+        log(&known, before);
+        let before = before.and_then(|before| before.outcome.as_ref().ok());
         let target = known.outcome.as_ref().ok();
         if change == ProfileChange::Moved {
-            self.cache.forget(&name, target);
+            self.cache.forget(name, target);
         }
         let leads_elsewhere = |target: &&Arc<Target>| before.is_none_or(|before| !before.is_same(target));
         if let Some(target) = target.filter(leads_elsewhere) {
@@ -131,6 +143,41 @@ impl<R: PluginRunner> Inventory<R> {
                 self.remove(&known.profile.name);
             }
         }
+    }
+
+    /// Offers the profiles that an earlier reader of the same hub has read.
+    pub(super) fn offer_known(&self) {
+        for known in self.fleet.list(None) {
+            if let Ok(target) = &known.outcome {
+                self.prewarmer.offer(target);
+            }
+        }
+    }
+
+    /// Removes the profiles outside of `namespaces`; empty: all namespaces are read.
+    pub(super) fn keep_only(&self, namespaces: &[String]) {
+        if namespaces.is_empty() {
+            return;
+        }
+        for known in self.fleet.list(None) {
+            let name = &known.profile.name;
+            if !namespaces.iter().any(|namespace| **namespace == *name.namespace) {
+                self.remove(name);
+            }
+        }
+    }
+
+    /// Removes every profile: they are those of another hub.
+    pub(super) fn clear(&self) {
+        let known = self.fleet.list(None);
+        info!(profiles = known.len(), "the hub is no longer configured: its ClusterProfiles are removed");
+        for known in known {
+            let name = &known.profile.name;
+            self.fleet.remove(name);
+            self.sizes().remove(name);
+            self.cache.forget(name, None);
+        }
+        self.fleet.set_hub(HubState::default());
     }
 
     fn remove(&self, name: &ProfileName) {

@@ -8,6 +8,7 @@ mod bounds;
 mod error;
 mod inventory;
 mod prewarm;
+mod reader;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,11 @@ use crate::{
     config::ClusterProfiles,
     exec::PluginRunner,
     fleet::{Fleet, HubState},
+    plugin::Providers,
     resolver::Resolver,
 };
+
+pub use reader::HubReader;
 
 /// A session that lasts this long ends the back-off.
 const STEADY: Duration = Duration::from_secs(30);
@@ -43,9 +47,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// No wait is shorter: a hub that fails at once is not asked in a loop.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads the hub until the broker stops.
+/// Reads the hub until the broker stops or the section changes.
 #[derive(Debug)]
 pub struct Hub<R> {
+    section: ClusterProfiles,
+    /// The plugin of the hub's user, if it has one.
+    plugins: Arc<Providers>,
     access: Access<R>,
     scopes: Scopes,
     inventory: Inventory<R>,
@@ -69,14 +76,25 @@ pub struct HubParts<R> {
     pub draining: CancellationToken,
 }
 
+impl<R> Clone for HubParts<R> {
+    fn clone(&self) -> Self {
+        let Self { fleet, resolver, cache, jitter, tasks, draining } = self;
+        let (fleet, resolver) = (Arc::clone(fleet), Arc::clone(resolver));
+        let (tasks, draining) = (tasks.clone(), draining.clone());
+        Self { fleet, resolver, cache: cache.clone(), jitter: *jitter, tasks, draining }
+    }
+}
+
 impl<R: PluginRunner> Hub<R> {
-    /// A reader of the hub that `section` names. It does not connect yet.
-    pub fn new(section: ClusterProfiles, parts: HubParts<R>) -> Self {
-        let ClusterProfiles { hub, namespaces, label_selector, prewarm, .. } = section;
+    /// A reader of the hub that `section` names, whose plugin is the only one of `plugins`. It does not connect yet.
+    pub fn new(section: ClusterProfiles, plugins: Arc<Providers>, parts: HubParts<R>) -> Self {
+        let ClusterProfiles { hub, namespaces, label_selector, prewarm, .. } = section.clone();
         let HubParts { fleet, resolver, cache, jitter, tasks, draining } = parts;
         let prewarmer = Prewarmer::new(prewarm, resolver, cache.clone(), tasks, draining);
         Self {
-            access: Access::new(hub, cache.clone()),
+            access: Access::new(hub, Arc::clone(&plugins), cache.clone()),
+            section,
+            plugins,
             scopes: Scopes::new(namespaces, label_selector),
             inventory: Inventory::new(fleet, cache, prewarmer),
             jitter,
@@ -90,6 +108,8 @@ impl<R: PluginRunner> Hub<R> {
 
     /// Reads and watches the hub. After a failure it starts again, with back-off.
     pub async fn run(&self) {
+        self.inventory.keep_only(&self.section.namespaces);
+        self.inventory.offer_known();
         let mut failures = 0;
         loop {
             let error = match Session::open(&self.access, &self.scopes, &self.inventory).await {

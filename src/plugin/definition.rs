@@ -11,7 +11,7 @@ use super::key::HashInput;
 /// The file that defines a provider of a kubeconfig. Together with its name, it identifies the provider.
 ///
 /// A changed stanza keeps its definition, but gets another [`PluginKey`](super::PluginKey).
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Definition {
     file: PathBuf,
     digest: Arc<str>,

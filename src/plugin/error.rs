@@ -143,7 +143,7 @@ pub enum ResolveError {
     },
     /// The broker has not read the definition.
     #[error(
-        "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or to the KUBECONFIG of a broker without one, and restart the broker",
+        "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or restart a broker without one with that kubeconfig in its KUBECONFIG",
         shown(.name), shown(.definition), known_definitions(.known)
     )]
     UnknownDefinition {

@@ -156,7 +156,7 @@ impl Provider {
     ///
     /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
     /// contexts only those that a run may have received: a new context must not cause a new login.
-    pub(super) fn is_same_definition(&self, newer: &Self) -> bool {
+    pub fn is_same_definition(&self, newer: &Self) -> bool {
         let Self {
             name,
             definition,

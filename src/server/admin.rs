@@ -6,7 +6,6 @@ use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::{
-    clusters::Clusters,
     overview::{self, PAGE},
     paging::{self, Paging},
     selector::selector,
@@ -79,7 +78,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::GetBrokerInfoRequest>,
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
         span(&request, "get_broker_info")?;
-        let hub = self.clusters.as_ref().map(Clusters::hub);
+        let hub = self.resolver.fleet().map(|_| self.clusters.hub());
         Ok(Response::new(self.info.message(hub)))
     }
 }

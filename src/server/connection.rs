@@ -23,8 +23,10 @@ use super::{
     question::Question,
     service::Services,
     status,
+    tally::tally,
     traffic::{Call, Noted, Traffic, Watchdog},
 };
+use crate::metrics::Rpc;
 
 /// Time from accept to the end of the peer's first SETTINGS frame.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -179,11 +181,14 @@ fn exchange(
         };
         match question {
             Ok((question, slot)) => match shared.recall(&head, &question) {
-                Some(frame) => Ok(whole(Answer::whole(frame, &shared.traffic, call))),
+                Some(frame) => {
+                    shared.connections.services.metrics.requests.answered(Rpc::GET);
+                    Ok(whole(Answer::whole(frame, &shared.traffic, call)))
+                }
                 // Boxed, because a call that waits for room would reserve its space too.
                 None => Ok(Box::pin(shared.answer(head, question, call, slot)).await),
             },
-            Err(status) => Ok(shared.respond(status.into_http(), call, None)),
+            Err(status) => Ok(shared.respond(Rpc::of(head.uri.path()), status.into_http(), call, None)),
         }
     }
 }
@@ -249,6 +254,7 @@ impl Exchanges {
         call: Call,
         slot: Option<OwnedSemaphorePermit>,
     ) -> Response<Answer> {
+        let rpc = Rpc::of(head.uri.path());
         let mut request = Request::from_parts(head, question);
         request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(self.watches.clone());
@@ -257,17 +263,20 @@ impl Exchanges {
         let mut routes = if is_reflection { services.reflection() } else { &services.routes }.clone();
         let mut response = routes.call(request).await.unwrap_or_else(|never| match never {});
         Preencoded::put_in_place(&mut response);
-        let mut response = self.respond(response, call, slot);
+        let mut response = self.respond(rpc, response, call, slot);
         poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
         response
     }
 
+    /// Counts an answer by its headers.
     fn respond(
         &self,
+        rpc: Rpc,
         response: Response<Body>,
         call: Call,
         slot: Option<OwnedSemaphorePermit>,
     ) -> Response<Answer> {
+        tally(&self.connections.services.metrics, rpc, &self.peer, response.headers());
         let draining = self.connections.draining.clone();
         response.map(|body| Answer::new(body, &self.traffic, draining, call, slot))
     }

@@ -1,33 +1,69 @@
-//! gRPC health with watches that use little memory.
+//! gRPC health: of the broker, of its services, and of each provider under its name. Watches use little memory.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
-use futures_util::{Stream, StreamExt as _};
-use tonic::{Request, Response, Status};
+use futures_util::{Stream, StreamExt as _, stream::unfold};
+use tokio::time::sleep;
+use tonic::{Code, Request, Response, Status};
 use tonic_health::{
+    ServingStatus,
     pb::{self, HealthCheckRequest, HealthCheckResponse},
     server::{HealthReporter, HealthService},
 };
 
-use super::preencoded::{self, Preencoded};
+use super::{
+    preencoded::{self, Preencoded},
+    ready::HealthChecks,
+};
+use crate::exec::PluginRunner;
 
-/// Wraps tonic's service to avoid its buffers: each of its watches keeps 8 KiB to encode messages of two bytes.
+/// The name under which the readiness of the broker with all of its providers is reported.
+const READY: &str = "ready";
+/// How often the state of a provider is read for a watch.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Wraps tonic's service to avoid its buffers: each of its watches keeps 8 KiB to encode messages of two bytes. The names
+/// of the broker's own services come before those of providers.
 #[derive(Debug)]
-pub(super) struct Health(HealthService);
+pub(super) struct Health<R> {
+    fixed: HealthService,
+    readiness: HealthChecks<R>,
+}
 
-impl Health {
-    pub(super) fn of(reporter: HealthReporter) -> Self {
-        Self(HealthService::from_health_reporter(reporter))
+impl<R: PluginRunner> Health<R> {
+    pub(super) fn of(reporter: HealthReporter, readiness: HealthChecks<R>) -> Self {
+        Self { fixed: HealthService::from_health_reporter(reporter), readiness }
     }
 }
 
+/// The state of a provider, or of everything; `None`: there is no such provider.
+async fn state<R: PluginRunner>(readiness: &HealthChecks<R>, name: &str) -> Option<ServingStatus> {
+    let is_ready = if name == READY {
+        readiness.all().await.is_ready(&[])
+    } else {
+        readiness.providers(Some(name)).await.0.get(name)?.is_none()
+    };
+    Some(if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing })
+}
+
+fn message(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: pb::health_check_response::ServingStatus::from(status).into() }
+}
+
 #[tonic::async_trait]
-impl pb::health_server::Health for Health {
+impl<R: PluginRunner> pb::health_server::Health for Health<R> {
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        self.0.check(request).await
+        let name = request.get_ref().service.clone();
+        match self.fixed.check(request).await {
+            Err(unknown) if unknown.code() == Code::NotFound => state(&self.readiness, &name)
+                .await
+                .map(|status| Response::new(message(status)))
+                .ok_or(unknown),
+            answer => answer,
+        }
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
@@ -36,9 +72,41 @@ impl pb::health_server::Health for Health {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let states = self.0.watch(request).await?.into_inner();
+        let name = request.get_ref().service.clone();
+        let fixed = match self.fixed.watch(request).await {
+            Err(unknown) if unknown.code() == Code::NotFound => {
+                return if state(&self.readiness, &name).await.is_some() {
+                    Ok(Preencoded::response(states(self.readiness.clone(), name)))
+                } else {
+                    Err(unknown)
+                };
+            }
+            fixed => fixed?.into_inner(),
+        };
         // The stream never fails, and ends with the reporter.
-        let states = states.take_while(|state| std::future::ready(state.is_ok()));
+        let states = fixed.take_while(|state| std::future::ready(state.is_ok()));
         Ok(Preencoded::response(states.filter_map(async |state| Some(Ok(preencoded::frame(&state.ok()?))))))
     }
+}
+
+/// The state of a provider now, then each change of it. A provider that is no longer configured is unknown.
+fn states<R: PluginRunner>(
+    readiness: HealthChecks<R>,
+    name: String,
+) -> impl Stream<Item = Result<bytes::Bytes, Status>> + Send {
+    unfold((readiness, name, None), async |(readiness, name, last)| {
+        loop {
+            let now = state(&readiness, &name).await;
+            if last != Some(now) {
+                let response = match now {
+                    Some(status) => message(status),
+                    None => HealthCheckResponse {
+                        status: pb::health_check_response::ServingStatus::ServiceUnknown.into(),
+                    },
+                };
+                return Some((Ok(preencoded::frame(&response)), (readiness, name, Some(now))));
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    })
 }

@@ -20,9 +20,10 @@ use super::{
     follow::WatchSlots,
     health::Health,
     info::BrokerInfo,
+    ready::HealthChecks,
     status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
+use crate::{cache::CredentialCache, exec::PluginRunner, metrics::Metrics, resolver::Resolver};
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -32,8 +33,8 @@ pub(super) const REQUEST: usize = 256 * 1024;
 pub struct BrokerService<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
-    /// `None`: the broker reads no ClusterProfiles.
-    pub(super) clusters: Option<Clusters<R>>,
+    /// Empty while the broker reads no ClusterProfiles.
+    pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
 }
 
@@ -42,6 +43,7 @@ pub struct BrokerService<R> {
 pub struct Services {
     pub(super) routes: Routes,
     pub(super) memory: Arc<dyn Memory>,
+    pub(super) metrics: Arc<Metrics>,
     reflection: Arc<OnceLock<Routes>>,
 }
 
@@ -55,16 +57,18 @@ impl fmt::Debug for Services {
 pub fn services<R: PluginRunner>(
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
-    clusters: Option<Clusters<R>>,
+    clusters: Clusters<R>,
     health: HealthReporter,
     info: BrokerInfo,
+    metrics: Arc<Metrics>,
 ) -> Services {
+    let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
     let broker = Arc::new(BrokerService { cache, resolver, clusters, info });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
-    let health = HealthServer::new(Health::of(health));
+    let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
-    Services { routes, memory, reflection: Arc::default() }
+    Services { routes, memory, metrics, reflection: Arc::default() }
 }
 
 impl Services {
@@ -109,7 +113,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
 
 impl<R: PluginRunner> BrokerService<R> {
     fn clusters(&self) -> Result<&Clusters<R>, Status> {
-        self.clusters.as_ref().ok_or_else(status::no_hub)
+        self.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
     }
 }
 
@@ -129,6 +133,11 @@ impl Services {
                 None
             }
         }
-        Self { routes: Routes::default(), memory: Arc::new(Nothing), reflection: Arc::default() }
+        Self {
+            routes: Routes::default(),
+            memory: Arc::new(Nothing),
+            metrics: Arc::default(),
+            reflection: Arc::default(),
+        }
     }
 }

@@ -33,6 +33,7 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
         generation,
         encoded,
         fingerprint,
+        certificate: None,
         fetched: now,
         expires_at,
         lifetime,

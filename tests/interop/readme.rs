@@ -185,6 +185,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("systemctl --user disable --now credbroker.socket credbroker.service", SYSTEMD),
     ("systemctl --user enable --now credbroker.socket", SYSTEMD),
     ("systemctl --user restart credbroker.service", SYSTEMD),
+    ("kill -HUP $(pidof credbroker)", "tests/it/reload/process.rs sends the signal"),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
     ("cargo bench --bench fleet", BENCH),
     ("cargo bench --bench latency", BENCH),

@@ -127,7 +127,7 @@ fn remedy(reason: Reason) -> &'static str {
             "check the name, and `namespaces` and `labelSelector` of `clusterProfiles` in the broker's configuration"
         }
         Reason::UnknownDefinition => {
-            "restart the broker, or write the kubeconfig again with `credbroker kubeconfig wrap`"
+            "add the kubeconfig that defines it to `kubeconfigs`, or write the kubeconfig again with `credbroker kubeconfig wrap`"
         }
         Reason::UnknownProvider => "use one of the names that the message lists",
         Reason::VariableNotAllowed => "unset the variable, or set it in the provider's `env`",

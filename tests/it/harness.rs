@@ -12,11 +12,11 @@ use std::{
 };
 
 use credbroker::{
-    app::{self, Drained, Edges, Listening},
+    app::{self, ConfigPlace, Drained, Edges, Listening, ReloadRequest},
     clock::{Clock, Now, SystemClock},
     config,
     plugin::Environment,
-    server::SocketOptions,
+    server::{ReloadState, SocketOptions},
 };
 use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
 use credbroker_proto::v1 as pb;
@@ -25,7 +25,7 @@ use hyper_util::rt::TokioIo;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::UnixStream, task::JoinHandle};
+use tokio::{net::UnixStream, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
@@ -33,6 +33,9 @@ use tonic::transport::{Channel, Endpoint};
 pub(crate) struct InProcess {
     directory: TempDir,
     stop: CancellationToken,
+    reload: ReloadRequest,
+    /// Which configuration is in force.
+    pub(crate) configuration: watch::Receiver<Arc<ReloadState>>,
     /// The task whose end ended it, and how it drained.
     served: JoinHandle<(Option<&'static str>, Drained)>,
 }
@@ -92,14 +95,17 @@ impl InProcess {
         let mut environment = BTreeMap::from([(OsString::from("PATH"), std::env::var_os("PATH").unwrap())]);
         environment.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
         let environment = Environment(environment);
-        let config = config::load(Some(&file), &environment).unwrap().config;
+        let loaded = config::load(Some(&file), &environment).unwrap();
 
         let path = directory.path().join("run/credbroker.sock");
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let scratch = directory.path().to_owned();
         let launcher = env!("CARGO_BIN_EXE_credbroker").into();
         let edges = Edges { clock, jitter: || 0.5, scratch, launcher, ..Edges::system(&environment) };
-        let mut bound = app::build(config, vec![Listening::at(options)], edges).unwrap();
+        let mut bound = app::build(loaded.config, vec![Listening::at(options)], edges).unwrap();
+        let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
+        bound.follow(place, loaded.sources);
+        let (reload, configuration) = (bound.reload_request(), bound.configuration());
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let served = tokio::spawn(async move {
@@ -109,7 +115,7 @@ impl InProcess {
             };
             (ended, bound.drain().await)
         });
-        Self { directory, stop, served }
+        Self { directory, stop, reload, configuration, served }
     }
 
     /// A plain channel of tonic, which other programs use.
@@ -143,6 +149,18 @@ impl InProcess {
         variables: &[(&str, &str)],
     ) -> Result<Credential, Error> {
         self.client().await.credential(&reference(provider, cluster, variables)).await
+    }
+
+    /// Changes the configuration to this one, to which apiVersion and kind are added.
+    pub(crate) fn configure(&self, mut sections: Value) {
+        sections["apiVersion"] = json!("credbroker.io/v1alpha1");
+        sections["kind"] = json!("BrokerConfig");
+        std::fs::write(self.directory.path().join("config.yaml"), sections.to_string()).unwrap();
+    }
+
+    /// Asks for a reload as SIGHUP would.
+    pub(crate) fn reload(&self) {
+        self.reload.send();
     }
 
     /// Drains as SIGTERM would.

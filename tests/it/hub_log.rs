@@ -42,7 +42,7 @@ impl Hub {
             "providers": [{"name": "cloud", "execConfig": plugin.exec_stanza()}],
             "clusterProfiles": {"kubeconfig": self.kubeconfig()},
         });
-        Broker::builder(PROGRAM).config(&config.to_string()).env("CREDBROKER_LOG", level).start()
+        Broker::builder(PROGRAM).config(&config.to_string()).env("RUST_LOG", level).start()
     }
 }
 

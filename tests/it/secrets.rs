@@ -30,7 +30,7 @@ fn no_log_at_any_level_shows_a_secret() {
     };
     let broker = Broker::builder(PROGRAM)
         .providers(&json!([provider("cloud", &plugin), provider("failing", &failing)]))
-        .env("CREDBROKER_LOG", "trace")
+        .env("RUST_LOG", "trace")
         .start();
     for name in ["cloud", "cloud", "failing", "unknown"] {
         Command::new(PROGRAM)

@@ -4,4 +4,4 @@ pub(crate) mod client;
 mod state;
 
 pub use client::{Admin, Selector};
-pub use state::{BrokerInfo, CredentialState, ProviderState, Rejections, State, Verdict};
+pub use state::{BrokerInfo, ConfigurationState, CredentialState, ProviderState, Rejections, State, Verdict};

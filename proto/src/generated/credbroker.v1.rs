@@ -758,6 +758,30 @@ pub struct GetBrokerInfoResponse {
     /// State of the hub. Absent: no hub is configured.
     #[prost(message, optional, tag = "6")]
     pub hub: ::core::option::Option<HubState>,
+    /// Which configuration is in force.
+    #[prost(message, optional, tag = "7")]
+    pub configuration: ::core::option::Option<ConfigurationState>,
+}
+/// Which configuration is in force. The broker follows its files, and replaces the configuration as a whole when a changed
+/// one has no problem.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConfigurationState {
+    /// When the files were read last and had no problem.
+    #[prost(message, optional, tag = "1")]
+    pub read_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Number of changed configurations that were put in force since the broker started.
+    #[prost(uint64, tag = "2")]
+    pub reloads: u64,
+    /// Problems of the files as they are now, each with its file, line and column. Empty: the files are in force as they are.
+    /// Otherwise the configuration of `read_time` stays in force.
+    #[prost(string, repeated, tag = "3")]
+    pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Since when the files have problems. Absent: they have none.
+    #[prost(message, optional, tag = "4")]
+    pub problems_since_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Keys that have changed, and whose new value is used after a restart, for example `listen`.
+    #[prost(string, repeated, tag = "5")]
+    pub restart_needed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Why a request failed, or why a credential or cluster is not available. Names and meanings are stable; the messages
 /// that accompany them may change. Clients must accept values that they do not know.

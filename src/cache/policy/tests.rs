@@ -53,6 +53,7 @@ fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
         generation,
         encoded,
         fingerprint: None,
+        certificate: None,
         fetched,
         expires_at,
         lifetime: left,
@@ -84,7 +85,8 @@ fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyS
             terminal_at: at,
         }
     });
-    let flight = running.then(|| Arc::new(Flight::new(Urgency::Background)));
+    let flight =
+        running.then(|| Arc::new(Flight::new(Urgency::Background, crate::metrics::RunReason::Refresh)));
     KeyState { current, failure, flight, ..KeyState::default() }
 }
 

@@ -16,6 +16,7 @@ fn issued(number: u64, fetched: u64, lifetime: u64) -> Issued {
         generation: Generation::new("e".into(), number),
         encoded: EncodedCredential::default(),
         fingerprint: None,
+        certificate: None,
         fetched,
         expires_at: fetched.wall + lifetime,
         lifetime,

@@ -204,6 +204,7 @@ impl<R> CacheParts<R> {
             scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5),
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
+            metrics: Arc::default(),
             clock,
             jitter: || 0.5,
             epoch: "test".into(),

@@ -1,6 +1,10 @@
 //! Whether the running broker has the definitions that were wrapped.
 
-use std::{collections::HashSet, fs, path::Path, time::SystemTime};
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use credbroker_client::Error;
 use credbroker_exec::Failure;
@@ -22,26 +26,27 @@ pub(super) fn advice(
         Ok((client.admin().providers().await?, client.admin().broker_info().await?))
     })?;
     let answer = answer.map(|(providers, broker)| {
-        let digests = providers.into_iter().filter_map(|known| known.definition).collect();
-        (digests, changed_since(definitions, broker.started_at))
+        let known = providers.into_iter().filter_map(|known| known.definition).collect();
+        let files = broker.config_files.iter();
+        let files = files.flat_map(|file| [PathBuf::from(file)].into_iter().chain(fs::canonicalize(file)));
+        let has_problems = broker.configuration.is_some_and(|state| !state.problems.is_empty());
+        Running { known, files: files.collect(), has_problems }
     });
-    Ok(text(definitions, answer.as_ref().map(|(known, changed)| (known, changed.as_slice()))))
+    Ok(text(definitions, answer.as_ref()))
 }
 
-/// The files that were modified after the broker started, and so after it read them.
-fn changed_since(definitions: &[(String, Definition)], start: Option<SystemTime>) -> Vec<String> {
-    let modified = |file: &Path| fs::metadata(file).and_then(|file| file.modified()).ok();
-    let is_later = |file: &Path| start.is_some_and(|start| modified(file).is_some_and(|at| at > start));
-    files(definitions).into_iter().filter(|file| is_later(file)).map(shown).collect()
+/// What the broker says about itself.
+struct Running {
+    /// The digests of its definitions, each of which covers the name too.
+    known: HashSet<String>,
+    /// The files that it follows, with symbolic links and without.
+    files: HashSet<PathBuf>,
+    /// Whether its files have problems, so that it continues with an earlier version of them.
+    has_problems: bool,
 }
 
-/// `answer`: the digests of the broker's definitions, which cover the names, and the files that changed since the broker
-/// read them.
-fn text(
-    definitions: &[(String, Definition)],
-    answer: Result<(&HashSet<String>, &[String]), &Failure>,
-) -> String {
-    let (known, changed) = match answer {
+fn text(definitions: &[(String, Definition)], answer: Result<&Running, &Failure>) -> String {
+    let Running { known, files, has_problems } = match answer {
         Ok(answer) => answer,
         Err(Failure::Broker(Error::Unreachable { .. })) => {
             return format!("No broker is running. {}", remedy(definitions, "start it"));
@@ -52,30 +57,37 @@ fn text(
     };
     let unknown: Vec<_> =
         definitions.iter().filter(|(_, definition)| !known.contains(definition.digest())).cloned().collect();
-    if unknown.is_empty() && !changed.is_empty() {
-        return format!(
-            "The running broker has all of these providers as they were when it started. Since then {} changed: restart \
-             the broker.",
-            listed(changed)
-        );
-    }
-    if unknown.is_empty() {
-        return "The running broker has all of these providers.".to_owned();
-    }
     let names: Vec<_> = unknown.iter().map(|(name, _)| name.clone()).collect();
-    format!(
-        "The running broker does not have these definitions: {}. Until it does, requests for them fail. {}",
-        listed(&names),
-        remedy(&unknown, "restart it")
-    )
+    match (unknown.is_empty(), has_problems) {
+        (true, false) => "The running broker has all of these providers.".to_owned(),
+        (true, true) => {
+            "The running broker has all of these providers, from an earlier version of its files: the files \
+                         have problems now, which `credbroker status` shows."
+                .to_owned()
+        }
+        (false, true) => format!(
+            "The running broker does not have these definitions: {}. Its files have problems, which `credbroker status` \
+             shows; it reads them again when they change.",
+            listed(&names)
+        ),
+        (false, false) if unknown.iter().all(|(_, definition)| files.contains(definition.file())) => format!(
+            "The running broker does not have these definitions yet: {}. It reads their files again within a few seconds.",
+            listed(&names)
+        ),
+        (false, false) => format!(
+            "The running broker does not have these definitions: {}. Until it does, requests for them fail. {}",
+            listed(&names),
+            remedy(&unknown, "restart it")
+        ),
+    }
 }
 
-/// How to make a broker read the files of these definitions.
+/// How a broker gets to read the files that define these.
 fn remedy(definitions: &[(String, Definition)], then: &str) -> String {
     let files: Vec<_> = files(definitions).into_iter().map(shown).collect();
     let list = |separator| files.join(separator);
     format!(
-        "Add `kubeconfigs: [{}]` to its configuration, or if it has none set KUBECONFIG={} for it, and {then}.",
+        "Add `kubeconfigs: [{}]` to its configuration, or if it has none set KUBECONFIG={} for it and {then}.",
         list(", "),
         list(":")
     )
@@ -110,35 +122,36 @@ mod tests {
         definitions.iter().map(|(_, definition)| definition.digest().to_owned()).collect()
     }
 
+    fn running(known: HashSet<String>, files: &[&str], has_problems: bool) -> Running {
+        Running { known, files: files.iter().map(PathBuf::from).collect(), has_problems }
+    }
+
     #[test]
     fn a_broker_with_all_definitions_is_ready() {
         let definitions = definitions();
-        insta::assert_snapshot!(text(&definitions, Ok((&known(&definitions), &[]))), @"The running broker has all of these providers.");
+        let said = |has_problems| text(&definitions, Ok(&running(known(&definitions), &[], has_problems)));
+        insta::assert_snapshot!(said(false), @"The running broker has all of these providers.");
+        insta::assert_snapshot!(said(true), @"The running broker has all of these providers, from an earlier version of its files: the files have problems now, which `credbroker status` shows.");
     }
 
     #[test]
-    fn a_file_that_changed_after_the_start_is_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("config");
-        fs::write(&file, "").unwrap();
-        let modified = fs::metadata(&file).unwrap().modified().unwrap();
-        let definitions = [("rel".to_owned(), Definition::new(file.clone(), "rel"))];
-        let second = std::time::Duration::from_secs(1);
-        assert_eq!(changed_since(&definitions, Some(modified + second)), [""; 0]);
-        let changed = changed_since(&definitions, Some(modified - second));
-        assert_eq!(changed, [file.display().to_string()]);
-        let said = text(&definitions, Ok((&known(&definitions), &["/home/jane/.kube/config".to_owned()])));
-        insta::assert_snapshot!(said, @"The running broker has all of these providers as they were when it started. Since then /home/jane/.kube/config changed: restart the broker.");
+    fn a_broker_that_follows_the_file_gets_what_is_new_in_it() {
+        let files = ["/home/jane/.kube/config"];
+        let providers = known(&definitions()[1..]);
+        let said = |has_problems| text(&definitions(), Ok(&running(providers.clone(), &files, has_problems)));
+        insta::assert_snapshot!(said(false), @"The running broker does not have these definitions yet: rel. It reads their files again within a few seconds.");
+        insta::assert_snapshot!(said(true), @"The running broker does not have these definitions: rel. Its files have problems, which `credbroker status` shows; it reads them again when they change.");
     }
 
-    /// A definition of the same name in another file is another provider.
+    /// One of the same name from another file is another provider.
     #[test]
     fn definitions_that_the_broker_does_not_have_are_named_with_the_remedy() {
         let other = ("rel".to_owned(), Definition::new("/other".into(), "rel"));
         let mut providers = known(&definitions()[1..]);
         providers.extend(known(&[other]));
-        insta::assert_snapshot!(text(&definitions(), Ok((&providers, &[]))), @"The running broker does not have these definitions: rel. Until it does, requests for them fail. Add `kubeconfigs: [/home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/home/jane/.kube/config for it, and restart it.");
-        insta::assert_snapshot!(text(&definitions(), Ok((&HashSet::new(), &[]))), @"The running broker does not have these definitions: rel, dev, prod. Until it does, requests for them fail. Add `kubeconfigs: [/etc/prod, /home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/etc/prod:/home/jane/.kube/config for it, and restart it.");
+        let said = |known| text(&definitions(), Ok(&running(known, &["/other"], false)));
+        insta::assert_snapshot!(said(providers), @"The running broker does not have these definitions: rel. Until it does, requests for them fail. Add `kubeconfigs: [/home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/home/jane/.kube/config for it and restart it.");
+        insta::assert_snapshot!(said(HashSet::new()), @"The running broker does not have these definitions: rel, dev, prod. Until it does, requests for them fail. Add `kubeconfigs: [/etc/prod, /home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/etc/prod:/home/jane/.kube/config for it and restart it.");
     }
 
     #[test]
@@ -147,7 +160,7 @@ mod tests {
             socket: Socket::at("/run/x.sock"),
             source: Arc::new(io::Error::from_raw_os_error(2)),
         });
-        insta::assert_snapshot!(text(&definitions()[..1], Err(&unreachable)), @"No broker is running. Add `kubeconfigs: [/home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/home/jane/.kube/config for it, and start it.");
+        insta::assert_snapshot!(text(&definitions()[..1], Err(&unreachable)), @"No broker is running. Add `kubeconfigs: [/home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/home/jane/.kube/config for it and start it.");
         let timeout = Failure::from(Error::Timeout { limit: std::time::Duration::from_secs(5) });
         let said = text(&definitions(), Err(&timeout));
         assert!(said.starts_with("The broker did not say which providers it has: "), "{said}");

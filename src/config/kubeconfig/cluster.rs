@@ -187,6 +187,7 @@ fn authorities(
     if let Some(bytes) = files.get(&path) {
         return Some(bytes.clone());
     }
+    report.sources.follow(&path);
     match file::authorities(&path) {
         Ok(bytes) => Some(files.entry(path).or_insert(bytes.into()).clone()),
         Err(error) => {

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     config::{
+        HubSource,
         problem::Report,
         provider::{Variables, provider},
         reader::{Cursor, Dialect},
@@ -19,7 +20,8 @@ use std::path::Path;
 
 impl Kubeconfig {
     /// The plugin of the user of `context` (`None`: the current one) as a provider called `name`, if that user has one.
-    /// Where the context leads nowhere, a problem is reported at `at`.
+    /// Where the context leads nowhere, a problem is reported at `at`. What distinguishes this hub from another one is written to
+    /// `source`.
     ///
     /// The broker itself is the caller, so the plugin has the broker's environment.
     pub(in crate::config) fn hub_plugin(
@@ -28,9 +30,15 @@ impl Kubeconfig {
         name: &str,
         env: &Environment,
         at: &Cursor<'_>,
+        source: &mut HubSource,
         report: &mut Report,
     ) -> Option<Provider> {
-        let file = self.files().first()?;
+        let Some(file) = self.files().first() else {
+            if report.problems.is_empty() {
+                at.problem(report, "the kubeconfig does not exist");
+            }
+            return None;
+        };
         let current = file.root.get("current-context").and_then(Node::as_str).filter(|name| !name.is_empty());
         let Some(wanted) = context.or(current) else {
             at.problem(
@@ -56,6 +64,9 @@ impl Kubeconfig {
                 at.problem(report, problem);
             }
         }
+        source.server =
+            cluster.and_then(|cluster| cluster.body.get("server")?.as_str()).unwrap_or_default().into();
+        source.contents.clone_from(&file.digest);
         let user = user?;
         if user.body.get("auth-provider").is_some_and(|value| !value.is_null()) {
             at.problem(report, format!("user `{}` of the kubeconfig has an `auth-provider`, which is not supported; use an exec plugin", user.name));

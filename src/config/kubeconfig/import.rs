@@ -51,6 +51,11 @@ impl Kubeconfig {
             seen.insert(user.name);
             match mode {
                 Mode::Named => report.append(found),
+                Mode::Ambient
+                    if report.is_in_force(&Definition::new(user.identity.to_owned(), user.name)) =>
+                {
+                    report.append(found);
+                }
                 Mode::Ambient => report.append_as_warnings(found),
             }
         }

@@ -12,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 use super::{
     file,
     problem::{Location, Report},
@@ -52,6 +54,8 @@ pub struct KubeFile {
     pub identity: PathBuf,
     /// A map.
     pub root: Node,
+    /// SHA-256 of its contents.
+    pub(super) digest: Box<[u8]>,
 }
 
 /// An item of one of the lists: `{name: …, user: {…}}`.
@@ -139,11 +143,15 @@ fn read(path: &Path, identity: PathBuf, mode: Mode, report: &mut Report) -> Opti
     let before = report.problems.len();
     let bytes = file::kubeconfig(path, report);
     if bytes.is_none() && mode == Mode::Named && report.problems.len() == before {
-        report.problem(whole(path), "there is no such file");
+        report.problem_at_start(whole(path), "there is no such file");
     }
-    let root = file::tree(path, &bytes?, report)?;
+    let bytes = bytes?;
+    let root = file::tree(path, &bytes, report)?;
     check(&Cursor::new(path, Dialect::Kubeconfig, &root), report);
-    (report.problems.len() == before).then(|| KubeFile { path: path.to_owned(), identity, root })
+    (report.problems.len() == before).then(|| {
+        let digest = digest(&SHA256, &bytes).as_ref().into();
+        KubeFile { path: path.to_owned(), identity, root, digest }
+    })
 }
 
 /// What client-go refuses to load as a whole.

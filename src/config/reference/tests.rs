@@ -54,7 +54,7 @@ fn least() -> (Value, Vec<(String, &'static Section)>) {
     let document = value(&format!(
         "{HEAD}kubeconfigs: [~/.kube/config]\n\
          credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist: [{{command: x}}]\n\
-         listen: {{}}\nlimits: {{}}\nissuers: [{{name: gke}}]\nclusterProfiles: {{kubeconfig: in-cluster, prewarm: [{{}}]}}\n\
+         listen: {{}}\nlimits: {{}}\nmetrics: {{listen: \"127.0.0.1:1\"}}\nissuers: [{{name: gke}}]\nclusterProfiles: {{kubeconfig: in-cluster, prewarm: [{{}}]}}\n\
          providers:\n- name: gke\n  execConfig:\n    apiVersion: client.authentication.k8s.io/v1\n    command: x\n    \
          interactiveMode: Never\n    env: [{{name: A}}]\n"
     ));

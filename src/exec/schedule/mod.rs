@@ -30,7 +30,10 @@ use self::{
     pace::{Outcome, PaceChange},
     queue::{Admission, Queue},
 };
-use crate::{clock::Clock, plugin::Provider};
+use crate::{
+    clock::Clock,
+    plugin::{Issuer, Provider},
+};
 
 pub use pace::Cause;
 pub use permit::Permit;
@@ -107,6 +110,11 @@ impl Scheduler {
                 None => self.shared.rearmed.notified().await,
             }
         }
+    }
+
+    /// Sets the limits of a newer configuration. Runs that have started go on, and pauses last.
+    pub fn set_limits(&self, runs: usize, issuers: impl IntoIterator<Item = Arc<Issuer>>) {
+        self.shared.with(|state, now| state.queue.set_limits(runs, issuers, now));
     }
 
     /// Queues a run of `provider`. Dropping the ticket removes it from the queue.

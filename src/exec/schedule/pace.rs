@@ -124,6 +124,11 @@ impl Pace {
         Self { rate, concurrency, running: 0, starts, background, mode: PaceMode::Open, pauses: 0 }
     }
 
+    /// Sets the limits of a newer configuration. Runs and pauses go on.
+    pub(super) fn set_limits(&mut self, issuer: &Issuer) {
+        (self.rate, self.concurrency) = (issuer.runs_per_second.get(), issuer.concurrency.get());
+    }
+
     /// How long the pause still lasts at `now`.
     pub(super) fn paused(&self, now: Duration) -> Option<Duration> {
         match self.mode {

@@ -32,6 +32,8 @@ pub(super) struct Queue {
     /// The number of started background runs.
     background: usize,
     issuers: HashMap<Arc<str>, IssuerLine>,
+    /// The limits of the newest configuration. A provider that has not changed may name earlier ones.
+    limits: HashMap<Arc<str>, Arc<Issuer>>,
     /// The issuers that may start a first-class run now, by the number of their next turn.
     first: BTreeSet<(u64, Arc<str>)>,
     /// The same for background runs.
@@ -66,6 +68,7 @@ impl Queue {
             started: HashMap::new(),
             background: 0,
             issuers: HashMap::new(),
+            limits: HashMap::new(),
             first: BTreeSet::new(),
             rest: BTreeSet::new(),
             times: BTreeSet::new(),
@@ -83,10 +86,29 @@ impl Queue {
         now: Duration,
     ) -> u64 {
         let id = self.number();
-        self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| IssuerLine::new(issuer));
+        let limits = self.limits.get(&issuer.name).map_or(issuer, |limits| limits);
+        self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| IssuerLine::new(limits));
         let (provider, issuer) = (Arc::clone(provider), Arc::clone(&issuer.name));
         self.insert(id, QueuedRun { provider, issuer, urgency }, now);
         id
+    }
+
+    /// Sets the limits of a newer configuration. Runs that have started go on.
+    pub(super) fn set_limits(
+        &mut self,
+        runs: usize,
+        issuers: impl IntoIterator<Item = Arc<Issuer>>,
+        now: Duration,
+    ) {
+        self.runs = runs.max(1);
+        self.limits = issuers.into_iter().map(|issuer| (Arc::clone(&issuer.name), issuer)).collect();
+        let known: Vec<_> = self.issuers.keys().cloned().collect();
+        for name in known {
+            if let (Some(line), Some(limits)) = (self.issuers.get_mut(&name), self.limits.get(&name)) {
+                line.pace.set_limits(limits);
+                self.list(&name, now);
+            }
+        }
     }
 
     /// Removes a run that has not started.

@@ -23,7 +23,8 @@ fn the_same_definitions_change_nothing_that_readers_see() {
     let before = fleet.get(&named("paris")).unwrap();
     let mut changes = fleet.follow(&target(&fleet, "paris"));
     let newer = providers(&["a"]);
-    fleet.rebase(Arc::clone(&newer), EndpointRules::default());
+    assert!(fleet.rebase(Arc::clone(&newer), EndpointRules::default()));
+    assert!(!fleet.rebase(Arc::clone(&newer), EndpointRules::default()), "the same providers");
     assert_eq!(resolve_again(&fleet), ProfileChange::None);
     let after = fleet.get(&named("paris")).unwrap();
     assert_eq!((after.revision, *fleet.revisions().borrow()), (before.revision, 1));

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::{
-    config::{HUB_PROVIDER, HubAccess},
+    config::{HUB_PROVIDER, HubAccess, HubSource},
     hub::access::HubTimeouts,
 };
 
@@ -37,9 +37,12 @@ fn hub(has_plugin: bool) -> Read {
     let user = if has_plugin { json!({"exec": exec}) } else { json!({"token": "login-1"}) };
     let kubeconfig = Kubeconfig::new().cluster_of(&server, "hub").user("hub", &user);
     kubeconfig.context("hub", "hub", "hub").write(&path);
-    let plugin = has_plugin.then(|| Box::new(test_provider(HUB_PROVIDER, Command::Path("/bin/sh".into()))));
+    let plugin = has_plugin.then(|| test_provider(HUB_PROVIDER, Command::Path("/bin/sh".into())));
+    let plugins = Arc::new(Providers::new(plugin.clone()));
+    let plugin = plugin.map(Box::new);
     let section = ClusterProfiles {
         hub: HubAccess::Kubeconfig { path, context: None, plugin },
+        source: HubSource::default(),
         namespaces: Vec::new(),
         label_selector: String::new(),
         rules: EndpointRules::default(),
@@ -54,7 +57,7 @@ fn hub(has_plugin: bool) -> Read {
         tasks: setup.tasks.clone(),
         draining: setup.draining.clone(),
     };
-    let hub = Hub::new(section, parts);
+    let hub = Hub::new(section, plugins, parts);
     Read { server, setup, _directory: directory, hub }
 }
 

@@ -43,7 +43,7 @@ impl Logging {
         let mut command = Command::new(PROGRAM);
         command.arg("serve").arg("--config").arg(&config).arg("--socket").arg(socket(directory.path()));
         let path = std::env::var_os("PATH").unwrap();
-        command.env_clear().env("PATH", path).env("CREDBROKER_LOG", level);
+        command.env_clear().env("PATH", path).env("RUST_LOG", level);
         let child = command.stdin(Stdio::null()).stderr(stderr).spawn().unwrap();
         drop(command); // the last writer of the pipe is the broker
         until("it listens", || UnixStream::connect(socket(directory.path())).is_ok());

@@ -32,7 +32,12 @@ pub struct Broker {
 impl Broker {
     /// A broker of the executable `program`, which only the test target knows (`CARGO_BIN_EXE_credbroker`).
     pub fn builder(program: impl AsRef<Path>) -> BrokerBuilder {
-        BrokerBuilder { program: program.as_ref().to_owned(), config: None, env: Vec::new() }
+        BrokerBuilder {
+            program: program.as_ref().to_owned(),
+            config: None,
+            args: Vec::new(),
+            env: Vec::new(),
+        }
     }
 
     /// The socket it listens on.
@@ -104,6 +109,7 @@ impl Drop for Broker {
 pub struct BrokerBuilder {
     program: PathBuf,
     config: Option<String>,
+    args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
 }
 
@@ -121,6 +127,13 @@ impl BrokerBuilder {
         let config =
             json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
         self.config(&yaml::document(&config))
+    }
+
+    /// Adds an argument of `credbroker serve`.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
     }
 
     /// Sets one variable.
@@ -145,7 +158,7 @@ impl BrokerBuilder {
             .tempdir()
             .expect("a temporary directory");
         let mut command = Command::new(&self.program);
-        command.arg("serve").arg("--socket").arg(socket_in(dir.path()));
+        command.arg("serve").arg("--socket").arg(socket_in(dir.path())).args(&self.args);
         if let Some(text) = &self.config {
             let file = dir.path().join("config.yaml");
             private_file(&file, text);

@@ -282,7 +282,7 @@ fn an_output_file_is_written_and_the_input_never() {
     insta::assert_snapshot!(summary, @r"
 ~/out: 1 user requests its credential from the broker: u
 Use it with `KUBECONFIG=~/out kubectl …`.
-No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if it has none set KUBECONFIG=~/config for it, and start it.
+No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if it has none set KUBECONFIG=~/config for it and start it.
 ");
     let out = fs::read_to_string(place.path("out")).unwrap();
     assert_eq!(masked(&out).replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));

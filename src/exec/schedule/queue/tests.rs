@@ -296,3 +296,27 @@ fn ten_thousand_queued_runs_start_or_leave_and_nothing_remains() {
     let queue = &setup.queue;
     assert!(queue.waiting.is_empty() && queue.started.is_empty() && queue.next_wake().is_none());
 }
+
+#[test]
+fn limits_of_a_newer_configuration_apply_to_the_runs_that_wait() {
+    let mut setup = Setup::new(1, 1);
+    let a = setup.enter("a", waited(1), 3);
+    let b = setup.enter("b", waited(1), 1);
+    assert_eq!(setup.started(), a[..1], "one slot");
+    let newer = |rate, concurrency| [Arc::new(issuer("a", rate, concurrency))];
+    setup.queue.set_limits(10, newer(100_000, 2), setup.now);
+    assert_eq!(setup.started(), [b[0], a[1]], "more slots, and two runs of `a` at a time");
+    setup.queue.set_limits(10, newer(100_000, 1), setup.now);
+    for id in [a[0], a[1]] {
+        assert_eq!(setup.started(), [0; 0], "runs that have started go on");
+        setup.queue.finish(id, Outcome::Success, 0.5, setup.now);
+    }
+    assert_eq!(setup.started(), a[2..]);
+}
+
+#[test]
+fn limits_of_a_newer_configuration_apply_to_issuers_that_are_new_to_the_queue() {
+    let mut setup = Setup::new(10, 1);
+    setup.queue.set_limits(10, [Arc::new(issuer("a", 100_000, 3))], setup.now);
+    assert_eq!(setup.enter("a", waited(1), 5)[..3], setup.started(), "the provider names the earlier limit");
+}

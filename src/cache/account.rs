@@ -1,0 +1,219 @@
+//! The account of one run: one line in the log, and the counts.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, SystemTime},
+};
+
+use tracing::{debug, info, warn};
+
+use super::{
+    CacheError,
+    entry::KeyEntry,
+    outcome::Accepted,
+    state::{Current, Failure},
+};
+use crate::{
+    clock::Now,
+    credential::{Issued, rfc3339},
+    exec::{RunError, RunOutput},
+    metrics::{CallStatus, Metrics, RunOutcome, RunReason},
+    text::chain,
+};
+
+/// Failures in a row that are warnings. Later ones, until the next success, are information.
+const WARNED: u32 = 3;
+
+/// How the process of a plugin ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// How long it ran.
+    pub(super) ran: Duration,
+    /// Why it brought no output that can be used; `None`: it did.
+    pub(super) failure: Option<(RunOutcome, String)>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(super) struct Account<'a> {
+    pub(super) entry: &'a KeyEntry,
+    pub(super) metrics: &'a Metrics,
+    pub(super) reason: RunReason,
+    /// How long it was queued; `None`: it never started.
+    pub(super) queued: Option<Duration>,
+    /// `None`: its process did not end, or there was none.
+    pub(super) ended: Option<&'a Ended>,
+    /// The credential that was held.
+    pub(super) held: Option<&'a Current>,
+    pub(super) now: Now,
+}
+
+/// What a run led to.
+#[derive(Debug)]
+pub(super) enum RunEnd<'a> {
+    Accepted(&'a Accepted),
+    Failed(&'a Failure),
+    /// No caller needed it.
+    Abandoned,
+}
+
+impl Account<'_> {
+    /// Counts and logs the run.
+    pub(super) fn close(&self, end: &RunEnd<'_>) {
+        let outcome = self.outcome(end);
+        let ran = self.ended.map(|ended| ended.ran);
+        if self.queued.is_some() || outcome.is_success().is_some() {
+            self.entry.counts(self.metrics).ran(self.reason, outcome, self.queued, ran);
+        }
+        match end {
+            RunEnd::Accepted(accepted) => self.accepted(accepted),
+            RunEnd::Failed(failure) if outcome.is_success().is_some() => self.failed(failure, outcome),
+            RunEnd::Failed(_) | RunEnd::Abandoned if self.queued.is_some() => {
+                info!(reason = %self.reason.name(), outcome = %outcome.name(), "plugin run ended without an outcome");
+            }
+            RunEnd::Failed(_) | RunEnd::Abandoned => {
+                debug!(reason = %self.reason.name(), outcome = %outcome.name(), "plugin run not started");
+            }
+        }
+    }
+
+    fn outcome(&self, end: &RunEnd<'_>) -> RunOutcome {
+        match (end, self.ended) {
+            (RunEnd::Accepted(accepted), _) => accepted.outcome,
+            // The error that callers get may name another cause, such as an issuer that is paused now.
+            (RunEnd::Failed(_), Some(Ended { failure: Some((outcome, _)), .. })) => *outcome,
+            (RunEnd::Failed(failure), _) => match &failure.error {
+                CacheError::Lifetime { .. } => RunOutcome::ExpiredOutput,
+                CacheError::Run(error) => outcome(error),
+                _ => RunOutcome::Cancelled,
+            },
+            (RunEnd::Abandoned, _) => RunOutcome::Cancelled,
+        }
+    }
+
+    fn accepted(&self, Accepted { current, outcome }: &Accepted) {
+        let issued = &current.issued;
+        let (generation, expires) = (&issued.generation, rfc3339(issued.expires_at));
+        let (ran, queued) = self.millis();
+        info!(
+            reason = %self.reason.name(),
+            outcome = %outcome.name(),
+            duration_ms = ran,
+            queued_ms = queued,
+            %generation,
+            %expires,
+            "plugin run finished"
+        );
+        self.entry.run_micros.store(self.ended.map_or(0, |ended| micros(ended.ran)), Ordering::Relaxed);
+        let old = self.held.map(|held| &held.issued).filter(|old| old.generation != *generation);
+        if let Some(old) = old {
+            let watchers = self.entry.watchers.load(Ordering::Relaxed);
+            info!(%generation, previous = %old.generation, %expires, watchers, "credential rotated");
+            if let Some(age) = replaced_certificate(old, issued, self.now.wall) {
+                self.metrics.calls.replaced(age);
+            }
+        }
+    }
+
+    fn failed(&self, failure: &Failure, outcome: RunOutcome) {
+        let cause = match self.ended {
+            Some(Ended { failure: Some((_, cause)), .. }) => cause.clone(),
+            _ => chain(&failure.error),
+        };
+        let retry = failure.refresh_at.saturating_sub(self.now.boot);
+        let served = self.held.is_some_and(|held| held.issued.is_valid_at(self.now));
+        // One missing plugin fails the runs of all keys of its provider.
+        let suppressed = if outcome == RunOutcome::NotFound {
+            self.metrics.missing.admit(Arc::clone(&self.entry.spec.provider.name), self.now.boot)
+        } else {
+            (failure.attempts <= WARNED).then_some(0)
+        };
+        let (ran, queued) = self.millis();
+        macro_rules! line {
+            ($level:ident, $($more:tt)*) => {
+                $level!(
+                    reason = %self.reason.name(),
+                    outcome = %outcome.name(),
+                    duration_ms = ran,
+                    queued_ms = queued,
+                    attempts = failure.attempts,
+                    retry_ms = millis(retry),
+                    still_served = served,
+                    $($more)*
+                    "plugin run failed: {cause}"
+                )
+            };
+        }
+        match suppressed {
+            None => line!(info,),
+            Some(0) => line!(warn,),
+            Some(others) => line!(warn, others,),
+        }
+    }
+
+    /// How long it ran and was queued.
+    fn millis(&self) -> (Option<u64>, Option<u64>) {
+        (self.ended.map(|ended| millis(ended.ran)), self.queued.map(millis))
+    }
+}
+
+/// The outcome and the cause of a failed run.
+pub(super) fn failure(error: &RunError) -> (RunOutcome, String) {
+    (outcome(error), chain(error))
+}
+
+fn outcome(error: &RunError) -> RunOutcome {
+    match error {
+        RunError::Exit { .. } => RunOutcome::Exit,
+        RunError::Signal { .. } => RunOutcome::Signal,
+        RunError::Timeout { .. } => RunOutcome::Timeout,
+        RunError::OutputTooLarge { .. } => RunOutcome::OutputTooLarge,
+        RunError::Decode { .. } => RunOutcome::InvalidOutput,
+        RunError::NotFound { .. } | RunError::Unreadable { .. } => RunOutcome::NotFound,
+        RunError::ArgumentsTooLong { .. }
+        | RunError::Directory { .. }
+        | RunError::ExecInfo { .. }
+        | RunError::NotAllowed { .. }
+        | RunError::Spawn { .. }
+        | RunError::Unanswered { .. } => RunOutcome::NotStarted,
+        RunError::NeedsTerminal { .. } => RunOutcome::InteractionRequired,
+        RunError::Recursion { .. } => RunOutcome::Recursion,
+        RunError::Throttled { .. } => RunOutcome::Throttled,
+        RunError::Panicked { .. } => RunOutcome::Panicked,
+    }
+}
+
+/// Counts a call of a plugin as client-go does: by the end of the process, not by what it printed.
+pub(super) fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
+    let (code, status) = match result {
+        Ok(_) | Err(RunError::Decode { .. }) => (0, CallStatus::NoError),
+        Err(RunError::Exit { code, .. }) => (*code, CallStatus::PluginExecutionError),
+        // The broker or another process ended it by a signal.
+        Err(
+            RunError::NeedsTerminal { .. }
+            | RunError::OutputTooLarge { .. }
+            | RunError::Recursion { .. }
+            | RunError::Signal { .. }
+            | RunError::Timeout { .. },
+        ) => (-1, CallStatus::PluginExecutionError),
+        Err(RunError::NotFound { .. } | RunError::Spawn { .. } | RunError::Unreadable { .. }) => {
+            (1, CallStatus::PluginNotFoundError)
+        }
+        Err(_) => (1, CallStatus::ClientInternalError),
+    };
+    metrics.calls.called(code, status);
+}
+
+/// The age of the certificate of `old`, if `new` has another one.
+fn replaced_certificate(old: &Issued, new: &Issued, now: SystemTime) -> Option<Duration> {
+    let certificate = old.certificate.filter(|_| old.fingerprint != new.fingerprint)?;
+    now.duration_since(certificate.from).ok()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

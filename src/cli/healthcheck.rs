@@ -1,0 +1,55 @@
+//! `credbroker healthcheck`: for probes of containers whose image has no shell.
+
+use std::io::Write;
+
+use super::broker::{SocketArg, TimeoutArg, ask, finish};
+use crate::plugin::Environment;
+
+/// Check whether the running broker is healthy
+///
+/// Exits with 0 if it is, and with 1 if it answers that it is not. Without flags it checks that the broker answers, for
+/// liveness probes: plugins, issuers and the hub have no part in that.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct HealthcheckArgs {
+    /// Check that the broker and all of its providers are ready: each has a valid credential, or its plugin is installed
+    /// and the last run did not fail
+    #[arg(long)]
+    ready: bool,
+    /// Check that this provider is ready
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    #[command(flatten)]
+    socket: SocketArg,
+    #[command(flatten)]
+    timeout: TimeoutArg,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  credbroker healthcheck
+  credbroker healthcheck --ready
+  credbroker healthcheck --provider gke --timeout 1s";
+
+pub(super) fn run(
+    args: &HealthcheckArgs,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let service = match &args.provider {
+        Some(name) => name,
+        None if args.ready => "ready",
+        None => "",
+    };
+    let answer =
+        ask(&args.socket, args.timeout.limit, environment, async |client| client.is_serving(service).await)?;
+    let mut code = 0;
+    let printed = finish(answer, out, |is_serving, out| {
+        if is_serving {
+            return writeln!(out, "ok");
+        }
+        code = 1;
+        writeln!(out, "not ready; `credbroker status` has the reasons")
+    })?;
+    Ok(printed.max(code))
+}

@@ -1,0 +1,89 @@
+//! Plugin runs as client-go counts them, with its names and labels, so that dashboards for client-go show the broker.
+//!
+//! Source of the names: `k8s.io/component-base/metrics/prometheus/restclient`; of the meaning:
+//! `k8s.io/client-go/plugin/pkg/client/auth/exec/metrics.go`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{counter::Histogram, exposition::Exposition, families};
+
+/// client-go's buckets: from ten minutes to four years.
+const AGES: [f64; 11] = [
+    600.0,
+    1_800.0,
+    3_600.0,
+    14_400.0,
+    86_400.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+    124_416_000.0,
+];
+
+/// client-go's label `call_status`.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum CallStatus {
+    /// The process ended with exit code 0. Its output may still be invalid.
+    NoError,
+    /// It ended with another exit code, or by a signal.
+    PluginExecutionError,
+    /// There is no such program.
+    PluginNotFoundError,
+    /// Everything else.
+    ClientInternalError,
+}
+
+impl CallStatus {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NoError => "no_error",
+            Self::PluginExecutionError => "plugin_execution_error",
+            Self::PluginNotFoundError => "plugin_not_found_error",
+            Self::ClientInternalError => "client_internal_error",
+        }
+    }
+}
+
+/// The calls of all plugins, and the age of the certificates that were replaced.
+#[derive(Debug)]
+pub struct Calls {
+    calls: Mutex<BTreeMap<(i32, CallStatus), u64>>,
+    ages: Histogram<11>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { calls: Mutex::default(), ages: Histogram::new(&AGES) }
+    }
+}
+
+impl Calls {
+    /// A plugin was called. `code` is its exit code; -1 for a signal, 1 if it did not start.
+    pub fn called(&self, code: i32, status: CallStatus) {
+        *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry((code, status)).or_default() += 1;
+    }
+
+    /// A certificate was replaced `age` after its `NotBefore`.
+    pub fn replaced(&self, age: Duration) {
+        self.ages.observe(age);
+    }
+
+    /// Writes client-go's families. `left` is the number of seconds until the first certificate expires, infinite without
+    /// certificates.
+    pub fn write(&self, to: &mut Exposition, left: f64) {
+        to.family(&families::CALLS);
+        for ((code, status), count) in &*self.calls.lock().unwrap_or_else(PoisonError::into_inner) {
+            to.sample(&[("code", &code.to_string()), ("call_status", status.name())], *count);
+        }
+        to.family(&families::CERTIFICATE_TTL);
+        to.value(&[], left);
+        to.family(&families::ROTATION_AGE);
+        to.histogram(&[], &self.ages.observed(0));
+    }
+}

@@ -1,0 +1,119 @@
+//! Metrics and health over HTTP, for Prometheus and for probes. It answers with names of providers and stable reasons, and
+//! never with a message, which may have the output of a plugin.
+
+mod gather;
+mod http;
+
+use std::{
+    io,
+    os::unix::net::UnixListener as StdUnixListener,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+use super::ready::HealthChecks;
+use crate::{exec::PluginRunner, metrics::Metrics};
+
+/// Connections at a time. A further one is closed.
+const CONNECTIONS: usize = 16;
+/// How long a connection lives: one request.
+const EXCHANGE: Duration = Duration::from_secs(10);
+/// The pause after a failed accept.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where the monitor listens.
+#[derive(Debug)]
+pub enum MonitorListener {
+    /// A loopback address. Browsers of this machine can reach it.
+    Loopback(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// The parts of the monitor.
+#[derive(Debug)]
+pub struct MonitorParts<R> {
+    /// What is ready.
+    pub health: HealthChecks<R>,
+    /// What was counted.
+    pub metrics: Arc<Metrics>,
+    /// When the broker started.
+    pub started: SystemTime,
+    /// Owns the connections.
+    pub tasks: TaskTracker,
+    /// When cancelled, no more connections are accepted.
+    pub draining: CancellationToken,
+}
+
+/// Answers over HTTP.
+#[derive(Debug)]
+pub struct Monitor<R> {
+    parts: MonitorParts<R>,
+    slots: Arc<Semaphore>,
+}
+
+impl MonitorListener {
+    /// Takes a Unix listener.
+    ///
+    /// # Errors
+    ///
+    /// The runtime cannot use it.
+    pub fn unix(listener: StdUnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        UnixListener::from_std(listener).map(Self::Unix)
+    }
+}
+
+impl<R: PluginRunner> Monitor<R> {
+    /// Creates a monitor that does not listen yet.
+    pub fn new(parts: MonitorParts<R>) -> Self {
+        Self { parts, slots: Arc::new(Semaphore::new(CONNECTIONS)) }
+    }
+
+    /// Accepts connections until the broker drains.
+    pub async fn run(self: Arc<Self>, listener: MonitorListener) {
+        let draining = self.parts.draining.clone();
+        let accepting = async {
+            loop {
+                let accepted = match &listener {
+                    MonitorListener::Loopback(listener) => {
+                        listener.accept().await.map(|(stream, _)| self.serve(stream, true))
+                    }
+                    MonitorListener::Unix(listener) => {
+                        listener.accept().await.map(|(stream, _)| self.serve(stream, false))
+                    }
+                };
+                if let Err(error) = accepted {
+                    warn!(%error, "a connection to the metrics cannot be accepted");
+                    sleep(PAUSE).await;
+                }
+            }
+        };
+        draining.run_until_cancelled(accepting).await;
+    }
+
+    fn serve(
+        self: &Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        checks_host: bool,
+    ) {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
+            return debug!("a connection to the metrics was closed: {CONNECTIONS} are open");
+        };
+        let monitor = Arc::clone(self);
+        self.parts.tasks.spawn(async move {
+            // Without an answer in time, the connection is closed.
+            let _ended = timeout(EXCHANGE, http::exchange(monitor, stream, checks_host)).await;
+            drop(slot);
+        });
+    }
+}
