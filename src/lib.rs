@@ -4,7 +4,9 @@
 //! to every process that is allowed to use it. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
 //! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
+pub mod access;
 pub mod app;
+pub mod audit;
 mod backoff;
 pub mod cache;
 pub mod cli;

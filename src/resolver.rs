@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    access::{self, Permit},
     credential::Cluster,
     fleet::{Fleet, HubState},
     plugin::{Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError},
@@ -34,6 +35,8 @@ pub struct CredentialRequest {
     pub env: BTreeMap<String, String>,
     /// Where the caller runs, which decides which variables it may send.
     pub origin: Origin,
+    /// What the caller may request.
+    pub permit: Permit,
 }
 
 /// The credential that a request names.
@@ -43,6 +46,40 @@ pub enum Source {
     Provider(ProviderRef),
     /// The credential of a cluster, by the name of its ClusterProfile.
     ClusterProfile(ProfileName),
+}
+
+impl Source {
+    /// What access rules say about it.
+    pub(crate) fn target(&self) -> access::Target<'_> {
+        match self {
+            Self::Provider(provider) => access::Target::Provider(&provider.name),
+            Self::ClusterProfile(profile) => access::Target::Profile(profile, None),
+        }
+    }
+
+    /// Checks whether `permit` allows the run of `provider`, and of `profile` if it is for one, to a caller that names
+    /// this source.
+    pub(crate) fn check(
+        &self,
+        permit: &Permit,
+        provider: &str,
+        profile: Option<&ProfileName>,
+    ) -> Result<(), ResolveError> {
+        let run = match (self, profile) {
+            (Self::Provider(_), Some(profile)) => access::Target::Through(provider, profile),
+            (Self::Provider(_), None) => access::Target::Provider(provider),
+            (Self::ClusterProfile(profile), _) => access::Target::Profile(profile, Some(provider)),
+        };
+        if permit.allows(run) { Ok(()) } else { Err(self.not_allowed()) }
+    }
+
+    /// The error for a caller that may not know whether it exists.
+    pub(crate) fn not_allowed(&self) -> ResolveError {
+        match self {
+            Self::Provider(provider) => ResolveError::ProviderNotAllowed { name: provider.name.clone() },
+            Self::ClusterProfile(profile) => ResolveError::ProfileNotAllowed { profile: profile.clone() },
+        }
+    }
 }
 
 impl Default for Source {
@@ -95,7 +132,7 @@ impl Resolver {
     /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
         let (world, sent) = (self.world.load(), ask.cluster.as_ref());
-        let lead = world.lead(&ask.source, sent)?;
+        let lead = world.permitted(&ask.source, sent, &ask.permit)?;
         lead.check(&ask.env, ask.origin)?;
         Ok(lead.key(sent, &ask.env))
     }
@@ -106,9 +143,9 @@ impl Resolver {
     ///
     /// The request leads to no run until the configuration or the fleet changes.
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
-        let CredentialRequest { source, cluster, env, origin } = ask;
+        let CredentialRequest { source, cluster, env, origin, permit } = ask;
         let world = self.world.load();
-        let lead = world.lead(&source, cluster.as_ref())?;
+        let lead = world.permitted(&source, cluster.as_ref(), &permit)?;
         lead.check(&env, origin)?;
         lead.spec(cluster, env)
     }
@@ -118,6 +155,9 @@ impl Resolver {
         let mut hub = {
             let world = self.world.load();
             let Some(fleet) = world.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
+            if !ask.permit.allows(ask.source.target()) {
+                return; // a wait would show that the provider exists
+            }
             let needs_fleet = match &ask.source {
                 Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
                 Source::Provider(provider) => ask.cluster.is_some() && world.matches_clusters(provider),

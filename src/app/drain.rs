@@ -9,6 +9,9 @@ use super::{Bound, SERVICES};
 /// How long a drain may take.
 pub const GRACE: Duration = Duration::from_secs(10);
 
+/// How long the last audit records may take.
+const RECORDS: Duration = Duration::from_secs(1);
+
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Drained {
@@ -33,6 +36,9 @@ impl Bound {
         self.tasks.close();
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
         drop(self.sockets);
+        let audit = self.audit;
+        // Without a result, the runtime ends, and the rest of the records is lost.
+        drop(tokio::task::spawn_blocking(move || audit.flush(RECORDS)).await);
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
     }
 }

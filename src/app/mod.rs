@@ -6,6 +6,7 @@ mod essential;
 mod filter;
 mod hardening;
 mod journal;
+mod limits;
 mod listening;
 mod logs;
 mod monitor;
@@ -30,17 +31,19 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use crate::{
+    access::Policy,
+    audit::Audit,
     cache::{CacheParts, CredentialCache, VerifyFn},
     clock::Clock,
-    config::{Config, Sources},
+    config::{AuditTo, Config, Sources},
     exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{HubParts, HubReader},
     metrics::Metrics,
     resolver::Resolver,
     server::{
-        Acceptor, BrokerInfo, Clusters, HealthChecks, MonitorParts, PeerPolicy, ReloadState, SocketError,
-        encode, services,
+        Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ReloadState, SocketError,
+        encode, record_runs, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
@@ -71,6 +74,14 @@ const CONFIGURATION_SERVICE: &str = "configuration";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
+    /// The file for audit records cannot be opened.
+    #[error("cannot open the audit file `{}` (`audit.file`)", .path.display())]
+    Audit {
+        /// As configured.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// tokio cannot use the listener.
     #[error("cannot listen on the socket")]
     Listen(#[source] io::Error),
@@ -98,6 +109,7 @@ pub enum BuildError {
 pub struct Bound {
     sockets: Vec<OpenSocket>,
     acceptor: Arc<Acceptor>,
+    audit: Audit,
     cache: CredentialCache<ProcessRunner>,
     resolver: Arc<Resolver>,
     hub: Arc<HubReader<ProcessRunner>>,
@@ -126,6 +138,7 @@ pub struct Bound {
 ///
 /// [`BuildError`]: nothing was started, and no file of another process was changed.
 pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
+    let audit = audit(&config.audit, &edges)?;
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
@@ -135,23 +148,27 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let verifier = Arc::clone(&verifier);
         Box::pin(async move { verifier.verify(issued, cluster).await })
     });
-    let scheduler = Scheduler::new(config.limits.plugin_runs.get(), Arc::clone(&edges.clock), jitter);
+    let runs = limits::runs(&config.limits);
+    let scheduler = Scheduler::new(runs, Arc::clone(&edges.clock), jitter);
+    scheduler.set_shares(limits::shares(&config.limits));
+    let live_runs = LiveRuns::default();
     let cache = CredentialCache::new(CacheParts {
         runner: ProcessRunner::new(RunnerParts {
             limits: RunLimits::default(),
             launcher: edges.launcher,
             scratch: edges.scratch,
             tasks: tasks.clone(),
-            live: LiveRuns::default(),
+            live: live_runs.clone(),
         }),
         scheduler: scheduler.clone(),
         encode,
         verify,
+        on_run: record_runs(audit.clone()),
         metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
         jitter,
         epoch: edges.epoch,
-        entries: config.limits.entries.get(),
+        entries: limits::entries(&config.limits),
         tasks: tasks.clone(),
         draining: draining.clone(),
     });
@@ -169,7 +186,14 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(HubReader::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
     };
-    let started = Started { listen: config.listen, limits: config.limits, metrics: config.metrics.clone() };
+    let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
+    let listeners = config.listen.iter().map(|listen| listen.name.as_str().into()).collect();
+    let started = Started {
+        listen: config.listen,
+        limits: config.limits,
+        metrics: config.metrics.clone(),
+        audit: config.audit,
+    };
     let adopter = Arc::new(Adopter {
         resolver: Arc::clone(&resolver),
         cache: cache.clone(),
@@ -177,6 +201,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         fleet,
         hub: Arc::clone(&hub),
         metrics: Arc::clone(&metrics),
+        policies: policies.clone(),
         started,
         limits: Mutex::new(config.limits),
     });
@@ -193,20 +218,27 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
     let watchdog = paths.first().cloned().zip(edges.watchdog);
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
-    let services =
-        services(cache.clone(), Arc::clone(&resolver), clusters.clone(), health.clone(), info, metrics);
-    let bounds = (config.limits.connections.get(), config.limits.watches_per_connection.get());
-    let policy = PeerPolicy::own_and_root();
-    if !policy.serves_its_own() {
+    let services = services(
+        cache.clone(),
+        Arc::clone(&resolver),
+        clusters.clone(),
+        health.clone(),
+        info,
+        (metrics, audit.clone()),
+    );
+    let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs };
+    let bounds = limits::connections(&config.limits);
+    let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
+    if !acceptor.identifies_its_own() {
         warn!(
-            "running as `nobody`: only root is served, because the kernel uses this uid for all users that it cannot map"
+            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
         );
     }
-    let acceptor = Arc::new(Acceptor::new(services, policy, bounds, tasks.clone(), draining.clone()));
     let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {
         sockets,
         acceptor,
+        audit,
         cache,
         resolver,
         hub,
@@ -293,6 +325,18 @@ impl Bound {
     /// Which configuration is in force, and the problems of a newer one.
     pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
         self.configuration.subscribe()
+    }
+}
+
+/// Where `to` says.
+fn audit(to: &AuditTo, edges: &Edges) -> Result<Audit, BuildError> {
+    let clock = Arc::clone(&edges.clock);
+    match to {
+        AuditTo::Nowhere => Ok(Audit::default()),
+        AuditTo::Log => Ok(Audit::in_log(clock)),
+        AuditTo::File(path) => {
+            Audit::in_file(path, clock).map_err(|source| BuildError::Audit { path: path.clone(), source })
+        }
     }
 }
 

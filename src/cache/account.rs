@@ -217,3 +217,87 @@ fn millis(time: Duration) -> u64 {
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::{credential::DecodeError, metrics::Exposition};
+
+    #[test]
+    fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
+        let (command, stderr) = (|| Arc::<str>::from("p"), || Arc::<str>::from(""));
+        let io = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+        let seconds = Duration::from_secs;
+        let table = [
+            (
+                RunError::Exit { command: command(), code: 7, stderr: stderr() },
+                "7",
+                "plugin_execution_error",
+                "exit",
+            ),
+            (
+                RunError::Signal { command: command(), signal: 9, stderr: stderr() },
+                "-1",
+                "plugin_execution_error",
+                "signal",
+            ),
+            (
+                RunError::Timeout { command: command(), limit: seconds(1), stderr: stderr() },
+                "-1",
+                "plugin_execution_error",
+                "timeout",
+            ),
+            (
+                RunError::OutputTooLarge { command: command(), limit: 1 },
+                "-1",
+                "plugin_execution_error",
+                "output_too_large",
+            ),
+            (
+                RunError::NeedsTerminal { command: command(), stderr: stderr() },
+                "-1",
+                "plugin_execution_error",
+                "interaction_required",
+            ),
+            (RunError::Recursion { command: command() }, "-1", "plugin_execution_error", "recursion"),
+            (
+                RunError::Decode { command: command(), source: DecodeError::Empty },
+                "0",
+                "no_error",
+                "invalid_output",
+            ),
+            (
+                RunError::NotFound { command: command(), place: "", install_hint: None },
+                "1",
+                "plugin_not_found_error",
+                "not_found",
+            ),
+            (
+                RunError::Spawn { command: command(), cause: io() },
+                "1",
+                "plugin_not_found_error",
+                "not_started",
+            ),
+            (
+                RunError::ArgumentsTooLong { command: command(), size: 1 },
+                "1",
+                "client_internal_error",
+                "not_started",
+            ),
+            (RunError::Panicked { command: command() }, "1", "client_internal_error", "panicked"),
+        ];
+        for (error, code, status, expected) in table {
+            assert_eq!(outcome(&error).name(), expected, "{error}");
+            let (metrics, mut text) = (Metrics::default(), Exposition::default());
+            called(&metrics, &Err(error));
+            metrics.calls.write(&mut text, f64::INFINITY);
+            let line =
+                format!("rest_client_exec_plugin_call_total{{code=\"{code}\",call_status=\"{status}\"}} 1\n");
+            let text = text.into_text();
+            assert!(text.contains(&line), "{line}{text}");
+            assert!(text.contains("rest_client_exec_plugin_ttl_seconds +Inf\n"), "{text}");
+        }
+    }
+}

@@ -20,12 +20,20 @@ pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
 pub struct Caller {
     /// A hash of the name that the caller gave for the process that uses the credential; 0: it gave none.
     pub name: u64,
-    /// The process according to the kernel, or else the name again. Processes share runs and waiting places fairly.
+    /// The process according to the kernel: its uid in the upper half, its process ID in the lower one, or 0 if the kernel
+    /// does not show that. Processes share runs, entries and waiting places fairly.
     pub peer: u64,
     /// It set no `KUBERNETES_EXEC_INFO`: its repeated requests are verified, and are not evidence by themselves.
     pub without_exec_info: bool,
     /// A person waits for the answer.
     pub at_terminal: bool,
+}
+
+impl Caller {
+    /// Whether the kernel shows its process ID.
+    pub(crate) fn has_process(&self) -> bool {
+        self.peer & u64::from(u32::MAX) != 0
+    }
 }
 
 /// The generation that each caller received last, sorted by name. Each caller takes 16 bytes.

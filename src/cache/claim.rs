@@ -202,6 +202,15 @@ impl<R: PluginRunner> Claim<R> {
             now,
         };
         account.close(end);
+        if let Some(started) = self.flight.started_at() {
+            let took = self.ended.get().map_or(now.boot.saturating_sub(started), |ended| ended.ran);
+            let end = match end {
+                RunEnd::Accepted(accepted) => Ok(&*accepted.current.issued),
+                RunEnd::Failed(failure) => Err(Some(&failure.error)),
+                RunEnd::Abandoned => Err(None),
+            };
+            (self.cache.inner.parts.on_run)(&self.entry.spec, end, took);
+        }
     }
 }
 

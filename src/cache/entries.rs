@@ -9,8 +9,10 @@ use std::{
 };
 
 use super::{
-    Selector,
+    EntryLimits, Selector,
     entry::{Interest, KeyEntry},
+    error::Room,
+    makers::{Made, Makers, by_share, sent_bytes},
     policy::EVICTABLE_AFTER,
 };
 use crate::{
@@ -18,8 +20,12 @@ use crate::{
     plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement},
 };
 
-/// The shortest time between two searches of a full cache for idle entries.
+/// The shortest time between two searches of a full cache for entries that give way, if the first found less than one in
+/// `WORTHWHILE`.
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
+const WORTHWHILE: usize = 64;
+/// At least so many of the entries that a search found give way before the next search.
+const AT_LEAST: usize = 16;
 /// Up to so many entries are removed from the maps one by one.
 const FEW: usize = 16;
 
@@ -27,18 +33,44 @@ const FEW: usize = 16;
 pub type ListPosition = (Arc<str>, PluginKey);
 
 /// All entries. Every map has the same ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeyEntries {
+    pub(crate) limits: EntryLimits,
     by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
+    makers: Makers,
+    /// The entries that could give way at the last search, the one that goes first last.
+    spare: Candidates,
     /// The entries that were idle at the last search, the one that was idle for the longest time last.
-    idle: Vec<Weak<KeyEntry>>,
+    idle: Candidates,
+    /// The entries that gave way. [`forget`](KeyEntry::forget) them when the lock is free.
+    pub(crate) displaced: Vec<Arc<KeyEntry>>,
+}
+
+/// Entries that were found by a search. One search serves many requests, so that a request for room is cheap when every
+/// entry is in use.
+#[derive(Debug, Default)]
+struct Candidates {
+    found: Vec<Weak<KeyEntry>>,
     /// Time since boot before which there is no further search.
     next_search: Duration,
 }
 
 impl KeyEntries {
+    pub(crate) fn new(limits: EntryLimits) -> Self {
+        Self {
+            limits,
+            by_key: HashMap::default(),
+            in_order: BTreeMap::new(),
+            by_profile: HashMap::new(),
+            makers: Makers::default(),
+            spare: Candidates::default(),
+            idle: Candidates::default(),
+            displaced: Vec::new(),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -47,19 +79,60 @@ impl KeyEntries {
         self.by_key.get(key)
     }
 
-    /// The entry of `spec`, made if there is none; `None`: there are `limit` entries, and none is idle.
-    pub(crate) fn enter(&mut self, spec: PluginSpec, limit: usize, now: Now) -> Option<Interest> {
-        if let Some(entry) = self.by_key.get(&spec.key) {
+    /// The entry of `spec`, made if there is none, for a caller in `process`; `None`: for the broker itself.
+    ///
+    /// # Errors
+    ///
+    /// There is no room, and no entry gives way.
+    pub(crate) fn enter(
+        &mut self,
+        spec: PluginSpec,
+        process: Option<u64>,
+        now: Now,
+    ) -> Result<Interest, Room> {
+        let limits = self.limits;
+        let found = self.by_key.get(&spec.key).cloned();
+        let sent = process.zip(match &found {
+            Some(entry) => entry.made.as_ref().filter(|_| !entry.is_in_use()).map(|_| 0),
+            None => sent_bytes(&spec),
+        });
+        let maker = sent.map(|(process, bytes)| (self.makers.get(process), bytes));
+        if let Some((maker, _)) = &maker {
+            maker.check_use(&limits)?;
+        }
+        let entry = if let Some(entry) = found {
             entry.touch(now);
-            return Some(Interest::new(entry));
+            entry
+        } else {
+            if let Some((maker, bytes)) = &maker {
+                while let Err(full) = maker.check_bytes(*bytes, &limits) {
+                    self.displace_own(maker.process(), now).ok_or(full)?;
+                }
+            }
+            self.make_room(limits.total, now)?;
+            let made = maker.clone().map(|(maker, bytes)| maker.makes(bytes));
+            let entry = Arc::new(KeyEntry::new(Arc::new(spec), made, now));
+            self.insert(&entry);
+            entry
+        };
+        Ok(match maker {
+            Some((maker, _)) => Interest::counted(&entry, maker.uses()),
+            None => Interest::new(&entry),
+        })
+    }
+
+    /// Makes room for one entry.
+    fn make_room(&mut self, total: usize, now: Now) -> Result<(), Room> {
+        if self.len() < total {
+            return Ok(());
         }
-        if self.len() >= limit {
-            let idle = self.find_idle(now)?;
-            self.remove(&idle);
+        if let Some(spare) = self.find_spare(now) {
+            self.displace(spare);
+            return Ok(());
         }
-        let entry = Arc::new(KeyEntry::new(Arc::new(spec), now));
-        self.insert(&entry);
-        Some(Interest::new(&entry))
+        let idle = self.find_idle(now).ok_or(Room::Entries { limit: total })?;
+        self.remove(&idle);
+        Ok(())
     }
 
     fn insert(&mut self, entry: &Arc<KeyEntry>) {
@@ -71,36 +144,62 @@ impl KeyEntries {
         }
     }
 
-    /// The entry that was idle for the longest time. One search serves many requests, so that a request for room is cheap
-    /// when every entry is in use.
+    /// Removes an entry that `process` made, to make room for its bytes.
+    fn displace_own(&mut self, process: u64, now: Now) -> Option<()> {
+        let is_own =
+            |entry: &&Arc<KeyEntry>| entry.made.as_ref().is_some_and(|made| made.process() == process);
+        let own = self.by_key.values().filter(|entry| is_own(entry) && entry.may_give_way());
+        let oldest = own.max_by_key(|entry| entry.idle(now)).cloned()?;
+        self.displace(oldest);
+        Some(())
+    }
+
+    fn displace(&mut self, entry: Arc<KeyEntry>) {
+        self.remove(&entry);
+        entry.made.iter().for_each(Made::release);
+        self.displaced.push(entry);
+    }
+
+    /// The entry that a caller made and that gives way first.
+    fn find_spare(&mut self, now: Now) -> Option<Arc<KeyEntry>> {
+        let mut spare = std::mem::take(&mut self.spare);
+        let search = || {
+            let mut entries: Vec<_> = self.by_key.values().filter(|entry| entry.may_give_way()).collect();
+            entries.sort_by_cached_key(|entry| entry.idle(now));
+            by_share(entries, |entry| entry.made.as_ref().map_or((0, 0), |made| (made.process(), made.uid())))
+                .into_iter()
+                .map(Arc::downgrade)
+                .collect()
+        };
+        let found = spare.find(now, |entry| self.holds(entry) && entry.may_give_way(), search, self.len());
+        self.spare = spare;
+        found
+    }
+
+    /// The entry that was idle for the longest time.
     fn find_idle(&mut self, now: Now) -> Option<Arc<KeyEntry>> {
-        let is_idle = |entry: &Arc<KeyEntry>| entry.idle(now) >= EVICTABLE_AFTER && !entry.is_busy();
-        loop {
-            while let Some(idle) = self.idle.pop() {
-                let idle = idle.upgrade().filter(&is_idle);
-                let is_found = |entry: &Arc<KeyEntry>| {
-                    self.by_key.get(&entry.spec.key).is_some_and(|found| Arc::ptr_eq(found, entry))
-                };
-                if let Some(entry) = idle.filter(is_found) {
-                    return Some(entry);
-                }
-            }
-            if now.boot < self.next_search {
-                return None;
-            }
-            let mut idle: Vec<_> = self.by_key.values().filter(|entry| is_idle(entry)).collect();
-            idle.sort_by_cached_key(|entry| entry.idle(now));
-            self.idle = idle.into_iter().map(Arc::downgrade).collect();
-            self.next_search = now.boot.saturating_add(SEARCH_EVERY);
-        }
+        let is_idle = |entry: &KeyEntry| entry.idle(now) >= EVICTABLE_AFTER && !entry.is_busy();
+        let mut idle = std::mem::take(&mut self.idle);
+        let search = || {
+            let mut entries: Vec<_> = self.by_key.values().filter(|entry| is_idle(entry)).collect();
+            entries.sort_by_cached_key(|entry| entry.idle(now));
+            entries.into_iter().map(Arc::downgrade).collect()
+        };
+        let found = idle.find(now, |entry| self.holds(entry) && is_idle(entry), search, self.len());
+        self.idle = idle;
+        found
+    }
+
+    fn holds(&self, entry: &Arc<KeyEntry>) -> bool {
+        self.by_key.get(&entry.spec.key).is_some_and(|found| Arc::ptr_eq(found, entry))
     }
 
     /// Removes `entry`, unless another entry has its key by now.
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
-        let spec = &entry.spec;
-        if !self.by_key.get(&spec.key).is_some_and(|found| Arc::ptr_eq(found, entry)) {
+        if !self.holds(entry) {
             return;
         }
+        let spec = &entry.spec;
         self.by_key.remove(&spec.key);
         self.in_order.remove(&position(spec));
         let profile = spec.target.as_ref().map(|target| &target.profile);
@@ -166,6 +265,10 @@ impl KeyEntries {
             Selector::ClusterProfile(name) => {
                 page(self.of_profile(name).iter().map(|entry| (position(&entry.spec), entry)), after, count)
             }
+            Selector::Keys(keys) => {
+                let found = keys.iter().filter_map(|key| self.by_key.get(key));
+                page(found.map(|entry| (position(&entry.spec), entry)), after, count)
+            }
             Selector::Key(prefix) => {
                 let matching = self.by_key.iter().filter(|(key, _)| prefix.matches(key));
                 page(matching.map(|(_, entry)| (position(&entry.spec), entry)), after, count)
@@ -200,6 +303,36 @@ impl KeyEntries {
     /// The entries of each profile.
     pub(crate) fn profiles(&self) -> impl Iterator<Item = &Vec<Arc<KeyEntry>>> {
         self.by_profile.values()
+    }
+}
+
+impl Candidates {
+    /// The last candidate that `is_fit`, after a search if there is none. Candidates that are not fit are forgotten.
+    fn find(
+        &mut self,
+        now: Now,
+        is_fit: impl Fn(&Arc<KeyEntry>) -> bool,
+        search: impl FnOnce() -> Vec<Weak<KeyEntry>>,
+        entries: usize,
+    ) -> Option<Arc<KeyEntry>> {
+        let pop = |found: &mut Vec<Weak<KeyEntry>>| {
+            std::iter::from_fn(|| found.pop()).find_map(|entry| entry.upgrade().filter(&is_fit))
+        };
+        if let Some(entry) = pop(&mut self.found) {
+            return Some(entry);
+        }
+        if now.boot < self.next_search {
+            return None;
+        }
+        let found = search();
+        // A search that finds little for its costs is not repeated at once.
+        if found.is_empty() || found.len() < entries / WORTHWHILE {
+            self.next_search = now.boot.saturating_add(SEARCH_EVERY);
+        }
+        // The rest is found again: by then, others may have to give way first.
+        let later = found.len() - found.len().div_ceil(4).max(AT_LEAST).min(found.len());
+        self.found = found.into_iter().skip(later).collect();
+        pop(&mut self.found)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::{
     caller::Callers,
+    makers::{InUse, Made},
     policy::{NextAction, Usage, next_action},
     state::KeyState,
     suspicion::Verification,
@@ -28,6 +29,10 @@ pub(crate) struct KeyEntry {
     pub(crate) spec: Arc<PluginSpec>,
     pub(crate) cell: watch::Sender<KeyState>,
     pub(crate) callers: Callers,
+    /// Whose variables or cluster select it; `None`: no caller's.
+    pub(crate) made: Option<Made>,
+    /// Who used it first, of those that use it now.
+    in_use: Mutex<Option<InUse>>,
     /// The last verification with an API server.
     pub(crate) verification: Mutex<Option<Verification>>,
     /// Milliseconds since boot of the last request.
@@ -47,11 +52,13 @@ pub(crate) struct KeyEntry {
 }
 
 impl KeyEntry {
-    pub(crate) fn new(spec: Arc<PluginSpec>, now: Now) -> Self {
+    pub(crate) fn new(spec: Arc<PluginSpec>, made: Option<Made>, now: Now) -> Self {
         let entry = Self {
             spec,
             cell: watch::Sender::default(),
             callers: Callers::default(),
+            made,
+            in_use: Mutex::default(),
             verification: Mutex::default(),
             last_used: AtomicU64::default(),
             watchers: AtomicUsize::default(),
@@ -83,6 +90,18 @@ impl KeyEntry {
     /// Whether it must stay in the map: callers wait or watch, or a run is in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.interest.load(Ordering::Relaxed) > 0 || self.cell.borrow().flight.is_some()
+    }
+
+    /// Whether a caller waits or watches.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.interest.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it may be removed for another one at any time: a caller made it, no caller uses it, and its plugin is not
+    /// running.
+    pub(crate) fn may_give_way(&self) -> bool {
+        let is_running = || self.cell.borrow().flight.as_ref().is_some_and(|flight| !flight.is_background());
+        self.made.is_some() && !self.is_in_use() && !is_running()
     }
 
     /// Whether there are open watches.
@@ -160,11 +179,30 @@ impl Interest {
         entry.interest.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(entry))
     }
+
+    /// The same for a caller whose use of the entry is counted until no caller uses it.
+    pub(crate) fn counted(entry: &Arc<KeyEntry>, in_use: InUse) -> Self {
+        let interest = Self::new(entry);
+        *entry.lock_use() = Some(in_use);
+        interest
+    }
+}
+
+impl KeyEntry {
+    fn lock_use(&self) -> MutexGuard<'_, Option<InUse>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Interest {
     fn drop(&mut self) {
-        self.0.interest.fetch_sub(1, Ordering::Relaxed);
+        if self.0.interest.fetch_sub(1, Ordering::Relaxed) == 1 && self.0.made.is_some() {
+            let mut in_use = self.0.lock_use();
+            // A caller may have come meanwhile, and its use counts.
+            if !self.0.is_in_use() {
+                *in_use = None;
+            }
+        }
     }
 }
 

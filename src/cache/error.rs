@@ -16,14 +16,9 @@ pub enum CacheError {
     /// The broker is shutting down.
     #[error("the broker is shutting down; try again, its successor will answer")]
     Draining,
-    /// There is no room for another key, and none is idle.
-    #[error(
-        "the broker holds as many credentials as `limits.entries` allows ({limit}), all in use; raise it"
-    )]
-    Full {
-        /// `limits.entries`.
-        limit: usize,
-    },
+    /// There is no room for another key, and none gives way.
+    #[error("{0}")]
+    Full(Room),
     /// The plugin's credential had expired when it arrived, or is not valid yet.
     #[error("plugin `{command}` printed {}", source.found())]
     Lifetime {
@@ -47,6 +42,64 @@ pub enum CacheError {
         waiting::LIMIT
     )]
     TooManyWaiting,
+}
+
+/// The limit that leaves no room for another key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Room {
+    /// `limits.entries`.
+    #[error(
+        "the broker holds as many credentials as `limits.entries` allows ({limit}), all in use; raise it"
+    )]
+    Entries {
+        /// `limits.entries`.
+        limit: usize,
+    },
+    /// `limits.entriesPerProcess`.
+    #[error(
+        "this process waits for and watches as many credentials that its variables select as `limits.entriesPerProcess` allows ({limit}); end some watches"
+    )]
+    OfProcess {
+        /// `limits.entriesPerProcess`.
+        limit: usize,
+    },
+    /// `limits.entriesPerUid`.
+    #[error(
+        "the processes of this uid wait for and watch as many credentials that their variables select as `limits.entriesPerUid` allows ({limit}); end some watches"
+    )]
+    OfUid {
+        /// `limits.entriesPerUid`.
+        limit: usize,
+    },
+    /// `limits.bytesPerProcess`.
+    #[error(
+        "the variables and clusters of this process exceed {limit} bytes (`limits.bytesPerProcess`); send less, or end some watches"
+    )]
+    BytesOfProcess {
+        /// `limits.bytesPerProcess`.
+        limit: usize,
+    },
+    /// `limits.bytesPerUid`.
+    #[error(
+        "the variables and clusters of the processes of this uid exceed {limit} bytes (`limits.bytesPerUid`); send less, or end some watches"
+    )]
+    BytesOfUid {
+        /// `limits.bytesPerUid`.
+        limit: usize,
+    },
+}
+
+impl Room {
+    /// The key of the configuration.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Entries { .. } => "limits.entries",
+            Self::OfProcess { .. } => "limits.entriesPerProcess",
+            Self::OfUid { .. } => "limits.entriesPerUid",
+            Self::BytesOfProcess { .. } => "limits.bytesPerProcess",
+            Self::BytesOfUid { .. } => "limits.bytesPerUid",
+        }
+    }
 }
 
 /// What a caller waited for when its deadline passed.

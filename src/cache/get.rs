@@ -87,6 +87,12 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let (now, file) = (self.now(), entry.spec.file_version());
                 let first = std::mem::replace(&mut first, FirstStep::Decide);
                 let is_cold = first == FirstStep::Decide;
+                // Before a run is queued: a caller without a place must not leave one behind. A watch has no deadline, and
+                // the server limits the number of watches.
+                if place.is_none() && limit < Duration::MAX && (!is_cold || must_wait(entry, caller, now)) {
+                    let taken = self.inner.waiting.take(caller.peer);
+                    place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
+                }
                 let reason = matches!(first, FirstStep::Run { .. }).then_some(RunReason::Rejected);
                 let (decision, flight) =
                     self.try_claim(entry, Urgency::Background, reason, |state| match first {
@@ -102,11 +108,6 @@ impl<R: PluginRunner> CredentialCache<R> {
                     Decision::Wait => {}
                 }
                 let Some(flight) = flight else { continue };
-                // A watch has no deadline, and the server limits the number of watches.
-                if place.is_none() && limit < Duration::MAX {
-                    let taken = self.inner.waiting.take(caller.peer);
-                    place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
-                }
                 let outcome = tokio::select! {
                     biased;
                     outcome = waiter.insert(Waiter::new(flight, caller.peer)).outcome() => outcome,
@@ -146,4 +147,10 @@ impl<R: PluginRunner> CredentialCache<R> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a request at `now` has to wait for a run.
+fn must_wait(entry: &KeyEntry, caller: &Caller, now: Now) -> bool {
+    let state = entry.cell.borrow();
+    matches!(decide(&state, caller.at_terminal, entry.spec.file_version(), now), Decision::Wait)
 }

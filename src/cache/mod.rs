@@ -11,6 +11,7 @@ mod error;
 mod flight;
 mod get;
 mod maintenance;
+mod makers;
 mod manage;
 mod outcome;
 mod overview;
@@ -33,7 +34,7 @@ use std::{
     future::ready,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -55,7 +56,8 @@ use waiting::WaitingPlaces;
 
 pub use caller::Caller;
 pub use entries::ListPosition;
-pub use error::{CacheError, Failed, Pending};
+pub use error::{CacheError, Failed, Pending, Room};
+pub use makers::EntryLimits;
 pub use overview::{Holding, KeyStatus, RejectionStatus};
 pub use report::{ReportOutcome, Reported};
 pub use selector::{InvalidKey, KeyPrefix, Selector};
@@ -75,6 +77,10 @@ impl<R> Clone for CredentialCache<R> {
     }
 }
 
+/// Called at the end of each run that started, with what it issued or why it failed, and how long it took. `None`: it was
+/// ended because it was not needed.
+pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
+
 /// The parts of a cache.
 pub struct CacheParts<R> {
     /// Runs plugins.
@@ -87,14 +93,16 @@ pub struct CacheParts<R> {
     pub verify: VerifyFn,
     /// Counts requests and runs.
     pub metrics: Arc<Metrics>,
+    /// Called at the end of each run.
+    pub on_run: RunEndFn,
     /// Reads the time.
     pub clock: Arc<dyn Clock>,
     /// Uniform in [0, 1): spreads refreshes and retries.
     pub jitter: fn() -> f64,
     /// Identifies this start of the broker in every generation.
     pub epoch: Arc<str>,
-    /// The largest number of keys, until [`CredentialCache::set_limit`].
-    pub entries: usize,
+    /// How many keys there may be, until [`CredentialCache::set_limits`].
+    pub entries: EntryLimits,
     /// Owns the runs.
     pub tasks: TaskTracker,
     /// When cancelled, no more runs start and the current ones are ended.
@@ -105,8 +113,6 @@ pub struct CacheParts<R> {
 struct Inner<R> {
     parts: CacheParts<R>,
     entries: Mutex<KeyEntries>,
-    /// The largest number of keys.
-    limit: AtomicUsize,
     /// Wakes the maintenance when the first entry is made.
     occupied: Notify,
     generations: AtomicU64,
@@ -137,9 +143,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
         let inner = Inner {
-            limit: AtomicUsize::new(parts.entries),
+            entries: Mutex::new(KeyEntries::new(parts.entries)),
             parts,
-            entries: Mutex::default(),
             occupied: Notify::new(),
             generations: AtomicU64::new(1),
             waiting: WaitingPlaces::new(waiting::LIMIT),
@@ -169,7 +174,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// [`Failed`] has the cause and how long the failure is held.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
-        let interest = self.enter(spec)?;
+        let interest = self.enter(spec, Some(request.caller.peer))?;
         let (entry, caller) = (&interest.0, &request.caller);
         let now = self.now();
         if let Some(issued) = self.serve_from_memory(entry, caller, now) {
@@ -192,7 +197,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// There is no room for another key.
     pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
-        Ok(CredentialWatch::new(self.clone(), self.enter(spec)?, caller))
+        Ok(CredentialWatch::new(self.clone(), self.enter(spec, Some(caller.peer))?, caller))
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -201,7 +206,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// As [`get`](Self::get).
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
-        self.run_ahead(&self.enter(spec)?.0).await
+        self.run_ahead(&self.enter(spec, None)?.0).await
     }
 
     /// Returns what to use instead of `generation`, which an API server rejected: the current generation if it is
@@ -216,7 +221,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         generation: &str,
         request: &Request,
     ) -> Result<Reported, Failed> {
-        let (interest, asked) = (self.enter(spec)?, self.now());
+        let (interest, asked) = (self.enter(spec, Some(request.caller.peer))?, self.now());
         let answer = self.answer_report(&interest.0, generation, request).await;
         self.count(&interest.0, answer.is_ok(), asked);
         answer
@@ -252,9 +257,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.take_retired()
     }
 
-    /// Sets the largest number of keys. If more are held, they stay until they are idle.
-    pub fn set_limit(&self, entries: usize) {
-        self.inner.limit.store(entries, Ordering::Relaxed);
+    /// Sets how many keys there may be. If more are held, they stay until they are idle.
+    pub fn set_limits(&self, entries: EntryLimits) {
+        self.lock().limits = entries;
     }
 
     /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
@@ -289,20 +294,25 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.len() == 0
     }
 
-    /// The entry of `spec`, made if there is none. It stays in the map while the caller holds it.
-    fn enter(&self, spec: PluginSpec) -> Result<Interest, Failed> {
-        let limit = self.inner.limit.load(Ordering::Relaxed);
+    /// The entry of `spec`, made if there is none, for a caller in `process`; `None`: for the broker itself. It stays in
+    /// the map while the caller holds it.
+    fn enter(&self, spec: PluginSpec, process: Option<u64>) -> Result<Interest, Failed> {
         let standing = spec.provider.standing.clone();
-        let mut entries = self.lock();
-        // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
-        if let Some(why) = standing.retirement() {
-            return Err(CacheError::Retired(why).into());
+        let (interest, displaced) = {
+            let mut entries = self.lock();
+            // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
+            if let Some(why) = standing.retirement() {
+                return Err(CacheError::Retired(why).into());
+            }
+            let interest = entries.enter(spec, process, self.now());
+            (interest, std::mem::take(&mut entries.displaced))
+        };
+        for entry in displaced {
+            entry.forget();
         }
-        let interest = entries.enter(spec, limit, self.now());
-        drop(entries);
         self.inner.occupied.notify_one();
-        let full = Failed { error: CacheError::Full { limit }, retry_after: policy::EVICTABLE_AFTER };
-        interest.ok_or(full)
+        interest
+            .map_err(|room| Failed { error: CacheError::Full(room), retry_after: policy::EVICTABLE_AFTER })
     }
 
     /// Counts a credential of `entry` that was returned from memory.

@@ -161,7 +161,8 @@ impl Rejections {
         self.last.is_some_and(|(generation, other, at)| {
             generation == issued.generation.number()
                 && other.name != caller.name
-                && other.peer != caller.peer
+                // Processes that the kernel does not show differ by their names only.
+                && (other.peer != caller.peer || !caller.has_process())
                 && now.boot.saturating_sub(at) <= SATISFIED_AFTER
         })
     }

@@ -15,6 +15,8 @@ pub enum Selector {
     ClusterProfile(ProfileName),
     /// The keys that begin with these bytes: one, unless two hashes collide.
     Key(KeyPrefix),
+    /// These keys.
+    Keys(Arc<[PluginKey]>),
 }
 
 /// The first bytes of a [`PluginKey`], at least as many as its `Display` shows.

@@ -1,56 +1,30 @@
 //! Our own configuration: `kind: BrokerConfig`.
 
 use std::{
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{
+    access::{self, AuditTo},
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     file::expand,
     issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
+    limits::{Limits, limits_section},
     listen::{Listen, listeners},
     metrics::{MetricsAddress, metrics_section},
     policy::policy,
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
-    table::{self, limits},
+    table,
 };
 use crate::{
+    access::Rule,
     document::Node,
     plugin::{ClusterInfo, Environment, Provider},
 };
-
-/// Limits of the whole broker.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
-    /// Connections at the same time; one more is refused.
-    pub connections: NonZeroUsize,
-    /// Watches of one connection; one more is refused.
-    pub watches_per_connection: NonZeroUsize,
-    /// Plugin runs at the same time, of all providers.
-    pub plugin_runs: NonZeroUsize,
-    /// Plugin runs at the same time of each issuer without a `concurrency`. A provider without an `issuer` is its own
-    /// issuer.
-    pub plugin_runs_per_provider: NonZeroUsize,
-    /// Credentials in memory; one more replaces the least recently used.
-    pub entries: NonZeroUsize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: limits::CONNECTIONS.absent.0,
-            watches_per_connection: limits::WATCHES_PER_CONNECTION.absent.0,
-            plugin_runs: limits::PLUGIN_RUNS.absent.0,
-            plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.absent.0,
-            entries: limits::ENTRIES.absent.0,
-        }
-    }
-}
 
 /// The sections of a configuration.
 #[derive(Debug, Default)]
@@ -60,6 +34,8 @@ pub(super) struct Sections {
     pub(super) metrics: Option<MetricsAddress>,
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
+    pub(super) access: Vec<Rule>,
+    pub(super) audit: AuditTo,
 }
 
 /// Reads a whole configuration, and the kubeconfigs that it names.
@@ -109,6 +85,12 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
             report.problem_at_start(root.place(), problem);
         }
     }
+    let at = fields.at(&table::root::ACCESS);
+    let access = access::rules(at.as_ref(), report);
+    if !access.is_empty() {
+        access::match_by_default(&items, &mut providers);
+    }
+    let audit = access::audit(fields.at(&table::root::AUDIT).as_ref(), !access.is_empty(), env, report);
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =
         section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));
@@ -122,25 +104,19 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let per_issuer = limits.plugin_runs_per_provider;
     issuers(fields.at(&table::root::ISSUERS).as_ref(), per_issuer, providers.iter_mut().chain(hub), report);
     warn_of_unknown_clusters(&root, &providers, cluster_profiles.is_some(), report);
-    Sections { listen, limits, metrics, providers, cluster_profiles }
+    if let Some(at) = at.filter(|_| report.problems.is_empty()) {
+        access::warn_of_nothing(&at, (&providers, &listen), cluster_profiles.is_some(), report);
+    }
+    Sections { listen, limits, metrics, providers, cluster_profiles, access, audit }
 }
 
 /// Warns about `clusterInfo: match` without clusters to match with.
 fn warn_of_unknown_clusters(root: &Cursor<'_>, providers: &[Provider], fleet: bool, report: &mut Report) {
-    let blind = |provider: &&Provider| provider.cluster_info == ClusterInfo::Match && !fleet;
+    let blind = |provider: &&Provider| {
+        provider.cluster_info == ClusterInfo::Match && provider.clusters.is_empty() && !fleet
+    };
     for provider in providers.iter().filter(blind) {
         root.warning(report, format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
-    }
-}
-
-fn limits_section(at: &Cursor<'_>, report: &mut Report) -> Limits {
-    let Some(fields) = at.section(&limits::SECTION, report) else { return Limits::default() };
-    Limits {
-        connections: limits::CONNECTIONS.read(&fields, report),
-        watches_per_connection: limits::WATCHES_PER_CONNECTION.read(&fields, report),
-        plugin_runs: limits::PLUGIN_RUNS.read(&fields, report),
-        plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.read(&fields, report),
-        entries: limits::ENTRIES.read(&fields, report),
     }
 }
 

@@ -46,5 +46,7 @@ fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Repor
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
     warn_of_unlisted(at, broker, &variables.pass_env, &variables.caller_env, report);
     let provider = provider(&name?, stanza, &variables);
-    Some(Provider { profile_sourced: Some(sourced), sandbox: Sandbox::Strict, ..provider })
+    // The policies of this file have no list of names.
+    let profile_env = Globs::new(["*"]);
+    Some(Provider { profile_sourced: Some(sourced), profile_env, sandbox: Sandbox::Strict, ..provider })
 }

@@ -50,6 +50,8 @@ pub(super) enum Shape {
     Text(&'static str, Option<&'static str>),
     Boolean,
     Count,
+    /// A uid or gid.
+    Id,
     OneOf(Vec<&'static str>),
     List(Box<Shape>),
     Map(&'static Section),

@@ -41,6 +41,12 @@ pub(super) struct Texts;
 /// A list of strings that its section checks.
 pub(super) struct ListOf(pub(super) Checked);
 
+/// A list of some of these strings.
+pub(super) struct Choices<T: 'static>(pub(super) Enumeration<T>);
+
+/// A list of uids or gids. The highest number identifies none.
+pub(super) struct Ids;
+
 /// Names of environment variables, in which `*` matches any text.
 pub(super) struct VariableNames;
 
@@ -242,6 +248,43 @@ impl Kind for Texts {
 impl Shaped for ListOf {
     fn shape(&self) -> Shape {
         Shape::List(Box::new(self.0.shape()))
+    }
+}
+
+impl<T> Shaped for Choices<T> {
+    fn shape(&self) -> Shape {
+        Shape::List(Box::new(self.0.shape()))
+    }
+}
+
+impl<T: Copy> Kind for Choices<T> {
+    type Value = Vec<T>;
+
+    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Vec<T>> {
+        let items = at.items(report);
+        Some(items.iter().filter_map(|item| self.0.read(item, report)).collect())
+    }
+}
+
+impl Shaped for Ids {
+    fn shape(&self) -> Shape {
+        Shape::List(Box::new(Shape::Id))
+    }
+}
+
+impl Kind for Ids {
+    type Value = Vec<u32>;
+
+    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Vec<u32>> {
+        let mut ids = Vec::new();
+        for item in at.items(report) {
+            let id = item.node().as_number().and_then(|number| number.parse().ok());
+            match id.filter(|id| *id != u32::MAX) {
+                Some(id) => ids.push(id),
+                None => item.problem(report, "must be a number from 0 to 4294967294"),
+            }
+        }
+        Some(ids)
     }
 }
 

@@ -1,5 +1,6 @@
 //! From files to a checked `Config`. All problems are reported at once, with their positions.
 
+mod access;
 mod broker;
 mod cluster_profiles;
 mod file;
@@ -8,6 +9,7 @@ mod issuers;
 mod keys;
 mod kinds;
 pub mod kubeconfig;
+mod limits;
 mod listen;
 mod metrics;
 mod policy;
@@ -23,6 +25,7 @@ mod unlisted;
 use std::path::{Path, PathBuf};
 
 use crate::{
+    access::Rule,
     document::json,
     plugin::{Definition, Environment, Globs, Providers},
 };
@@ -31,8 +34,9 @@ use kubeconfig::{Kubeconfig, Mode, variables};
 use problem::Report;
 use reader::whole;
 
-pub use broker::Limits;
+pub use access::AuditTo;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
+pub use limits::Limits;
 pub use listen::{Listen, group_id};
 pub use metrics::MetricsAddress;
 pub use problem::{ConfigError, Problem};
@@ -52,6 +56,10 @@ pub struct Config {
     pub metrics: Option<MetricsAddress>,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
+    /// The access rules; empty: the broker's own user and root may do everything.
+    pub access: Vec<Rule>,
+    /// Where decisions and runs are recorded.
+    pub audit: AuditTo,
     /// The files that it was read from, including kubeconfigs.
     pub files: Vec<PathBuf>,
 }
@@ -92,12 +100,12 @@ fn load_with(flag: Option<&Path>, env: &Environment, mut report: Report) -> Resu
     };
     report.refuse_duplicates();
     let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { mut listen, limits, metrics, cluster_profiles, .. } = sections;
+    let Sections { mut listen, limits, metrics, cluster_profiles, access, audit, .. } = sections;
     if listen.is_empty() {
         listen.push(Listen::default());
     }
     let files = std::mem::take(&mut report.files);
-    let config = Config { listen, providers, limits, metrics, cluster_profiles, files };
+    let config = Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files };
     let sources = report.sources.clone();
     let (config, warnings) = report.finish(Some(config))?;
     Ok(Loaded { config, source, warnings, sources })

@@ -13,8 +13,8 @@ use super::{
 use crate::{
     credential::LifetimeLimits,
     plugin::{
-        ClusterInfo, Command, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Sha256,
-        Standing, Verify,
+        ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox,
+        Sha256, Standing, Verify,
     },
 };
 
@@ -61,6 +61,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         cluster_info: ClusterInfo::FromCaller,
         verify: Verify::Auto,
         profile_sourced: None,
+        profile_env: Globs::default(),
         standing: Standing::default(),
     }
 }
@@ -69,6 +70,20 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
 pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> ProfileSourced {
     let args = table::ARGS_POLICY.read(fields, report);
     ProfileSourced { args, env: table::ENV_POLICY.read(fields, report) }
+}
+
+/// The variables that profiles may set. Warns if that and the policy do not fit.
+fn profile_env(at: &Cursor<'_>, fields: &Fields<'_>, sourced: ProfileSourced, report: &mut Report) -> Globs {
+    let names = table::PROFILE_ENV.read(fields, report);
+    let takes = sourced.env != EnvPolicy::Ignore;
+    match (fields.at(&table::PROFILE_ENV), &names) {
+        (Some(value), _) if !takes => {
+            value.warning(report, "has no effect without `profileSourcedEnvVarsPolicy`");
+        }
+        (None, _) if takes => at.warning(report, "no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
+        _ => {}
+    }
+    names.unwrap_or_default()
 }
 
 /// One item of `providers` in our own configuration.
@@ -81,7 +96,8 @@ pub(super) fn section(
     let fields = at.section(&table::SECTION, report)?;
     let name = name(at, &fields, report);
     let profile_sourced = profile_sourced(&fields, report);
-    let cluster_info = table::CLUSTER_INFO.read(&fields, report);
+    let profile_env = profile_env(at, &fields, profile_sourced, report);
+    let cluster_info = table::CLUSTER_INFO.read(&fields, report).unwrap_or_default();
     let verify = table::VERIFY.read(&fields, report);
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(&fields, report);
     let pass_env = table::PASS_ENV.read(&fields, report).unwrap_or_default();
@@ -123,6 +139,7 @@ pub(super) fn section(
     Some(Provider {
         issuer: issuer.unwrap_or_else(|| Arc::clone(&provider.issuer)),
         profile_sourced: Some(profile_sourced),
+        profile_env,
         refuses_other_identities,
         cluster_info,
         verify,

@@ -138,6 +138,7 @@ fn shown(shape: &Shape) -> String {
         Shape::Text(what, _) => (*what).to_owned(),
         Shape::Boolean => "boolean".to_owned(),
         Shape::Count => "whole number above 0".to_owned(),
+        Shape::Id => "number".to_owned(),
         Shape::OneOf(names) => {
             let names = names.iter().filter(|name| !name.is_empty());
             names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
@@ -171,6 +172,21 @@ fn rule(section: &Section) -> Option<serde_json::Map<String, Value>> {
         |key: &str| json!({"required": [key], "properties": {(key): {"type": "array", "minItems": 1}}});
     let rule = match section.name {
         "root" => json!({"anyOf": [filled("providers"), filled("kubeconfigs")]}),
+        "peers" => {
+            let any = ["uids", "gids", "executables", "listeners"].map(filled);
+            json!({"anyOf": any})
+        }
+        "allow" => {
+            let verbs = || json!({"type": "array", "minItems": 1});
+            let any = ["providers", "clusterProfiles"].map(|key| {
+                let mut rule = filled(key);
+                if let Some(properties) = rule.get_mut("properties").and_then(Value::as_object_mut) {
+                    properties.insert("verbs".to_owned(), verbs());
+                }
+                rule
+            });
+            json!({"anyOf": any})
+        }
         "exec" => json!({
             "if": {"properties": {"apiVersion": {"const": "client.authentication.k8s.io/v1"}}},
             "then": {
@@ -218,6 +234,7 @@ fn shape_schema(shape: &Shape) -> Value {
         Shape::Text(_, Some(pattern)) => json!({"type": "string", "pattern": pattern}),
         Shape::Boolean => json!({"type": "boolean"}),
         Shape::Count => json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
+        Shape::Id => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX - 1}),
         Shape::OneOf(names) => json!({"type": "string", "enum": names}),
         Shape::List(item) => json!({"type": "array", "items": shape_schema(item)}),
         Shape::Map(section) => json!({"$ref": format!("#/$defs/{}", section.name)}),

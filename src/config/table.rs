@@ -7,11 +7,14 @@ use super::policy::PolicyType;
 use super::{
     keys::{ConfigKey, Is, Optional, Required, Section},
     kinds::{
-        Boolean, Checked, Constant, Count, Enumeration, ListOf, Map, MapOrMaps, Maps, Name, SocketMode, Text,
-        Texts, TimeSpan, VariableNames,
+        Boolean, Checked, Choices, Constant, Count, Enumeration, Ids, ListOf, Map, MapOrMaps, Maps, Name,
+        SocketMode, Text, Texts, TimeSpan, VariableNames,
     },
 };
-use crate::plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Sandbox, Verify};
+use crate::{
+    access::Verb,
+    plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Sandbox, Verify},
+};
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
 macro_rules! section {
@@ -78,8 +81,14 @@ section! {
     ISSUERS: Maps, Optional = ("issuers", Maps(&issuer::SECTION), Optional("the defaults of the section, for every issuer"), "[{name: google, runsPerSecond: 20}]");
     /// The hub that ClusterProfiles are read from. It needs at least one item in `providers`.
     CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", Map(&cluster_profiles::SECTION), Optional("no ClusterProfiles are read"), "{kubeconfig: in-cluster}");
+    /// Who may use the broker. Without rules, its own user and root may do everything. As soon as there is a rule,
+    /// everyone needs one, its own user and root included. A peer has the rights of all rules that are for it. See
+    /// [access.md](access.md).
+    ACCESS: Maps, Optional = ("access", Maps(&access::SECTION), Optional("the broker's own user and root may do everything"), "[{name: controllers, peers: {uids: [65532]}, allow: {providers: [gke], verbs: [get, watch, report]}}]");
     /// Metrics and health over HTTP.
     METRICS: Map, Optional = ("metrics", Map(&metrics::SECTION), Optional("neither is served"), "{listen: \"127.0.0.1:9464\"}");
+    /// Records of decisions and of plugin runs. See [access.md](access.md).
+    AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional("decisions are recorded in the log if there are `access` rules"), "{file: /var/log/credbroker/audit.jsonl}");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
@@ -142,15 +151,20 @@ section! {
     VERIFY: Enumeration<Verify>, Is<Verify> = ("verify", Enumeration(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
     /// What happens with the cluster that a caller sends. `fromCaller`: the plugin gets it, and it is part of the
     /// identity of the credential. `match`: it must be a cluster that the broker knows for this provider, and the plugin
-    /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`.
-    CLUSTER_INFO: Enumeration<ClusterInfo>, Is<ClusterInfo> = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Is(ClusterInfo::FromCaller), "match");
+    /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`. Without `provideClusterInfo` the default is
+    /// `fromCaller`: the plugin gets no cluster, and the caller's only selects the API server that verifies a rejection.
+    CLUSTER_INFO: Enumeration<ClusterInfo>, Optional = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Optional("`fromCaller`; `match` if there are `access` rules and the plugin gets the cluster"), "match");
     /// Name of the issuer, whose rate limits apply. See `issuers`.
     ISSUER: Name, Optional = ("issuer", Name, Optional("an issuer with the provider's name"), "google");
     /// Whether the plugin gets the arguments in a ClusterProfile, after its own.
     ARGS_POLICY: Enumeration<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore), "Append");
-    /// Whether the plugin gets the variables in a ClusterProfile. `AppendIfNotExists`: except those in `execConfig.env`.
-    /// `Replace`: all of them. Some variables never pass, such as `PATH` and proxies.
+    /// Whether the plugin gets the variables in a ClusterProfile that `profileEnv` allows. `AppendIfNotExists`: except those
+    /// in `execConfig.env`. `Replace`: all of them.
     ENV_POLICY: Enumeration<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Enumeration(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore), "AppendIfNotExists");
+    /// Variables that a ClusterProfile may set, if `profileSourcedEnvVarsPolicy` takes any. `*` matches any text. A profile
+    /// that sets another variable cannot be used. Some variables are never taken from a profile, such as `PATH`, proxies
+    /// and variables that name programs, files or services; see [fleet.md](fleet.md).
+    PROFILE_ENV: VariableNames, Optional = ("profileEnv", VariableNames, Optional("none; `*` in a provider file of cluster-inventory-api"), "[CLUSTER_NAME, AWS_REGION]");
     /// Accept `client.authentication.k8s.io/v1alpha1` in `execConfig`, for a plugin that supports no other version.
     ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
     /// Has no effect in this release, which cannot run a plugin with a terminal. `credbroker validate` warns about it.
@@ -248,6 +262,51 @@ section! {
 }
 
 section! {
+    /// A rule: which processes may do what.
+    access;
+
+    /// Name of the rule, for messages and audit records.
+    NAME: Name, Required = ("name", Name, Required("a name for messages and audit records"), "controllers");
+    /// The processes that the rule is for. A process must match every list that is not empty.
+    PEERS: Map, Required = ("peers", Map(&peers::SECTION), Required("the processes that the rule is for"), "{uids: [65532]}");
+    /// What the rule allows.
+    ALLOW: Map, Required = ("allow", Map(&allow::SECTION), Required("what the rule allows"), "{providers: [gke], verbs: [get, watch, report]}");
+}
+
+section! {
+    /// The processes that a rule is for. At least one list must have an item.
+    peers;
+
+    /// Uids. The number that the kernel uses for users that it cannot map, 65534, identifies a user only if the broker's
+    /// user namespace maps every uid to itself.
+    UIDS: Ids, Optional = ("uids", Ids, Optional("any uid"), "[65532]");
+    /// Gids, of the process or supplementary. Of a process in another PID namespace, such as another container, only the
+    /// gid of the process is known.
+    GIDS: Ids, Optional = ("gids", Ids, Optional("any gid"), "[5000]");
+    /// Absolute paths of executables. The broker can read the executable of processes of the broker's user, or with
+    /// `CAP_SYS_PTRACE` of all; other processes match no path, and neither do processes in another PID namespace or mount
+    /// namespace. A script has the path of its interpreter. Such a rule does not protect against processes of the same
+    /// user, which can make the executable do anything.
+    EXECUTABLES: ListOf, Optional = ("executables", ListOf(Checked("absolute path", "^/")), Optional("any executable"), "[/usr/local/bin/controller]");
+    /// Names of listeners that the process is connected to: `name` in `listen`.
+    LISTENERS: ListOf, Optional = ("listeners", ListOf(Checked("name of a listener", "^[^\\s]+$")), Optional("any listener"), "[default]");
+}
+
+section! {
+    /// What a rule allows. `providers` or `clusterProfiles` must have an item. If both have one, a request for a
+    /// ClusterProfile must match both.
+    allow;
+
+    /// Names of providers that requests may name. `*` matches any text.
+    PROVIDERS: ListOf, Optional = ("providers", ListOf(Checked("name with `*`", r"^[\s\S]+$")), Optional("requests may not name a provider"), "[gke]");
+    /// ClusterProfiles that requests may name, as `NAMESPACE/NAME`. `*` matches any text; a single `*` means all.
+    CLUSTER_PROFILES: ListOf, Optional = ("clusterProfiles", ListOf(Checked("`NAMESPACE/NAME` with `*`", r"^(\*|[^/]+/[^/]+)$")), Optional("requests may not name a ClusterProfile"), "[\"fleet/*\"]");
+    /// `get`, `watch` and `report` are for credentials, and `list` is for the lists of clusters, credentials and providers.
+    /// `admin` is for refreshing and evicting, and includes `list`. `login` has no effect in this release.
+    VERBS: Choices<Verb>, Required = ("verbs", Choices(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `admin`"), "[get, watch, report]");
+}
+
+section! {
     /// Metrics and health over HTTP: `/metrics`, `/livez`, `/readyz` and `/readyz/PROVIDER`. The answers have the names of
     /// providers and never a secret.
     metrics;
@@ -258,20 +317,54 @@ section! {
 }
 
 section! {
+    /// Records of decisions and of plugin runs.
+    audit;
+
+    /// Absolute path of the file for the records: one JSON object in each line. The broker creates it with mode 0600, and
+    /// begins a new one if another program moves it.
+    FILE: Checked, Optional = ("file", Checked("absolute path", "^/|^~(/|$)"), Optional("the broker's log, which has decisions only"), "/var/log/credbroker/audit.jsonl");
+}
+
+section! {
     /// Limits of the whole broker.
     limits;
 
-    /// Connections at the same time. One more fails with `RESOURCE_EXHAUSTED`.
+    /// Connections at the same time. For one more, the connection that had no call for the longest time is closed; if
+    /// each had one within the last second, it fails with `RESOURCE_EXHAUSTED`. The limit of open files can allow fewer:
+    /// the broker keeps descriptors for plugin runs.
     CONNECTIONS: Count, Is<NonZeroUsize> = ("connections", Count, Is(count(4096)), "1000");
+    /// Connections at the same time of all processes of one uid. For one more, an idle one of the uid is closed.
+    CONNECTIONS_PER_UID: Count, Optional = ("connectionsPerUid", Count, Optional("three quarters of `connections`, at least 64"), "500");
+    /// Connections at the same time of one process. For one more, an idle one of the process is closed. A process in
+    /// another PID namespace has no process ID, so there all processes of one uid count as one, here and in the limits
+    /// below.
+    CONNECTIONS_PER_PROCESS: Count, Optional = ("connectionsPerProcess", Count, Optional("a quarter of `connections`, at least 64"), "100");
     /// Streams of a connection at the same time: watches, gRPC health watches and reflection. One more fails with
     /// `RESOURCE_EXHAUSTED`; other calls of the connection do not.
     WATCHES_PER_CONNECTION: Count, Is<NonZeroUsize> = ("watchesPerConnection", Count, Is(count(1000)), "100");
+    /// Bytes that the broker holds for the processes of one uid, in unfinished requests and in answers that are not read;
+    /// and as many again in the variables and clusters that select their credentials. More fails with
+    /// `RESOURCE_EXHAUSTED`.
+    BYTES_PER_UID: Count, Is<NonZeroUsize> = ("bytesPerUid", Count, Is(count(64 << 20)), "33554432");
+    /// The same for one process.
+    BYTES_PER_PROCESS: Count, Is<NonZeroUsize> = ("bytesPerProcess", Count, Is(count(16 << 20)), "8388608");
     /// Plugin runs at the same time, of all providers.
     PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count, Is(count(8)), "16");
     /// Plugin runs at the same time of each issuer without a `concurrency`.
     PLUGIN_RUNS_PER_PROVIDER: Count, Is<NonZeroUsize> = ("pluginRunsPerProvider", Count, Is(count(4)), "2");
-    /// Credentials in memory. One more replaces the least recently used.
+    /// Plugin runs at the same time that callers of one uid wait for. Further ones are queued.
+    PLUGIN_RUNS_PER_UID: Count, Optional = ("pluginRunsPerUid", Count, Optional("`pluginRuns`"), "12");
+    /// Plugin runs at the same time that callers of one process wait for. Further ones are queued.
+    PLUGIN_RUNS_PER_PROCESS: Count, Optional = ("pluginRunsPerProcess", Count, Optional("three quarters of `pluginRuns`, rounded up"), "8");
+    /// Credentials in memory. One more replaces one that the variables or the cluster of a caller selected and that no
+    /// caller waits for or watches, first of the process that selected the most; if there is none, the least recently
+    /// used one without a request in the last minute. If there is none either, it fails with `RESOURCE_EXHAUSTED`.
     ENTRIES: Count, Is<NonZeroUsize> = ("entries", Count, Is(count(10_000)), "1000");
+    /// Credentials that the variables or clusters of callers of one uid selected and that callers wait for or watch. One
+    /// more fails with `RESOURCE_EXHAUSTED`.
+    ENTRIES_PER_UID: Count, Optional = ("entriesPerUid", Count, Optional("three quarters of `entries`"), "800");
+    /// The same for one process.
+    ENTRIES_PER_PROCESS: Count, Optional = ("entriesPerProcess", Count, Optional("half of `entries`"), "400");
 }
 
 const fn count(count: usize) -> NonZeroUsize {

@@ -82,6 +82,7 @@ providers:
     installHint: "…"
   profileSourcedCLIArgsPolicy: Append
   profileSourcedEnvVarsPolicy: AppendIfNotExists
+  profileEnv: [CLUSTER_NAME, "TENANT_*"]
   issuer: google
   timeout: 20s
   interactiveTimeout: 3m
@@ -93,7 +94,10 @@ providers:
   unknownExpiryMaxAge: 5m
 issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
-limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5}}
+limits:
+  {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5, connectionsPerUid: 6,
+  connectionsPerProcess: 7, bytesPerUid: 8, bytesPerProcess: 9, pluginRunsPerUid: 10, pluginRunsPerProcess: 11,
+  entriesPerUid: 12, entriesPerProcess: 13}}
 "#
     ));
     let loaded = home.load().unwrap();
@@ -110,6 +114,7 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     assert!(provider.caller_env.matches("AWS_PROFILE"));
     let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::AppendIfNotExists };
     assert_eq!((provider.profile_sourced, provider.cluster_info), (Some(sourced), ClusterInfo::Match));
+    assert!(provider.profile_env.matches("TENANT_ID") && !provider.profile_env.matches("AWS_REGION"));
     assert_eq!(provider.verify, Verify::Never);
     assert_eq!(
         (provider.timeout, provider.interactive_timeout, provider.lifetime.max_age),
@@ -135,10 +140,18 @@ limits: {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerP
     ],
     Limits {
         connections: 1,
+        connections_per_uid: 6,
+        connections_per_process: 7,
         watches_per_connection: 2,
+        bytes_per_uid: 8,
+        bytes_per_process: 9,
         plugin_runs: 3,
         plugin_runs_per_provider: 4,
+        plugin_runs_per_uid: 10,
+        plugin_runs_per_process: 11,
         entries: 5,
+        entries_per_uid: 12,
+        entries_per_process: 13,
     },
 )
 "#);
@@ -199,7 +212,6 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: must be a list, but is a string
 ~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be the name of a variable, in which `*` matches any text
 ~/.config/credbroker/config.yaml:15:3: providers[3]: must be a map, but is a string
-~/.config/credbroker/config.yaml:16:1: unknown key `access`
 ~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
 "#);
 }
@@ -284,6 +296,12 @@ fn what_is_suspicious_is_a_warning() {
   {}
 - name: preload
   execConfig: {{apiVersion: client.authentication.k8s.io/v1beta1, command: x, env: [{{name: LD_PRELOAD, value: canary}}]}}
+- name: no names
+  profileSourcedEnvVarsPolicy: Replace
+  execConfig: {{apiVersion: client.authentication.k8s.io/v1beta1, command: x}}
+- name: no policy
+  profileEnv: [CLUSTER]
+  execConfig: {{apiVersion: client.authentication.k8s.io/v1beta1, command: x}}
 "#,
         stanza("/usr/bin/aws"),
         stanza("aws"),
@@ -293,6 +311,8 @@ fn what_is_suspicious_is_a_warning() {
 ~/.config/credbroker/config.yaml:4:3: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller has its own
 ~/.config/credbroker/config.yaml:9:3: providers[2]: callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found
 ~/.config/credbroker/config.yaml:13:84: providers[3].execConfig.env[0]: plugins never get `LD_PRELOAD`; remove it
+~/.config/credbroker/config.yaml:14:3: providers[4]: no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`
+~/.config/credbroker/config.yaml:18:15: providers[5].profileEnv: has no effect without `profileSourcedEnvVarsPolicy`
 "#);
 }
 
@@ -308,6 +328,7 @@ fn the_stock_provider_file_is_read_as_it_is() {
     let provider = provider(&loaded);
     assert_eq!(provider.command, Command::Path(home.0.path().join(".config/credbroker/bin/secretreader")));
     assert!(provider.provide_cluster_info && !provider.needs_terminal);
+    assert!(provider.profile_env.matches("ANY"), "its policies have no list of names");
     assert_eq!(*provider.inherited, home.env(&[]), "a stock provider has the broker's whole environment");
     insta::assert_snapshot!(home.warnings(), @r"
 ~/.config/credbroker/config.yaml: providers[0]: unknown key `future`, which is ignored

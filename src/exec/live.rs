@@ -20,6 +20,11 @@ impl LiveRuns {
         !launchers.is_empty() && is_descendant(pid, &launchers)
     }
 
+    /// Whether there is no run.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Adds a run until the result is dropped.
     pub(super) fn add(&self, launcher: u32) -> LiveRun {
         self.lock().push(launcher);

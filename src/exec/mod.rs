@@ -18,7 +18,7 @@ pub use error::RunError;
 pub use live::LiveRuns;
 pub use orphans::reap_orphans;
 pub use runner::{ProcessRunner, RunLimits, RunnerParts};
-pub use schedule::{Cause, Permit, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
+pub use schedule::{Cause, Permit, RunShares, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
 
 /// The output of a successful run.
 #[derive(Debug)]

@@ -133,6 +133,24 @@ pub enum ResolveError {
         /// Why the profile cannot be used.
         source: ProfileError,
     },
+    /// The access rules do not allow the profile to the caller, or it does not exist: the caller may not know which.
+    #[error(
+        "ClusterProfile `{}` does not exist, or no access rule allows this process to use it; ask the operator of the broker for a rule",
+        shown(&.profile.to_string())
+    )]
+    ProfileNotAllowed {
+        /// Name in the request.
+        profile: ProfileName,
+    },
+    /// The access rules do not allow the provider to the caller, or it does not exist: the caller may not know which.
+    #[error(
+        "provider `{}` does not exist, or no access rule allows this process to use it; ask the operator of the broker for a rule",
+        shown(.name)
+    )]
+    ProviderNotAllowed {
+        /// Name in the request.
+        name: String,
+    },
     /// The broker does not know the profile, or reads no profiles.
     #[error("ClusterProfile `{}` not found{}", shown(&.profile.to_string()), unknown_profile(*.is_configured))]
     UnknownProfile {

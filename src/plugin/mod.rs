@@ -48,4 +48,5 @@ pub use spec::PluginSpec;
 pub use standing::{Retirement, Standing};
 pub use succession::{ProviderChanges, Succession};
 pub use target::Target;
+pub use variables::is_known_danger;
 pub use verifiable::verifiable_at;

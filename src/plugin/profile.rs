@@ -92,6 +92,27 @@ pub enum ProfileError {
         /// Name of the variable.
         variable: String,
     },
+    /// A variable that the provider does not take from profiles.
+    #[error("{field} sets `{}`, which provider `{provider}` does not allow; add it to the provider's `profileEnv`", shown(.variable))]
+    VariableNotAllowed {
+        /// Path of the field in the object.
+        field: String,
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Name of the variable.
+        variable: String,
+    },
+}
+
+impl ProfileError {
+    /// The same error, with only those providers of the configuration that `shows` is true for.
+    pub(crate) fn without_configured(&self, shows: impl Fn(&str) -> bool) -> Self {
+        let mut error = self.clone();
+        if let Self::NoMatch { configured, .. } = &mut error {
+            configured.retain(|name| shows(name));
+        }
+        error
+    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,8 @@ pub struct Provider {
     pub verify: Verify,
     /// What the provider takes from ClusterProfiles. `None`: a user of a kubeconfig, not an access provider.
     pub profile_sourced: Option<ProfileSourced>,
+    /// Names of the variables that ClusterProfiles may set, if `profile_sourced` takes any.
+    pub profile_env: Globs,
     /// Whether the provider is in force.
     pub standing: Standing,
 }
@@ -181,6 +183,7 @@ impl Provider {
             cluster_info,
             verify,
             profile_sourced,
+            profile_env,
             standing: _,
         } = self;
         (name, definition, command, args, env)
@@ -191,10 +194,10 @@ impl Provider {
                 == (&newer.api_version, &newer.provide_cluster_info, &newer.needs_terminal)
             && (install_hint, &issuer.name) == (&newer.install_hint, &newer.issuer.name)
             && (sha256, policy) == (&newer.sha256, &newer.policy)
+            && (cluster_info, verify, profile_sourced, profile_env)
+                == (&newer.cluster_info, &newer.verify, &newer.profile_sourced, &newer.profile_env)
             && (sandbox, timeout, interactive_timeout, lifetime)
                 == (&newer.sandbox, &newer.timeout, &newer.interactive_timeout, &newer.lifetime)
-            && (cluster_info, verify, profile_sourced)
-                == (&newer.cluster_info, &newer.verify, &newer.profile_sourced)
             && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
     }
 
@@ -275,6 +278,7 @@ pub(crate) mod tests {
             cluster_info: ClusterInfo::FromCaller,
             verify: Verify::Auto,
             profile_sourced: Some(ProfileSourced::default()),
+            profile_env: Globs::new(["*"]),
             standing: Standing::default(),
         }
     }

@@ -65,6 +65,14 @@ impl Known {
     }
 }
 
+/// Whether a variable of this name, which is in upper case, is known to choose code, files or services. Names that only
+/// look so are not counted.
+pub fn is_known_danger(name: &str) -> bool {
+    static KNOWN: LazyLock<Globs> =
+        LazyLock::new(|| Globs::new([PROGRAMS, PLACES].into_iter().flat_map(str::split_whitespace)));
+    KNOWN.matches(name)
+}
+
 /// The first row that matches decides: known names come first, then endings of names.
 const TABLE: [(Effect, &str); 8] = [
     (Effect::Identity, IDENTITIES),

@@ -1,3 +1,4 @@
+mod access;
 mod clusters;
 mod profiles;
 mod waiting;

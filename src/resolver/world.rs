@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Source;
 use crate::{
+    access::{self, Permit},
     credential::Cluster,
     fleet::{Fleet, HubState},
     plugin::{
@@ -22,19 +23,56 @@ pub struct World {
 }
 
 impl World {
-    pub(super) fn lead(&self, source: &Source, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+    /// The run that a caller with `permit` may have. If access rules limit the caller, what does not exist gives the same
+    /// error as what they forbid, and the rules are asked before anything is looked up.
+    pub(super) fn permitted(
+        &self,
+        source: &Source,
+        sent: Option<&Cluster>,
+        permit: &Permit,
+    ) -> Result<Lead<'_>, ResolveError> {
+        if !permit.allows(source.target()) {
+            return Err(source.not_allowed());
+        }
+        let lead = self.lead(source, sent, permit);
+        lead.map_err(|error| match error {
+            ResolveError::UnknownProvider { .. }
+            | ResolveError::UnknownProfile { is_configured: true, .. }
+                if permit.hides_unknown() =>
+            {
+                source.not_allowed()
+            }
+            // Without a known definition there is no provider of that name.
+            ResolveError::UnknownDefinition { known, .. } if permit.hides_unknown() && known.is_empty() => {
+                source.not_allowed()
+            }
+            ResolveError::Profile { profile, source } => {
+                let shows = |name: &str| permit.allows(access::Target::Provider(name));
+                ResolveError::Profile { profile, source: source.without_configured(shows) }
+            }
+            other => other,
+        })
+    }
+
+    fn lead(
+        &self,
+        source: &Source,
+        sent: Option<&Cluster>,
+        permit: &Permit,
+    ) -> Result<Lead<'_>, ResolveError> {
         match source {
             Source::Provider(provider) => {
                 let entry = self.providers.entry(provider)?;
                 match sent {
                     Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
-                        self.matched(entry, sent)
+                        self.matched(entry, sent, permit)
                     }
                     sent => entry.of_provider(sent),
                 }
             }
             Source::ClusterProfile(profile) => {
                 let target = self.target(profile)?;
+                source.check(permit, &target.provider.name, None)?;
                 if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
                     let known = format!("ClusterProfile `{profile}` names");
                     return Err(ResolveError::ClusterMismatch { known, difference });
@@ -64,7 +102,12 @@ impl World {
     }
 
     /// Finds a known cluster that matches the one that the caller sent. The plugin receives the broker's value.
-    fn matched<'a>(&'a self, entry: &'a Entry, sent: &Cluster) -> Result<Lead<'a>, ResolveError> {
+    fn matched<'a>(
+        &'a self,
+        entry: &'a Entry,
+        sent: &Cluster,
+        permit: &Permit,
+    ) -> Result<Lead<'a>, ResolveError> {
         let provider = &entry.provider;
         let known = || format!("those that the broker knows for provider `{}`", provider.name);
         let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
@@ -80,6 +123,7 @@ impl World {
         let mut differs = None;
         let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
         let mut same = at_server.unwrap_or_default();
+        same.retain(|target| permit.allows(access::Target::Through(&provider.name, &target.profile)));
         same.retain(|target| {
             let difference = difference(sent, &target.endpoint);
             differs = difference.or(differs);

@@ -4,7 +4,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -12,59 +12,75 @@ use std::{
 use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use super::{
+    access::{Access, Policies},
     connection::{Connections, Refusal},
-    origin::Home,
-    peer::{Peer, PeerPolicy},
+    identity::{Identities, Identity},
+    peer::Peer,
+    places::{ConnectionLimits, Full, Holding, Place, Places},
     service::Services,
-    traffic::Watchdog,
+    traffic::{Traffic, Watchdog},
 };
+use crate::{clock, exec::LiveRuns};
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Refused connections at a time. They get an error, and do not take the slot of a served connection.
-const STRANGERS: usize = 64;
+/// A lack of places is logged once in this time, not for each connection.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Time for a refused peer to read its error.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Who is served.
+#[derive(Debug)]
+pub struct Admission {
+    /// The access rules in force.
+    pub policies: Policies,
+    /// Names of the listeners, in the order of the configuration.
+    pub listeners: Vec<Arc<str>>,
+    /// Plugin runs, whose processes are not served.
+    pub runs: LiveRuns,
+}
 
 /// Accepts connections and serves each on a separate task.
 #[derive(Debug)]
 pub struct Acceptor {
     connections: Connections,
-    home: Home,
-    slots: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
-    limit: usize,
-    /// Whether the last connection found no free slot.
-    is_full: AtomicBool,
+    identities: Identities,
+    policies: Policies,
+    places: Arc<Places>,
+    /// When a lack of places was logged last, in seconds of [`clock::coarse`].
+    noted: AtomicU64,
 }
 
 impl Acceptor {
-    /// Serves at most `limit` connections at a time, each with at most `watches` watches. Refuses further ones.
+    /// Serves connections within `limits`. Refuses further ones.
     pub fn new(
         services: Services,
-        policy: PeerPolicy,
-        (limit, watches): (usize, usize),
+        admission: Admission,
+        limits: ConnectionLimits,
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        let watchdog = Watchdog::default();
-        let connections = Connections { services, policy, watches, tasks, draining, watchdog };
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        let (watches, watchdog) = (limits.watches_per_connection, Watchdog::default());
+        let connections = Connections { services, watches, tasks, draining, watchdog };
         Self {
             connections,
-            home: Home::of_this_process(),
-            slots: semaphore(limit),
-            strangers: semaphore(STRANGERS),
-            limit,
-            is_full: AtomicBool::new(false),
+            identities: Identities::new(admission.listeners, admission.runs),
+            policies: admission.policies,
+            places: Arc::new(Places::new(limits)),
+            noted: AtomicU64::new(0),
         }
+    }
+
+    /// Whether the broker can identify its own user. It cannot if the kernel uses that uid for all users that it cannot map.
+    pub fn identifies_its_own(&self) -> bool {
+        self.identities.identify_own()
     }
 
     /// Ends connections whose peers stop reading their answers. Runs until the future is dropped.
@@ -127,40 +143,78 @@ impl Acceptor {
     }
 
     fn admit(&self, number: usize, stream: UnixStream) {
-        let peer = match Peer::of(&stream, number, &self.home) {
-            Ok(peer) => peer,
+        let identity = match self.identities.of(&stream, number) {
+            Ok(identity) => identity,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
-        let (refusal, slot) = match self.place(&peer) {
-            Ok(slot) => (None, Ok(slot)),
-            Err(refusal) => (Some(refusal), Arc::clone(&self.strangers).try_acquire_owned()),
+        let Identity { peer, principal, is_of_a_run } = identity;
+        let access = Arc::new(Access::new(peer, principal, self.policies.clone()));
+        // Each connection has a separate token, because each of its polls locks the token.
+        let (end, now) = (self.connections.draining.child_token(), clock::coarse());
+        let place =
+            if is_of_a_run { Err(Refusal::Descendant) } else { self.place(&access, end.clone(), now) };
+        let (refusal, place, traffic) = match place {
+            Ok((place, traffic)) => (None, place, traffic),
+            Err(refusal) => {
+                let Some(place) = self.places.refuse() else {
+                    return debug!(
+                        uid = peer.uid,
+                        "a connection was closed: too many are refused at the moment"
+                    );
+                };
+                (Some(refusal), place, Traffic::new(end, Holding::default(), now))
+            }
         };
-        let Ok(slot) = slot else {
-            return debug!(uid = peer.uid, "a connection was closed: too many are refused at the moment");
-        };
-        let serve = self.connections.clone().serve(stream, peer, refusal);
+        let serve = self.connections.clone().serve(stream, access, traffic, refusal);
         self.connections.tasks.spawn(async move {
             if refusal.is_none() {
                 serve.await;
             } else if timeout(FAREWELL, serve).await.is_err() {
                 debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");
             }
-            drop(slot);
+            drop(place);
         });
     }
 
-    /// Takes a slot for a connection of `peer`.
-    fn place(&self, peer: &Peer) -> Result<OwnedSemaphorePermit, Refusal> {
-        if !self.connections.policy.allows(peer) {
+    /// Takes a place for a connection. The broker's own user and root may always try, because they may ask for its health.
+    fn place(
+        &self,
+        access: &Access,
+        end: CancellationToken,
+        now: Duration,
+    ) -> Result<(Place, Arc<Traffic>), Refusal> {
+        let peer = &access.peer;
+        if access.rights().is_empty() && !access.may_ask_for_health() {
             return Err(Refusal::Denied);
         }
-        let place = Arc::clone(&self.slots).try_acquire_owned();
-        let is_full = place.is_err();
-        if self.is_full.swap(is_full, Ordering::Relaxed) != is_full && is_full {
-            let limit = self.limit;
-            warn!(limit, "no more connections are served (`limits.connections`) until one is closed");
+        self.places.take(peer, end, now).map_err(|full| {
+            let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
+            if noted == 0 || seconds.saturating_sub(noted) >= NOTE_EVERY.as_secs() {
+                self.noted.store(seconds.max(1), Ordering::Relaxed);
+                note_full(peer, full);
+            }
+            Refusal::Full(full)
+        })
+    }
+}
+
+fn note_full(peer: &Peer, full: Full) {
+    let (uid, pid) = (peer.uid, peer.pid);
+    match full {
+        Full::Connections(limit) => {
+            warn!(limit, "no more connections are served (`limits.connections`) until one is closed or idle");
         }
-        place.map_err(|_full| Refusal::Full { limit: self.limit })
+        Full::OpenFiles(limit) => {
+            warn!(
+                limit,
+                "no more connections are served until one is closed or idle: the limit of open files"
+            );
+        }
+        Full::Process(limit) => {
+            warn!(limit, uid, pid, "a process gets no more connections (`limits.connectionsPerProcess`)");
+        }
+        Full::Silent(limit) => warn!(limit, uid, pid, "a process opens connections without calls"),
+        Full::Uid(limit) => warn!(limit, uid, "a uid gets no more connections (`limits.connectionsPerUid`)"),
     }
 }
 
@@ -178,6 +232,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+    use crate::access::Policy;
 
     /// A connection whose peer has sent its preface and SETTINGS.
     fn connect(path: &Path) -> UnixStream {
@@ -192,8 +247,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
-        let policy = PeerPolicy::own_and_root();
-        let acceptor = Acceptor::new(Services::none(), policy, (10, 10), tasks, draining.clone());
+        let policies = watch::Sender::new(Arc::new(Policy::new([])));
+        let admission =
+            Admission { policies: policies.subscribe(), listeners: Vec::new(), runs: LiveRuns::default() };
+        let acceptor = Acceptor::new(
+            Services::none(),
+            admission,
+            ConnectionLimits::for_tests(10),
+            tasks,
+            draining.clone(),
+        );
         let listeners = watch::Sender::new(Arc::new(UnixListener::bind(&old).unwrap()));
         let mut accepting = Box::pin(acceptor.run(0, listeners.subscribe()));
         assert!(futures_util::poll!(&mut accepting).is_pending());

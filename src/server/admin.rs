@@ -1,17 +1,22 @@
 //! `CredentialBrokerAdmin`: the cache, the providers and the broker itself, for people and tools.
 
+use std::sync::Arc;
+
 use credbroker_proto::v1 as pb;
 use pb::credential_broker_admin_server::CredentialBrokerAdmin;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::{
+    access::Access,
+    asked::Asked,
     overview::{self, PAGE},
     paging::{self, Paging},
-    selector::selector,
+    selector::{administered, selector},
     service::{BrokerService, span},
 };
 use crate::{
+    access::{Permit, Rights, Target, Verb},
     cache::Selector,
     exec::PluginRunner,
     plugin::{Definition, Provider},
@@ -24,12 +29,15 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::ListCredentialsRequest>,
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
         span(&request, "list_credentials")?;
+        let rights = self.need(&request, "list_credentials", Verb::List)?;
         let pb::ListCredentialsRequest { selector, page_size, page_token } = request.into_inner();
         let selector = match selector {
             None => Selector::All,
-            selector => self::selector(selector, &self.resolver)?,
+            selector => {
+                self::selector(selector, &self.resolver, &Permit::new(Arc::clone(&rights), Verb::List))?
+            }
         };
-        Ok(Response::new(overview::page(&self.cache, &selector, page_size, &page_token)?))
+        Ok(Response::new(overview::page(&self.cache, &selector, &rights, page_size, &page_token)?))
     }
 
     async fn refresh_credentials(
@@ -37,7 +45,10 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::RefreshCredentialsRequest>,
     ) -> Result<Response<pb::RefreshCredentialsResponse>, Status> {
         let span = span(&request, "refresh_credentials")?;
-        let selector = selector(request.into_inner().selector, &self.resolver)?;
+        let rights = self.need(&request, "refresh_credentials", Verb::Admin)?;
+        let permit = Permit::new(Arc::clone(&rights), Verb::Admin);
+        let selector = selector(request.into_inner().selector, &self.resolver, &permit)?;
+        let selector = administered(selector, &self.cache, &rights);
         let refreshed = count(self.cache.refresh(&selector).instrument(span).await);
         Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
     }
@@ -47,7 +58,10 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::EvictCredentialsRequest>,
     ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
         span(&request, "evict_credentials")?;
-        let selector = selector(request.into_inner().selector, &self.resolver)?;
+        let rights = self.need(&request, "evict_credentials", Verb::Admin)?;
+        let permit = Permit::new(Arc::clone(&rights), Verb::Admin);
+        let selector = selector(request.into_inner().selector, &self.resolver, &permit)?;
+        let selector = administered(selector, &self.cache, &rights);
         let evicted = count(self.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
     }
@@ -57,6 +71,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::ListProvidersRequest>,
     ) -> Result<Response<pb::ListProvidersResponse>, Status> {
         span(&request, "list_providers")?;
+        let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
         let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
         let providers = self.resolver.providers();
@@ -68,6 +83,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         if let Some(after) = after {
             rest.find(|provider| position(provider) == after).ok_or_else(paging::foreign)?;
         }
+        let rest = rest.filter(|provider| rights.allows(Verb::List, Target::Provider(&provider.name)));
         let rows = rest.map(|provider| (overview::provider(&providers, provider), provider));
         let (providers, next_page_token) = paging.fill(rows, |provider| position(provider));
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
@@ -78,8 +94,17 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::GetBrokerInfoRequest>,
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
         span(&request, "get_broker_info")?;
+        self.need(&request, "get_broker_info", Verb::List)?;
         let hub = self.resolver.fleet().map(|_| self.clusters.hub());
         Ok(Response::new(self.info.message(hub)))
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    /// The rights of the caller, if it may do `verb` with anything. Records the decision.
+    fn need<T>(&self, request: &Request<T>, call: &'static str, verb: Verb) -> Result<Arc<Rights>, Status> {
+        let access = Access::of(request)?;
+        Asked::call(&self.audit, access, call).decided(access.need(verb))
     }
 }
 

@@ -155,12 +155,12 @@ impl HttpBody for Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::{pin::pin, time::Duration};
 
     use futures_util::{StreamExt as _, poll, stream};
     use http_body_util::{BodyExt as _, StreamBody};
 
-    use super::*;
+    use super::{super::places::Holding, *};
 
     const CHUNK: usize = 300 * 1024;
 
@@ -174,7 +174,7 @@ mod tests {
 
     fn traffic() -> (Arc<Traffic>, CancellationToken) {
         let draining = CancellationToken::new();
-        (Traffic::new(draining.child_token()), draining)
+        (Traffic::new(draining.child_token(), Holding::default(), Duration::ZERO), draining)
     }
 
     #[tokio::test]

@@ -13,12 +13,14 @@ use tower::Service as _;
 use tracing::debug;
 
 use super::{
+    access::Access,
     answer::Answer,
+    asked,
     authority::AuthorityFilter,
     credentials::GET,
     follow::WatchSlots,
     handshake::HandshakeDeadline,
-    peer::{Peer, PeerPolicy},
+    places::Full,
     preencoded::{self, Preencoded},
     question::Question,
     service::Services,
@@ -48,6 +50,8 @@ const FRAME: u32 = 16 * 1024;
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_FAREWELL: Duration = Duration::from_millis(500);
+/// Prefix of the methods that report whether the broker works.
+const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// Prefix of more such methods. Their requests are streams too.
@@ -58,20 +62,18 @@ const GRPC: &str = "application/grpc";
 /// Why the broker refuses every request of a connection. Decided once, when the connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
-    /// The policy does not allow the peer.
+    /// The policy gives the peer no right.
     Denied,
-    /// `limits.connections` connections are already open.
-    Full {
-        /// Value of `limits.connections`.
-        limit: usize,
-    },
+    /// The peer is a process of a plugin run.
+    Descendant,
+    /// There is no place for another connection.
+    Full(Full),
 }
 
 /// State that all connections share.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     pub(super) services: Services,
-    pub(super) policy: PeerPolicy,
     pub(super) watches: usize,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
@@ -79,18 +81,28 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Serves `stream` until the peer is done, stops reading, or the broker drains.
-    pub(super) async fn serve(self, stream: UnixStream, peer: Peer, refusal: Option<Refusal>) {
-        // Each connection has a separate token, because each of its polls locks the token.
-        let end = self.draining.child_token();
-        let traffic = Traffic::new(end.clone());
+    /// Serves `stream` until the peer is done, stops reading, another connection needs the place, or the broker drains.
+    pub(super) async fn serve(
+        self,
+        stream: UnixStream,
+        access: Arc<Access>,
+        traffic: Arc<Traffic>,
+        refusal: Option<Refusal>,
+    ) {
+        let end = traffic.end().clone();
+        let peer = access.peer;
         self.watchdog.watch(&traffic);
         let builder = limits(TrackedExecutor(self.tasks.clone()));
         let io = HandshakeDeadline::new(Noted::new(stream, &traffic), HANDSHAKE);
         let io = TokioIo::new(AuthorityFilter::new(io));
         let watches = WatchSlots::new(self.watches);
-        let exchanges =
-            Arc::new(Exchanges { connections: self, watches, peer, refusal, traffic: Arc::clone(&traffic) });
+        let exchanges = Arc::new(Exchanges {
+            connections: self,
+            watches,
+            access,
+            refusal,
+            traffic: Arc::clone(&traffic),
+        });
         let served = Arc::clone(&exchanges);
         // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
         let service = service_fn(move |request| Box::pin(exchange(Arc::clone(&served), request)));
@@ -154,7 +166,7 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
 struct Exchanges {
     connections: Connections,
     watches: WatchSlots,
-    peer: Peer,
+    access: Arc<Access>,
     refusal: Option<Refusal>,
     traffic: Arc<Traffic>,
 }
@@ -210,12 +222,29 @@ impl Exchanges {
     fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
         match self.refusal {
             None => {}
-            Some(Refusal::Denied) => return Err(status::peer_denied(&self.peer)),
-            Some(Refusal::Full { limit }) => return Err(status::too_many_connections(limit)),
+            Some(Refusal::Denied) => return Err(self.denied(path)),
+            Some(Refusal::Descendant) => return Err(self.refused(path, status::descendant())),
+            Some(Refusal::Full(full)) => return Err(status::too_many_connections(full)),
         }
+        // The services check more: which verb, and for which credential.
+        let is_for_owners = path.starts_with(HEALTH) && self.access.may_ask_for_health();
+        if self.access.rights().is_empty() && !is_for_owners {
+            return Err(self.denied(path));
+        }
+        self.traffic.check_bytes().map_err(status::too_many_bytes)?;
         let streams = path.starts_with(REFLECTION);
         let counts = streams || path == HEALTH_WATCH;
         Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
+    }
+
+    fn denied(&self, path: &str) -> Status {
+        self.refused(path, status::peer_denied(self.access.peer.uid, self.access.no_rights()))
+    }
+
+    /// Records that the call is denied.
+    fn refused(&self, path: &str, status: Status) -> Status {
+        asked::refused(&self.connections.services.audit, &self.access, path, &status);
+        status
     }
 
     async fn room(&self, headers: &mut HeaderMap) {
@@ -240,7 +269,7 @@ impl Exchanges {
         match question {
             Question::Whole(body) if head.uri.path() == GET => {
                 let message = preencoded::message(body).filter(|_| is_grpc(head))?;
-                self.connections.services.memory.recall(&self.peer, message)
+                self.connections.services.memory.recall(&self.access, message)
             }
             _ => None,
         }
@@ -256,7 +285,7 @@ impl Exchanges {
     ) -> Response<Answer> {
         let rpc = Rpc::of(head.uri.path());
         let mut request = Request::from_parts(head, question);
-        request.extensions_mut().insert(self.peer);
+        request.extensions_mut().insert(Arc::clone(&self.access));
         request.extensions_mut().insert(self.watches.clone());
         let services = &self.connections.services;
         let is_reflection = request.uri().path().starts_with(REFLECTION);
@@ -276,7 +305,7 @@ impl Exchanges {
         call: Call,
         slot: Option<OwnedSemaphorePermit>,
     ) -> Response<Answer> {
-        tally(&self.connections.services.metrics, rpc, &self.peer, response.headers());
+        tally(&self.connections.services.metrics, rpc, &self.access.peer, response.headers());
         let draining = self.connections.draining.clone();
         response.map(|body| Answer::new(body, &self.traffic, draining, call, slot))
     }

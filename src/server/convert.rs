@@ -8,13 +8,18 @@ use tonic::Status;
 
 use super::status;
 use crate::{
+    access::Permit,
     credential::Cluster,
     plugin::{Origin, ProfileName, ProviderRef},
     resolver::{CredentialRequest, Source},
 };
 
 /// Reads the `ref` of a request.
-pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Result<CredentialRequest, Status> {
+pub(super) fn ask(
+    reference: Option<pb::CredentialRef>,
+    origin: Origin,
+    permit: Permit,
+) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
     };
@@ -29,7 +34,7 @@ pub(super) fn ask(reference: Option<pb::CredentialRef>, origin: Origin) -> Resul
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }
     };
-    Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env, origin })
+    Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env, origin, permit })
 }
 
 /// Reads the profile that `field` of a request names.
@@ -125,12 +130,15 @@ mod tests {
     #[test]
     fn a_request_that_names_nothing_is_refused() {
         for reference in [None, Some(pb::CredentialRef::default())] {
-            assert_eq!(ask(reference, Origin::Elsewhere).unwrap_err().code(), tonic::Code::InvalidArgument);
+            assert_eq!(
+                ask(reference, Origin::Elsewhere, Permit::default()).unwrap_err().code(),
+                tonic::Code::InvalidArgument
+            );
         }
         let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: String::new() };
         let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
         let reference = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
-        let status = ask(reference, Origin::Elsewhere).unwrap_err();
+        let status = ask(reference, Origin::Elsewhere, Permit::default()).unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
     }
 }

@@ -29,6 +29,8 @@ use tracing::{Instrument as _, debug_span};
 
 use super::{
     Peer,
+    access::Access,
+    asked::{self, Asked},
     codec::Encoded,
     convert,
     follow::{CredentialMessages, CredentialStream, WatchSlots},
@@ -37,6 +39,7 @@ use super::{
     status::{self, Subject},
 };
 use crate::{
+    access::Verb,
     cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
     credential::Issued,
     exec::PluginRunner,
@@ -50,15 +53,20 @@ pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 /// Answers `GetCredential` from memory.
 pub(super) trait Memory: Send + Sync {
     /// The framed answer to `message`, an encoded request. `None`: the service must decide, and reports any error.
-    fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes>;
+    fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes>;
 }
 
 impl<R: PluginRunner> Memory for BrokerService<R> {
-    fn recall(&self, peer: &Peer, message: Bytes) -> Option<Bytes> {
+    fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
+        let (peer, permit) = (&access.peer, access.permit(Verb::Get));
         let (caller, reference) = asking(peer, pb::GetCredentialRequest::decode(message).ok()?);
-        let key = self.resolver.key(&convert::ask(reference, peer.origin).ok()?).ok()?;
+        let ask = convert::ask(reference, peer.origin, permit).ok()?;
+        let key = self.resolver.key(&ask).ok()?;
         match self.cache.lookup(&key, &caller) {
-            Lookup::Served(issued) => Some(issued.encoded.frame.clone()),
+            Lookup::Served(issued) => {
+                self.audit.hit(|| asked::hit(access, &ask.source, issued.generation.to_string()));
+                Some(issued.encoded.frame.clone())
+            }
             Lookup::Undecided => None,
         }
     }
@@ -157,46 +165,56 @@ impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for ReportRejected
 
 impl<R: PluginRunner> BrokerService<R> {
     async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
-        let (peer, deadline) = (peer(&request)?, deadline(&request));
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
+        let peer = access.peer;
         let (caller, reference) = asking(&peer, request.into_inner());
-        let ask = convert::ask(reference, peer.origin)?;
+        let ask = convert::ask(reference, peer.origin, access.permit(Verb::Get))?;
+        let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
             let subject = Subject::of(&spec);
-            let issued = self.cache.get(spec, &request).await;
-            issued.map(|issued| answer(&issued)).map_err(|failed| refused(&subject, &failed))
+            self.cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed))
         };
-        get.instrument(debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid)).await
+        let span = debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid);
+        let issued = asked.issued(get.instrument(span).await, |issued| Some(issued.generation.to_string()));
+        issued.map(|issued| answer(&issued))
     }
 
     async fn watch(
         &self,
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<CredentialMessages>, Status> {
-        let (peer, slot) = (peer(&request)?, WatchSlots::take(&request)?);
-        let ask = convert::ask(request.into_inner().r#ref, peer.origin)?;
+        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        let peer = access.peer;
+        let ask = convert::ask(request.into_inner().r#ref, peer.origin, access.permit(Verb::Watch))?;
+        let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
-        let following = CredentialStream::start(cache, resolver, ask, named(&peer, ""), slot)?;
+        let caller = (Arc::clone(&access), named(&peer, ""));
+        let following = CredentialStream::start(cache, resolver, ask, (caller, self.audit.clone()), slot);
+        let following = asked.decided(following)?;
         Ok(Preencoded::response(following.messages()))
     }
 
     async fn report(&self, request: Request<pb::ReportRejectedRequest>) -> Result<Response<Bytes>, Status> {
-        let (peer, deadline) = (peer(&request)?, deadline(&request));
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
+        let peer = access.peer;
         let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
         if generation.is_empty() {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
+        let ask = convert::ask(r#ref, peer.origin, access.permit(Verb::Report))?;
+        let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
         let report = async {
-            let ask = convert::ask(r#ref, peer.origin)?;
             let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
             let subject = Subject::of(&spec);
             let reported = self.cache.report(spec, &generation, &request).await;
-            reported.map(|reported| report_answer(&reported)).map_err(|failed| refused(&subject, &failed))
+            reported.map_err(|failed| refused(&subject, &failed))
         };
-        report
-            .instrument(debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid))
-            .await
+        let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
+        let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
+        let reported = asked.issued(report.instrument(span).await, generation);
+        reported.map(|reported| report_answer(&reported))
     }
 
     async fn resolve(
@@ -240,10 +258,6 @@ fn refused(subject: &Subject, failed: &Failed) -> Status {
     status::failed(subject, failed)
 }
 
-fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
-    request.extensions().get().copied().ok_or_else(status::no_peer)
-}
-
 /// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
 /// before the wait.
 fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
@@ -252,13 +266,11 @@ fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb:
     (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
 }
 
-/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept. If the kernel
-/// does not show the process ID, the name alone distinguishes the caller.
+/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
 fn named(peer: &Peer, name: &str) -> Caller {
     static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
-    let peer = peer.pid.map_or(name, |pid| u64::from(pid.cast_unsigned()));
-    Caller { name, peer, ..Caller::default() }
+    Caller { name, peer: peer.process(), ..Caller::default() }
 }
 
 /// Waits for `event` until the deadline, and returns the rest of the deadline.
@@ -380,10 +392,13 @@ mod tests {
     }
 
     #[test]
-    fn callers_differ_by_process_where_the_kernel_shows_it_and_by_name_elsewhere() {
-        let at = |pid| Peer { listener: 0, uid: 1, gid: 1, pid, origin: Origin::Elsewhere };
+    fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
+        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid, origin: Origin::Elsewhere };
+        let at = |pid| of(1, pid);
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
-        assert_ne!(named(&at(None), "a").peer, named(&at(None), "b").peer);
+        assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);
+        assert_eq!(named(&at(None), "a").peer, named(&at(None), "b").peer, "a name proves nothing");
+        assert_ne!(named(&at(None), "a").peer, named(&of(2, None), "a").peer);
         assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
         assert_eq!(named(&at(Some(7)), "").name, 0);
     }

@@ -7,8 +7,14 @@ use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::{Request, Status};
 
-use super::status::{self, Subject};
+use super::{
+    access::{Access, Policies},
+    asked::Asked,
+    status::{self, Subject},
+};
 use crate::{
+    access::Verb,
+    audit::Audit,
     cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
     plugin::PluginSpec,
@@ -57,6 +63,10 @@ pub(super) struct CredentialStream<R> {
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
     ask: CredentialRequest,
+    access: Arc<Access>,
+    audit: Audit,
+    /// Notified when the access rules change.
+    policies: Policies,
     caller: Caller,
     subject: Subject,
     watch: CredentialWatch<R>,
@@ -75,15 +85,30 @@ impl<R: PluginRunner> CredentialStream<R> {
     pub(super) fn start(
         cache: CredentialCache<R>,
         resolver: Arc<Resolver>,
-        ask: CredentialRequest,
-        caller: Caller,
+        mut ask: CredentialRequest,
+        ((access, caller), audit): ((Arc<Access>, Caller), Audit),
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, Status> {
+        // Before the rights are read: a change in between is not lost.
+        let policies = access.changes();
+        ask.permit = ask.permit.with(access.rights());
         let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { cache, resolver, ask, caller, subject, watch, profile, _slot: slot })
+        Ok(Self {
+            cache,
+            resolver,
+            ask,
+            access,
+            audit,
+            policies,
+            caller,
+            subject,
+            watch,
+            profile,
+            _slot: slot,
+        })
     }
 
     pub(super) fn messages(self) -> CredentialMessages {
@@ -100,6 +125,10 @@ impl<R: PluginRunner> CredentialStream<R> {
         loop {
             let news = tokio::select! {
                 biased;
+                Ok(()) = self.policies.changed() => {
+                    self.keep_right()?;
+                    continue;
+                }
                 () = changed(self.profile.as_mut()) => {
                     self.move_with_profile()?;
                     continue;
@@ -111,6 +140,18 @@ impl<R: PluginRunner> CredentialStream<R> {
                 Err(failed) => return Err(status::failed(&self.subject, &failed)),
             }
         }
+    }
+
+    /// Ends the watch if the new access rules do not allow it.
+    fn keep_right(&mut self) -> Result<(), Status> {
+        self.ask.permit = self.ask.permit.with(self.access.rights());
+        let CredentialRequest { source, permit, .. } = &self.ask;
+        let allowed = source.check(permit, self.subject.provider(), self.subject.profile());
+        if allowed.is_ok() {
+            return Ok(());
+        }
+        let asked = Asked::credential(&self.audit, &self.access, Verb::Watch, source);
+        asked.decided(allowed.map_err(|error| status::unresolved(&error)))
     }
 
     /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a

@@ -1,6 +1,6 @@
 //! gRPC health: of the broker, of its services, and of each provider under its name. Watches use little memory.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _, stream::unfold};
 use tokio::time::sleep;
@@ -12,10 +12,11 @@ use tonic_health::{
 };
 
 use super::{
+    access::Access,
     preencoded::{self, Preencoded},
     ready::HealthChecks,
 };
-use crate::exec::PluginRunner;
+use crate::{access::Target, exec::PluginRunner};
 
 /// The name under which the readiness of the broker with all of its providers is reported.
 const READY: &str = "ready";
@@ -36,8 +37,15 @@ impl<R: PluginRunner> Health<R> {
     }
 }
 
-/// The state of a provider, or of everything; `None`: there is no such provider.
-async fn state<R: PluginRunner>(readiness: &HealthChecks<R>, name: &str) -> Option<ServingStatus> {
+/// The state of a provider, or of everything; `None`: there is no such provider, or the peer has no right to it.
+async fn state<R: PluginRunner>(
+    readiness: &HealthChecks<R>,
+    access: &Access,
+    name: &str,
+) -> Option<ServingStatus> {
+    if name != READY && !access.rights().reach(Target::Provider(name)) {
+        return None;
+    }
     let is_ready = if name == READY {
         readiness.all().await.is_ready(&[])
     } else {
@@ -56,9 +64,9 @@ impl<R: PluginRunner> pb::health_server::Health for Health<R> {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        let name = request.get_ref().service.clone();
+        let (access, name) = (Arc::clone(Access::of(&request)?), request.get_ref().service.clone());
         match self.fixed.check(request).await {
-            Err(unknown) if unknown.code() == Code::NotFound => state(&self.readiness, &name)
+            Err(unknown) if unknown.code() == Code::NotFound => state(&self.readiness, &access, &name)
                 .await
                 .map(|status| Response::new(message(status)))
                 .ok_or(unknown),
@@ -72,11 +80,11 @@ impl<R: PluginRunner> pb::health_server::Health for Health<R> {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let name = request.get_ref().service.clone();
+        let (access, name) = (Arc::clone(Access::of(&request)?), request.get_ref().service.clone());
         let fixed = match self.fixed.watch(request).await {
             Err(unknown) if unknown.code() == Code::NotFound => {
-                return if state(&self.readiness, &name).await.is_some() {
-                    Ok(Preencoded::response(states(self.readiness.clone(), name)))
+                return if state(&self.readiness, &access, &name).await.is_some() {
+                    Ok(Preencoded::response(states(self.readiness.clone(), access, name)))
                 } else {
                     Err(unknown)
                 };
@@ -89,14 +97,16 @@ impl<R: PluginRunner> pb::health_server::Health for Health<R> {
     }
 }
 
-/// The state of a provider now, then each change of it. A provider that is no longer configured is unknown.
+/// The state of a provider now, then each change of it. A provider that is no longer configured, or that the peer has no
+/// right to now, is unknown.
 fn states<R: PluginRunner>(
     readiness: HealthChecks<R>,
+    access: Arc<Access>,
     name: String,
 ) -> impl Stream<Item = Result<bytes::Bytes, Status>> + Send {
-    unfold((readiness, name, None), async |(readiness, name, last)| {
+    unfold((readiness, access, name, None), async |(readiness, access, name, last)| {
         loop {
-            let now = state(&readiness, &name).await;
+            let now = state(&readiness, &access, &name).await;
             if last != Some(now) {
                 let response = match now {
                     Some(status) => message(status),
@@ -104,7 +114,7 @@ fn states<R: PluginRunner>(
                         status: pb::health_check_response::ServingStatus::ServiceUnknown.into(),
                     },
                 };
-                return Some((Ok(preencoded::frame(&response)), (readiness, name, Some(now))));
+                return Some((Ok(preencoded::frame(&response)), (readiness, access, name, Some(now))));
             }
             sleep(LOOK_EVERY).await;
         }

@@ -3,8 +3,10 @@
 //! tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
 
 mod accept;
+mod access;
 mod admin;
 mod answer;
+mod asked;
 mod authority;
 mod clusters;
 mod codec;
@@ -15,13 +17,16 @@ mod encode;
 mod follow;
 mod handshake;
 mod health;
+mod identity;
 mod info;
 mod monitor;
 mod origin;
 mod overview;
 mod paging;
 mod peer;
+mod places;
 mod preencoded;
+mod process;
 mod question;
 mod readiness;
 mod ready;
@@ -31,13 +36,17 @@ mod socket;
 mod status;
 mod tally;
 mod traffic;
+mod users;
 
-pub use accept::Acceptor;
+pub use accept::{Acceptor, Admission};
+pub use access::Policies;
+pub use asked::record_runs;
 pub use clusters::Clusters;
 pub use encode::encode;
 pub use info::{BrokerInfo, ReloadFailure, ReloadState};
 pub use monitor::{Monitor, MonitorListener, MonitorParts};
-pub use peer::{Peer, PeerPolicy};
+pub use peer::Peer;
+pub use places::{ConnectionLimits, affordable_runs};
 pub use ready::HealthChecks;
 pub use service::{BrokerService, Services, services};
 pub use socket::{Keeper, Publication, SocketError, SocketOptions, SocketOrigin, publish};

@@ -31,6 +31,17 @@ impl Home {
         Self { uid: geteuid().as_raw(), namespaces }
     }
 
+    /// Whether `/proc` shows the processes of the broker's own PID namespace.
+    pub(super) fn sees_processes(&self) -> bool {
+        self.namespaces.is_some()
+    }
+
+    /// Whether the process `pid` has the mounts of the broker, so that a path means the same file to both.
+    pub(super) fn shares_mounts(&self, pid: i32) -> bool {
+        let mount = std::fs::read_link(format!("/proc/{pid}/ns/mnt"));
+        self.namespaces.as_ref().is_some_and(|own| mount.is_ok_and(|mount| mount == own.mount))
+    }
+
     /// Where the process `pid` of user `uid` runs, which has just connected. Reads `/proc`, which does not block.
     ///
     /// `pid` could name another process only if the peer ended and all other PIDs were used since it connected.
@@ -50,6 +61,14 @@ impl Namespaces {
     fn of(pid: i32) -> io::Result<Self> {
         let link = |name| std::fs::read_link(format!("/proc/{pid}/ns/{name}"));
         Ok(Self { mount: link("mnt")?, pid: link("pid")? })
+    }
+}
+
+#[cfg(test)]
+impl Home {
+    /// One that sees no processes.
+    pub(super) fn blind() -> Self {
+        Self { namespaces: None, ..Self::of_this_process() }
     }
 }
 

@@ -11,9 +11,10 @@ use super::{
     status,
 };
 use crate::{
+    access::{Rights, Target, Verb},
     cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
     exec::PluginRunner,
-    plugin::{PluginKey, Provider, Providers},
+    plugin::{PluginKey, PluginSpec, Provider, Providers},
     text::chain,
     verify::Verdict,
 };
@@ -27,6 +28,7 @@ const BATCH: usize = 512;
 pub(super) fn page<R: PluginRunner>(
     cache: &CredentialCache<R>,
     selector: &Selector,
+    rights: &Rights,
     page_size: i32,
     page_token: &str,
 ) -> Result<ListCredentialsResponse, Status> {
@@ -40,9 +42,22 @@ pub(super) fn page<R: PluginRunner>(
         after = Some(batch.last()?.position());
         Some(batch)
     });
-    let rows = batches.flatten().map(|held| (state(&held), held.position()));
+    let shown = batches.flatten().filter(|held| is_about(rights, Verb::List, &held.spec));
+    let rows = shown.map(|held| (state(&held), held.position()));
     let (credentials, next_page_token) = paging.fill(rows, position);
     Ok(ListCredentialsResponse { credentials, next_page_token })
+}
+
+/// Whether `rights` allow `verb` for the credential of `spec`.
+pub(super) fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
+    let provider = &spec.provider.name;
+    match spec.target.as_ref().map(|target| &target.profile) {
+        None => rights.allows(verb, Target::Provider(provider)),
+        Some(profile) => {
+            rights.allows(verb, Target::Profile(profile, Some(provider)))
+                || rights.allows(verb, Target::Through(provider, profile))
+        }
+    }
 }
 
 /// Writes a position for a page token, with the whole key.

@@ -17,7 +17,7 @@ use tonic::Status;
 use super::{
     service::REQUEST,
     status,
-    traffic::{Traffic, UNFINISHED, Unfinished},
+    traffic::{Traffic, Unfinished},
 };
 
 /// Time from the headers of a request to its last byte.
@@ -98,9 +98,7 @@ impl Receiving {
             }
             self.bytes.extend_from_slice(&data);
             let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(traffic));
-            if !unfinished.grow_to(self.bytes.capacity()) {
-                return Poll::Ready(Err(status::too_much_unfinished(UNFINISHED)));
-            }
+            unfinished.grow_to(self.bytes.capacity()).map_err(status::too_many_bytes)?;
             // Enough for the service to refuse a request that is too large: it reads the length before the message.
             if is_last || self.bytes.len() > REQUEST + 5 {
                 break;
@@ -120,11 +118,8 @@ impl Stream {
             let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
             self.received += frame.data_ref().map_or(0, Bytes::len);
             // Bytes count until the stream ends, because the reader may keep bytes that it has not decoded.
-            if self.unfinished.grow_to(self.received) {
-                Ok(frame)
-            } else {
-                Err(status::too_much_unfinished(UNFINISHED))
-            }
+            self.unfinished.grow_to(self.received).map_err(status::too_many_bytes)?;
+            Ok(frame)
         }))
     }
 }

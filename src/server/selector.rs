@@ -5,18 +5,52 @@ use std::sync::Arc;
 use credbroker_proto::v1::{self as pb, credential_selector};
 use tonic::Status;
 
-use super::{convert, status};
-use crate::{cache::Selector, resolver::Resolver};
+use super::{convert, overview::is_about, status};
+use crate::{
+    access::{Permit, Rights, Verb},
+    cache::{CredentialCache, Selector},
+    exec::PluginRunner,
+    plugin::ProviderRef,
+    resolver::{Resolver, Source},
+};
+
+/// Number of keys that are read from the cache at a time.
+const BATCH: usize = 512;
+
+/// The part of `selector` that `rights` allow to administer.
+pub(super) fn administered<R: PluginRunner>(
+    selector: Selector,
+    cache: &CredentialCache<R>,
+    rights: &Rights,
+) -> Selector {
+    if !rights.is_limited() {
+        return selector;
+    }
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let batch = cache.list(&selector, after.as_ref(), BATCH);
+        let Some(last) = batch.last() else { return Selector::Keys(keys.into()) };
+        after = Some(last.position());
+        let allowed = batch.iter().filter(|held| is_about(rights, Verb::Admin, &held.spec));
+        keys.extend(allowed.map(|held| held.spec.key));
+    }
+}
 
 /// Reads a selector that must be set.
 ///
 /// # Errors
 ///
-/// The selector is empty or not valid, or it names a provider or a hub that is not configured.
+/// The selector is empty or not valid, it names a provider or a hub that is not configured, or `permit` does not allow
+/// what it names.
 pub(super) fn selector(
     message: Option<pb::CredentialSelector>,
     resolver: &Resolver,
+    permit: &Permit,
 ) -> Result<Selector, Status> {
+    let allowed = |source: Source| {
+        let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
+        allowed.map_err(|error| status::unresolved(&error))
+    };
     Ok(match message.and_then(|message| message.selector) {
         None | Some(credential_selector::Selector::All(false)) => {
             return Err(status::invalid(
@@ -25,12 +59,19 @@ pub(super) fn selector(
         }
         Some(credential_selector::Selector::All(true)) => Selector::All,
         Some(credential_selector::Selector::Provider(name)) => {
-            let providers = resolver.providers();
-            let provider = providers.find(&name).map_err(|error| status::unresolved(&error))?;
-            Selector::Provider(Arc::clone(&provider.name))
+            allowed(Source::Provider(ProviderRef::named(&name)))?;
+            match resolver.providers().find(&name) {
+                Ok(provider) => Selector::Provider(Arc::clone(&provider.name)),
+                Err(_) if permit.hides_unknown() => {
+                    let unknown = Source::Provider(ProviderRef::named(&name)).not_allowed();
+                    return Err(status::unresolved(&unknown));
+                }
+                Err(error) => return Err(status::unresolved(&error)),
+            }
         }
         Some(credential_selector::Selector::ClusterProfile(profile)) => {
             let profile = convert::profile_name(profile, "selector.cluster_profile")?;
+            allowed(Source::ClusterProfile(profile.clone()))?;
             if resolver.fleet().is_none() {
                 return Err(status::no_hub());
             }

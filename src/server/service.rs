@@ -14,7 +14,8 @@ use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
 use tracing::{Span, debug_span};
 
 use super::{
-    Peer,
+    access::Access,
+    asked::Asked,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
     follow::WatchSlots,
@@ -23,7 +24,10 @@ use super::{
     ready::HealthChecks,
     status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, metrics::Metrics, resolver::Resolver};
+use crate::{
+    access::Verb, audit::Audit, cache::CredentialCache, exec::PluginRunner, metrics::Metrics,
+    resolver::Resolver,
+};
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;
@@ -36,6 +40,7 @@ pub struct BrokerService<R> {
     /// Empty while the broker reads no ClusterProfiles.
     pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
+    pub(super) audit: Audit,
 }
 
 /// The services that answer requests. Clones share them.
@@ -43,6 +48,7 @@ pub struct BrokerService<R> {
 pub struct Services {
     pub(super) routes: Routes,
     pub(super) memory: Arc<dyn Memory>,
+    pub(super) audit: Audit,
     pub(super) metrics: Arc<Metrics>,
     reflection: Arc<OnceLock<Routes>>,
 }
@@ -60,15 +66,15 @@ pub fn services<R: PluginRunner>(
     clusters: Clusters<R>,
     health: HealthReporter,
     info: BrokerInfo,
-    metrics: Arc<Metrics>,
+    (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let broker = Arc::new(BrokerService { cache, resolver, clusters, info });
+    let broker = Arc::new(BrokerService { cache, resolver, clusters, info, audit: audit.clone() });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
-    Services { routes, memory, metrics, reflection: Arc::default() }
+    Services { routes, memory, metrics, audit, reflection: Arc::default() }
 }
 
 impl Services {
@@ -98,7 +104,9 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         span(&request, "list_clusters")?;
-        Ok(Response::new(self.clusters()?.page(request.into_inner()).await?))
+        let access = Access::of(&request)?;
+        let rights = Asked::call(&self.audit, access, "list_clusters").decided(access.need(Verb::List))?;
+        Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
     }
 
     async fn watch_clusters(
@@ -106,8 +114,9 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::WatchClustersRequest>,
     ) -> Result<Response<clusters::ClusterMessages>, Status> {
         span(&request, "watch_clusters")?;
-        let slot = WatchSlots::take(&request)?;
-        Ok(self.clusters()?.follow(request.into_inner().namespace, slot).await)
+        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        Asked::call(&self.audit, &access, "watch_clusters").decided(access.need(Verb::List))?;
+        Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
     }
 }
 
@@ -119,7 +128,7 @@ impl<R: PluginRunner> BrokerService<R> {
 
 /// The span of a call, at debug level: a span that is not recorded costs nothing.
 pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
-    let peer = request.extensions().get::<Peer>().ok_or_else(status::no_peer)?;
+    let peer = Access::of(request)?.peer;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
 }
 
@@ -129,13 +138,14 @@ impl Services {
     pub(super) fn none() -> Self {
         struct Nothing;
         impl Memory for Nothing {
-            fn recall(&self, _: &Peer, _: bytes::Bytes) -> Option<bytes::Bytes> {
+            fn recall(&self, _: &Access, _: bytes::Bytes) -> Option<bytes::Bytes> {
                 None
             }
         }
         Self {
             routes: Routes::default(),
             memory: Arc::new(Nothing),
+            audit: Audit::default(),
             metrics: Arc::default(),
             reflection: Arc::default(),
         }

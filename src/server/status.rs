@@ -10,8 +10,9 @@ use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::Peer;
+use super::places::{Full, TooManyBytes};
 use crate::{
+    access::Verb,
     cache::{CacheError, Failed},
     credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
     exec::RunError,
@@ -44,6 +45,10 @@ impl Subject {
     pub(super) fn provider(&self) -> &str {
         &self.provider
     }
+
+    pub(super) fn profile(&self) -> Option<&ProfileName> {
+        self.profile.as_ref()
+    }
 }
 
 /// The request itself is not valid.
@@ -51,15 +56,45 @@ pub(super) fn invalid(message: &str) -> Status {
     status(Reason::InvalidRequest, message, None, [])
 }
 
-/// The policy does not allow the peer.
-pub(super) fn peer_denied(peer: &Peer) -> Status {
-    let cause = if peer.is_unmapped() {
-        "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
-    } else {
-        "it serves its own uid and root; run a broker of your own (`credbroker serve`)"
+/// Why a peer has no right at all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum NoRights {
+    /// There are no access rules, and it is neither the broker's own user nor root.
+    Stranger,
+    /// No access rule is for it.
+    Unlisted,
+    /// Its uid identifies no user.
+    Unmapped,
+}
+
+/// The policy gives the peer no right.
+pub(super) fn peer_denied(uid: u32, why: NoRights) -> Status {
+    let cause = match why {
+        NoRights::Stranger => "it serves its own uid and root; run a broker of your own (`credbroker serve`)",
+        NoRights::Unlisted => {
+            "no access rule allows this process to use it; ask the operator of the broker for a rule"
+        }
+        NoRights::Unmapped => {
+            "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
+        }
     };
-    let message = format!("uid {} may not use this broker: {cause}", peer.uid);
+    let message = format!("uid {uid} may not use this broker: {cause}");
     status(Reason::PeerDenied, &message, None, [])
+}
+
+/// The peer has rights, but none for this call.
+pub(super) fn verb_denied(verb: Verb) -> Status {
+    let message = format!(
+        "no access rule allows this process to `{}`; ask the operator of the broker for a rule",
+        verb.name()
+    );
+    status(Reason::PeerDenied, &message, None, [])
+}
+
+/// The peer is a process of a plugin run.
+pub(super) fn descendant() -> Status {
+    let message = "a plugin run may not ask the broker; give the plugin a kubeconfig whose users do not run credbroker-exec";
+    status(Reason::Recursion, message, None, [])
 }
 
 /// The request has no peer.
@@ -78,11 +113,12 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
         | ResolveError::PluginUnreadable { provider, .. }
         | ResolveError::VariableNotAllowed { provider, .. } => Some((PROVIDER, provider.to_string())),
         ResolveError::AmbiguousProvider { name, .. }
+        | ResolveError::ProviderNotAllowed { name }
         | ResolveError::UnknownDefinition { name, .. }
         | ResolveError::UnknownProvider { name, .. } => Some((PROVIDER, name.clone())),
-        ResolveError::Profile { profile, .. } | ResolveError::UnknownProfile { profile, .. } => {
-            Some((CLUSTER, profile.to_string()))
-        }
+        ResolveError::Profile { profile, .. }
+        | ResolveError::ProfileNotAllowed { profile }
+        | ResolveError::UnknownProfile { profile, .. } => Some((CLUSTER, profile.to_string())),
         ResolveError::ClusterConfig { .. }
         | ResolveError::ClusterMismatch { .. }
         | ResolveError::ClusterServer
@@ -114,7 +150,7 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
         let _infallible = write!(message, "; `credbroker refresh {provider}` runs it at once");
     }
     let limit = match failed.error {
-        CacheError::Full { .. } => Some("limits.entries"),
+        CacheError::Full(room) => Some(room.key()),
         CacheError::TooManyWaiting => Some("waiting requests"),
         _ => None,
     };
@@ -130,11 +166,28 @@ pub(super) fn draining() -> Status {
 }
 
 /// One connection too many.
-pub(super) fn too_many_connections(limit: usize) -> Status {
+pub(super) fn too_many_connections(full: Full) -> Status {
+    let (limit, who, count) = match full {
+        Full::Connections(count) => ("limits.connections", "the broker serves", count),
+        Full::OpenFiles(count) => {
+            let message = format!(
+                "the broker serves {count} connections, as many as its limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+            );
+            return overloaded("open files", &message, Some(SUCCESSOR));
+        }
+        Full::Silent(count) => {
+            let message = format!(
+                "this process has {count} connections without a call, which is the limit; send calls on those, or try again"
+            );
+            return overloaded("silent connections", &message, Some(SUCCESSOR));
+        }
+        Full::Process(count) => ("limits.connectionsPerProcess", "this process has", count),
+        Full::Uid(count) => ("limits.connectionsPerUid", "the processes of this uid have", count),
+    };
     let message = format!(
-        "the broker serves {limit} connections, which is the limit (`limits.connections`); ask again when one is closed"
+        "{who} {count} connections, which is the limit (`{limit}`), and all are in use; try again when one is closed"
     );
-    overloaded("limits.connections", &message, Some(SUCCESSOR))
+    overloaded(limit, &message, Some(SUCCESSOR))
 }
 
 /// One watch too many on one connection.
@@ -145,13 +198,19 @@ pub(super) fn too_many_watches(limit: usize) -> Status {
     overloaded("limits.watchesPerConnection", &message, None)
 }
 
-/// The unfinished requests of one connection are too large.
-pub(super) fn too_much_unfinished(limit: usize) -> Status {
+/// The unfinished requests of one connection are too large, or the bytes of all connections of a process or a uid.
+pub(super) fn too_many_bytes(TooManyBytes { name, limit }: TooManyBytes) -> Status {
+    if name.starts_with("limits.") {
+        let message = format!(
+            "the unfinished requests and unread answers of this process or uid exceed {limit} bytes, which is the limit (`{name}`); finish and read some"
+        );
+        return overloaded(name, &message, Some(SUCCESSOR));
+    }
     let limit = limit >> 20;
     let message = format!(
         "the unfinished requests of this connection exceed {limit} MiB, which is the limit; finish some, or open another connection"
     );
-    overloaded("unfinished requests", &message, None)
+    overloaded(name, &message, None)
 }
 
 /// A request was not received in time.
@@ -199,6 +258,9 @@ pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
         ResolveError::PluginNotAllowed { .. } => Reason::PluginNotAllowed,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
+        ResolveError::ProfileNotAllowed { .. } | ResolveError::ProviderNotAllowed { .. } => {
+            Reason::PeerDenied
+        }
         ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
         ResolveError::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
@@ -212,7 +274,8 @@ pub(super) fn profile_reason(error: &ProfileError) -> Reason {
         ProfileError::Invalid { .. }
         | ProfileError::Malformed { .. }
         | ProfileError::Repeated { .. }
-        | ProfileError::VariableDenied { .. } => Reason::ClusterProfileInvalid,
+        | ProfileError::VariableDenied { .. }
+        | ProfileError::VariableNotAllowed { .. } => Reason::ClusterProfileInvalid,
     }
 }
 
@@ -220,7 +283,7 @@ pub(super) fn profile_reason(error: &ProfileError) -> Reason {
 pub(super) fn cache_reason(error: &CacheError) -> Reason {
     match error {
         CacheError::Draining => Reason::Draining,
-        CacheError::Full { .. } | CacheError::TooManyWaiting => Reason::Overloaded,
+        CacheError::Full(_) | CacheError::TooManyWaiting => Reason::Overloaded,
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,

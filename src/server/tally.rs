@@ -66,8 +66,8 @@ mod tests {
         let peer = Peer { uid: 1001, gid: 1, pid: None, origin: Origin::Elsewhere, listener: 0 };
         for status in [
             Status::ok(""),
-            status::peer_denied(&peer),
-            status::peer_denied(&peer),
+            status::peer_denied(1001, status::NoRights::Stranger),
+            status::peer_denied(1001, status::NoRights::Stranger),
             status::draining(),
             Status::unimplemented("made up (PEER_DENIED) "),
             Status::permission_denied("(SOMETHING_ELSE)"),

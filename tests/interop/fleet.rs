@@ -90,8 +90,12 @@ pub(crate) fn cluster_of(server: &ApiServer, extensions: &[(&str, Value)]) -> Va
 
 /// The provider `cloud`, which takes variables from profiles.
 fn cloud(plugin: &FakePlugin) -> Value {
-    let policy = "AppendIfNotExists";
-    json!([{"name": "cloud", "execConfig": plugin.exec_stanza(), "profileSourcedEnvVarsPolicy": policy}])
+    json!([{
+        "name": "cloud",
+        "execConfig": plugin.exec_stanza(),
+        "profileSourcedEnvVarsPolicy": "AppendIfNotExists",
+        "profileEnv": ["CLUSTER"],
+    }])
 }
 
 /// The extension with which a profile sets `CLUSTER=NAME` for its plugin.

@@ -146,6 +146,7 @@ fn config(plugin: &FakePlugin, kubeconfig: &std::path::Path) -> String {
             "name": "cloud",
             "execConfig": plugin.exec_stanza(),
             "profileSourcedEnvVarsPolicy": "AppendIfNotExists",
+            "profileEnv": ["CLUSTER"],
         }],
         "clusterProfiles": {"kubeconfig": kubeconfig, "namespaces": ["fleet"]},
     })

@@ -9,6 +9,7 @@
     reason = "tests may read clocks and start processes, and end by panics"
 )]
 
+mod access;
 mod accounts;
 mod admin;
 mod answers;
@@ -32,5 +33,6 @@ mod protocol;
 mod reload;
 mod rotation;
 mod secrets;
+mod seeds;
 mod shutdown;
 mod words;

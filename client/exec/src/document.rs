@@ -25,7 +25,8 @@ impl ApiVersion {
         }
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    /// The version of that name; `None`: it is not supported.
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::V1, Self::V1Beta1].into_iter().find(|version| version.name() == name)
     }
 

@@ -2,9 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::{
+    access::Policy,
+    app::limits,
     cache::CredentialCache,
-    config::{ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
+    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
     exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
@@ -22,6 +26,8 @@ pub(crate) struct Adopter {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) hub: Arc<HubReader<ProcessRunner>>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The access rules in force.
+    pub(crate) policies: watch::Sender<Arc<Policy>>,
     pub(crate) started: Started,
     /// The limits in force.
     pub(crate) limits: Mutex<Limits>,
@@ -33,6 +39,7 @@ pub(crate) struct Started {
     pub(crate) listen: Vec<Listen>,
     pub(crate) limits: Limits,
     pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) audit: AuditTo,
 }
 
 /// What a newer configuration has changed.
@@ -41,6 +48,8 @@ pub(super) struct Adopted {
     pub(super) providers: ProviderChanges,
     /// Whether limits have changed.
     pub(super) limits: bool,
+    /// Whether the access rules have changed.
+    pub(super) access: bool,
     /// Whether the hub has changed.
     pub(super) is_hub_changed: bool,
     /// Keys whose value is not the one in use until the broker starts again.
@@ -50,15 +59,17 @@ pub(super) struct Adopted {
 impl Started {
     /// The keys of `newer` that are used after a restart only.
     fn differs(&self, newer: &Config) -> Vec<&'static str> {
-        let (limits, newer_limits) = (&self.limits, &newer.limits);
+        let (old, new) = (&self.limits, &newer.limits);
         let keys = [
             ("listen", self.listen != newer.listen),
             ("metrics", self.metrics != newer.metrics),
-            ("limits.connections", limits.connections != newer_limits.connections),
-            (
-                "limits.watchesPerConnection",
-                limits.watches_per_connection != newer_limits.watches_per_connection,
-            ),
+            ("audit", self.audit != newer.audit),
+            ("limits.connections", old.connections != new.connections),
+            ("limits.connectionsPerUid", old.connections_per_uid != new.connections_per_uid),
+            ("limits.connectionsPerProcess", old.connections_per_process != new.connections_per_process),
+            ("limits.bytesPerUid", old.bytes_per_uid != new.bytes_per_uid),
+            ("limits.bytesPerProcess", old.bytes_per_process != new.bytes_per_process),
+            ("limits.watchesPerConnection", old.watches_per_connection != new.watches_per_connection),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -69,18 +80,27 @@ impl Adopter {
     /// with an error if not.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.started.differs(&config);
-        let Config { providers, limits, cluster_profiles, .. } = config;
+        let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
+        // First, so that no later step delays the loss of a right.
+        let access = self.policies.send_if_modified(|policy| {
+            let differs = !policy.is_of(&access);
+            if differs {
+                *policy = Arc::new(Policy::new(access));
+            }
+            differs
+        });
         let old = self.resolver.providers();
         let succession = Succession::of(providers, &old);
         let changes = succession.changes(&old);
         let providers = Arc::clone(&succession.providers);
 
         let before = {
-            let mut in_force = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *in_force, limits)
+            let mut old = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *old, in_force)
         };
-        self.scheduler.set_limits(limits.plugin_runs.get(), issuers(&providers, cluster_profiles.as_ref()));
-        self.cache.set_limit(limits.entries.get());
+        self.scheduler.set_limits(limits::runs(&in_force), issuers(&providers, cluster_profiles.as_ref()));
+        self.scheduler.set_shares(limits::shares(&in_force));
+        self.cache.set_limits(limits::entries(&in_force));
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
         self.resolver.replace(World { providers: Arc::clone(&providers), fleet });
@@ -88,7 +108,7 @@ impl Adopter {
         succession.commit();
         self.cache.forget_retired();
         let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
-        Adopted { providers: changes, limits: before != limits, is_hub_changed, restart_needed }
+        Adopted { providers: changes, limits: before != in_force, access, is_hub_changed, restart_needed }
     }
 }
 

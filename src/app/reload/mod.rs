@@ -270,7 +270,7 @@ impl Follower {
 
 impl Adopted {
     fn is_change(&self) -> bool {
-        self.limits || self.is_hub_changed || !self.providers.is_empty()
+        self.limits || self.access || self.is_hub_changed || !self.providers.is_empty()
     }
 }
 

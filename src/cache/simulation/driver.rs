@@ -16,7 +16,7 @@ use super::{
     requests::request,
 };
 use crate::{
-    cache::{CacheParts, CredentialCache, Request, VerifyFn},
+    cache::{CacheParts, CredentialCache, EntryLimits, Request, VerifyFn},
     clock::Clock,
     exec::Scheduler,
 };
@@ -86,7 +86,7 @@ impl World {
             scheduler,
             verify,
             jitter: fastrand::f64,
-            entries: 2000,
+            entries: EntryLimits::for_tests(2000),
             ..parts
         });
         Self { cache, model, catalog, tasks, draining, watches: Arc::default() }

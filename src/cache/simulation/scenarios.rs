@@ -18,7 +18,7 @@ use super::{
     plugins::secs,
 };
 use crate::{
-    cache::{CacheParts, Caller, CredentialCache, Holding, Lookup, Request, Selector},
+    cache::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Lookup, Request, Selector},
     clock::Clock,
     exec::{PluginRunner, RunError, RunOutput, Scheduler},
     plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
@@ -76,7 +76,8 @@ impl Town {
         let clock = clock as Arc<dyn Clock>;
         let scheduler = Scheduler::new(concurrency, Arc::clone(&clock), fastrand::f64);
         let parts = CacheParts::for_tests(Arc::clone(&idp), clock, &tasks, &draining);
-        let parts = CacheParts { scheduler, jitter: fastrand::f64, entries: 20_000, ..parts };
+        let parts =
+            CacheParts { scheduler, jitter: fastrand::f64, entries: EntryLimits::for_tests(20_000), ..parts };
         let cache = CredentialCache::new(parts);
         let keeper = cache.clone();
         tasks.spawn(async move { keeper.keep_fresh().await });

@@ -9,6 +9,7 @@ mod forgetting;
 mod promises;
 mod rejection;
 mod retiring;
+mod room;
 mod schedule;
 mod selecting;
 mod status;
@@ -30,7 +31,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CacheParts, Caller, CredentialCache, Failed, Request, Selector};
+use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},
@@ -99,6 +100,10 @@ fn setup(script: &[Script]) -> Setup {
 }
 
 fn setup_with(entries: usize, script: &[Script]) -> Setup {
+    setup_within(EntryLimits::for_tests(entries), script)
+}
+
+fn setup_within(entries: EntryLimits, script: &[Script]) -> Setup {
     let clock = Arc::new(FakeClock::new());
     let runner = Arc::new(FakeRunner {
         script: Mutex::new(script.iter().copied().collect()),
@@ -191,6 +196,14 @@ pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {
     Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() }
 }
 
+impl EntryLimits {
+    /// So many entries, of which one process or uid may use all.
+    pub(crate) fn for_tests(total: usize) -> Self {
+        let (in_use_per_uid, in_use_per_process) = (total, total);
+        Self { total, in_use_per_uid, in_use_per_process, bytes_per_uid: 1 << 20, bytes_per_process: 1 << 20 }
+    }
+}
+
 impl<R> CacheParts<R> {
     /// Parts without an API server, and with the epoch `test`.
     pub(crate) fn for_tests(
@@ -205,10 +218,11 @@ impl<R> CacheParts<R> {
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
             metrics: Arc::default(),
+            on_run: Arc::new(|_, _, _| {}),
             clock,
             jitter: || 0.5,
             epoch: "test".into(),
-            entries: 1000,
+            entries: EntryLimits::for_tests(1000),
             tasks: tasks.clone(),
             draining: draining.clone(),
         }

@@ -112,10 +112,10 @@ async fn a_smaller_limit_applies_to_the_next_key() {
     for key in ["a", "b"] {
         ask(&setup, spec(key)).await.unwrap();
     }
-    setup.cache.set_limit(1);
+    setup.cache.set_limits(EntryLimits::for_tests(1));
     let full = ask(&setup, spec("c")).await.unwrap_err();
-    assert!(matches!(full.error, CacheError::Full { limit: 1 }), "{full}");
+    assert!(matches!(full.error, CacheError::Full(Room::Entries { limit: 1 })), "{full}");
     assert_eq!(setup.cache.len(), 2, "keys in use stay");
-    setup.cache.set_limit(3);
+    setup.cache.set_limits(EntryLimits::for_tests(3));
     ask(&setup, spec("c")).await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::ring::Ring;
+use super::{ring::Ring, share::Shares};
 
 /// The parties that take turns within a provider.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -45,16 +45,26 @@ impl Lane {
         }
     }
 
-    /// The number of the next turn, by which lanes are compared; `None`: no run is queued.
-    pub(super) fn next(&self) -> Option<u64> {
-        self.providers.next().map(|(turn, _)| turn)
+    /// The number of the next turn, by which lanes are compared; `None`: no run is queued of a party that has less than
+    /// its share.
+    pub(super) fn next(&self, shares: &Shares) -> Option<u64> {
+        self.next_turn(shares).map(|(turn, ..)| turn)
+    }
+
+    /// At most a few parties can have their shares at a time, so few are skipped.
+    fn next_turn(&self, shares: &Shares) -> Option<(u64, &Arc<str>, Party)> {
+        self.providers.turns().find_map(|(turn, provider)| {
+            let mut parties = self.providers.get(provider)?.ring.keys();
+            let party = parties.find(|party| shares.refuses(**party).is_none())?;
+            Some((turn, provider, *party))
+        })
     }
 
     /// Removes and returns the next run. `turn` is larger than any turn so far.
-    pub(super) fn take(&mut self, turn: u64) -> Option<u64> {
-        let provider = Arc::clone(self.providers.next()?.1);
+    pub(super) fn take(&mut self, turn: u64, shares: &Shares) -> Option<u64> {
+        let (_, provider, caller) = self.next_turn(shares)?;
+        let provider = Arc::clone(provider);
         let callers = self.providers.get_mut(&provider)?;
-        let caller = *callers.ring.next()?.1;
         let id = *callers.ring.get(&caller)?.first()?;
         callers.ring.pass(&caller, turn);
         self.providers.pass(&provider, turn);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     lane::Lane,
     pace::{Class, Gate, Pace},
+    share::Shares,
 };
 use crate::plugin::Issuer;
 
@@ -49,14 +50,14 @@ impl IssuerLine {
     }
 
     /// The next turn of `class`, if a run of it may start.
-    pub(super) fn turn(&self, class: Class, now: Duration) -> Option<u64> {
-        self.lane(class).next().filter(|_| self.pace.gate(class, now) == Gate::Open)
+    pub(super) fn turn(&self, class: Class, shares: &Shares, now: Duration) -> Option<u64> {
+        self.lane(class).next(shares).filter(|_| self.pace.gate(class, now) == Gate::Open)
     }
 
     /// When the first gate opens for which a run is queued.
-    pub(super) fn time(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn time(&self, shares: &Shares, now: Duration) -> Option<Duration> {
         let classes = [Class::Forced, Class::First, Class::Background].into_iter();
-        let waiting = classes.filter(|class| self.lane(*class).next().is_some());
+        let waiting = classes.filter(|class| self.lane(*class).next(shares).is_some());
         let times = waiting.filter_map(|class| match self.pace.gate(class, now) {
             Gate::At(at, _) => Some(at),
             Gate::Open | Gate::Shut(_) => None,

@@ -9,6 +9,7 @@ mod pace;
 mod permit;
 mod queue;
 mod ring;
+mod share;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -37,6 +38,7 @@ use crate::{
 
 pub use pace::Cause;
 pub use permit::Permit;
+pub use share::RunShares;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
 
 /// The longest sleep of the timer. It bounds how late the end of a suspend is noticed, during which tokio's clock stops.
@@ -97,6 +99,12 @@ impl Scheduler {
         let state = SchedulerState { queue: Queue::new(runs), tickets: HashMap::new(), timer: None };
         let (state, rearmed) = (Mutex::new(state), Notify::new());
         Self { shared: Arc::new(SharedScheduler { state, clock, jitter, rearmed }) }
+    }
+
+    /// Sets shares: how many of the runs that started the callers of one process or uid may wait for. Without them, they
+    /// may wait for all.
+    pub fn set_shares(&self, shares: RunShares) {
+        self.shared.with(|state, now| state.queue.set_shares(shares, now));
     }
 
     /// Starts the runs whose time has come. Never returns.

@@ -44,6 +44,16 @@ pub enum Cause {
         /// `limits.pluginRuns`.
         runs: usize,
     },
+    /// The caller's process has as many runs at a time as it may have.
+    ProcessShare {
+        /// `limits.pluginRunsPerProcess`.
+        runs: usize,
+    },
+    /// The processes of the caller's uid have as many runs at a time as they may have.
+    UidShare {
+        /// `limits.pluginRunsPerUid`.
+        runs: usize,
+    },
     /// The issuer has as many runs at a time as it allows.
     Concurrency {
         /// The limit.

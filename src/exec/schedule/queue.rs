@@ -11,6 +11,7 @@ use super::{
     lane::Party,
     line::{IssuerLine, Listed},
     pace::{Cause, Class, Gate, Outcome, PaceChange, RunRecord},
+    share::{RunShares, Shares},
 };
 use crate::plugin::Issuer;
 
@@ -27,6 +28,7 @@ pub(super) enum Admission {
 #[derive(Debug)]
 pub(super) struct Queue {
     runs: usize,
+    shares: Shares,
     waiting: HashMap<u64, QueuedRun>,
     started: HashMap<u64, StartedRun>,
     /// The number of started background runs.
@@ -55,6 +57,7 @@ struct QueuedRun {
 #[derive(Debug)]
 struct StartedRun {
     issuer: Arc<str>,
+    party: Party,
     class: Class,
     run: RunRecord,
 }
@@ -64,6 +67,7 @@ impl Queue {
     pub(super) fn new(runs: usize) -> Self {
         Self {
             runs: runs.max(1),
+            shares: Shares::new(RunShares { per_uid: usize::MAX, per_process: usize::MAX }),
             waiting: HashMap::new(),
             started: HashMap::new(),
             background: 0,
@@ -75,6 +79,12 @@ impl Queue {
             answers: Vec::new(),
             next: 0,
         }
+    }
+
+    /// Sets the shares of processes and uids.
+    pub(super) fn set_shares(&mut self, limits: RunShares, now: Duration) {
+        self.shares.limits = limits;
+        self.list_all(now);
     }
 
     /// Adds a run and returns its number.
@@ -135,7 +145,8 @@ impl Queue {
         u: f64,
         now: Duration,
     ) -> Option<(Arc<str>, PaceChange)> {
-        let StartedRun { issuer, class, run } = self.started.remove(&id)?;
+        let StartedRun { issuer, party, class, run } = self.started.remove(&id)?;
+        let had_share = self.shares.finish(party);
         self.background -= usize::from(class == Class::Background);
         let line = self.issuers.get_mut(&issuer)?;
         let change = line.pace.finish(run, outcome, u, now);
@@ -145,7 +156,11 @@ impl Queue {
                 self.answers.push((id, Admission::Throttled(left)));
             }
         }
-        self.list(&issuer, now);
+        if had_share {
+            self.list_all(now);
+        } else {
+            self.list(&issuer, now);
+        }
         change.map(|change| (issuer, change))
     }
 
@@ -185,7 +200,10 @@ impl Queue {
         let line = self.issuers.get(issuer)?;
         let class = class(*urgency);
         let cause = match line.pace.gate(class, now) {
-            Gate::Open => Cause::Slots { runs: self.runs },
+            Gate::Open => {
+                let share = self.shares.refuses(caller(*urgency)).filter(|_| self.started.len() < self.runs);
+                share.unwrap_or(Cause::Slots { runs: self.runs })
+            }
             Gate::At(_, cause) | Gate::Shut(cause) => cause,
         };
         Some((cause, line.lane(class).waiting(provider).saturating_sub(1)))
@@ -217,28 +235,43 @@ impl Queue {
         let turn = self.number();
         let Some(line) = self.issuers.get_mut(issuer) else { return };
         let class = match is_first {
-            true if line.turn(Class::Forced, now) == line.listed.first => Class::Forced,
+            true if line.turn(Class::Forced, &self.shares, now) == line.listed.first => Class::Forced,
             true => Class::First,
             false => Class::Background,
         };
-        if let Some(id) = line.lane_mut(class).take(turn) {
+        let mut has_share = false;
+        if let Some(id) = line.lane_mut(class).take(turn, &self.shares) {
             let run = line.pace.start(class, now);
-            self.waiting.remove(&id);
+            let party = self.waiting.remove(&id).map_or(Party::Broker, |waiting| caller(waiting.urgency));
+            has_share = self.shares.start(party);
             self.background += usize::from(class == Class::Background);
-            self.started.insert(id, StartedRun { issuer: Arc::clone(issuer), class, run });
+            self.started.insert(id, StartedRun { issuer: Arc::clone(issuer), party, class, run });
             self.answers.push((id, Admission::Start));
         }
-        self.list(issuer, now);
+        if has_share {
+            self.list_all(now);
+        } else {
+            self.list(issuer, now);
+        }
+    }
+
+    /// Updates the sets after a party got its share, or has less again: it may be queued at any issuer.
+    fn list_all(&mut self, now: Duration) {
+        let issuers: Vec<_> = self.issuers.keys().cloned().collect();
+        for issuer in issuers {
+            self.list(&issuer, now);
+        }
     }
 
     /// Updates the sets after a change of an issuer.
     fn list(&mut self, issuer: &Arc<str>, now: Duration) {
         let Some(line) = self.issuers.get_mut(issuer) else { return };
-        let (forced, first) = (line.turn(Class::Forced, now), line.turn(Class::First, now));
+        let shares = &self.shares;
+        let (forced, first) = (line.turn(Class::Forced, shares, now), line.turn(Class::First, shares, now));
         let listed = Listed {
             first: forced.into_iter().chain(first).min(),
-            rest: line.turn(Class::Background, now),
-            time: line.time(now),
+            rest: line.turn(Class::Background, shares, now),
+            time: line.time(shares, now),
         };
         let before = std::mem::replace(&mut line.listed, listed);
         relist(&mut self.first, before.first, line.listed.first, issuer);

@@ -30,11 +30,6 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
         value
     }
 
-    /// The number and the member of the next turn.
-    pub(super) fn next(&self) -> Option<(u64, &K)> {
-        self.order.first_key_value().map(|(turn, key)| (*turn, key))
-    }
-
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.members.get(key).map(|(_, value)| value)
     }
@@ -65,6 +60,11 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
     pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
         self.order.values()
     }
+
+    /// The numbers and the members of the next turns.
+    pub(super) fn turns(&self) -> impl Iterator<Item = (u64, &K)> {
+        self.order.iter().map(|(turn, key)| (*turn, key))
+    }
 }
 
 #[cfg(test)]
@@ -84,13 +84,13 @@ mod tests {
         assert_eq!(order(&ring), "abc", "joining twice changes nothing");
         assert_eq!(ring.get(&'b'), Some(&2));
         ring.pass(&'a', 5);
-        assert_eq!((order(&ring).as_str(), ring.next()), ("bca", Some((2, &'b'))));
+        assert_eq!((order(&ring).as_str(), ring.turns().next()), ("bca", Some((2, &'b'))));
         assert_eq!(ring.leave(&'c'), Some(1));
         ring.join(&'c', 6);
         assert_eq!(order(&ring), "bac", "a member that returns is the last");
         for key in ['a', 'b', 'c'] {
             ring.leave(&key);
         }
-        assert!(ring.is_empty() && ring.next().is_none() && ring.leave(&'a').is_none());
+        assert!(ring.is_empty() && ring.turns().next().is_none() && ring.leave(&'a').is_none());
     }
 }

@@ -115,6 +115,18 @@ impl fmt::Display for WaitsFor {
         let issuer = &self.provider.issuer.name;
         match self.cause {
             Cause::Slots { runs } => write!(f, "all run slots are in use (`limits.pluginRuns`: {runs})"),
+            Cause::ProcessShare { runs } => {
+                write!(
+                    f,
+                    "this process has as many runs as it may have (`limits.pluginRunsPerProcess`: {runs})"
+                )
+            }
+            Cause::UidShare { runs } => {
+                write!(
+                    f,
+                    "the processes of this uid have as many runs as they may have (`limits.pluginRunsPerUid`: {runs})"
+                )
+            }
             Cause::Concurrency { runs } => {
                 write!(f, "issuer `{issuer}` is at its limit of runs at a time ({runs})")
             }

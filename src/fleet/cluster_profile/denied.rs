@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use crate::plugin::{Globs, is_denied};
+use crate::plugin::{Globs, is_denied, is_known_danger};
 
 /// They choose which code the plugin runs, where its settings and caches are, or which servers it uses and trusts. With
 /// them a writer of a profile could take over the plugin's own identity.
-const NAMES: [&str; 75] = [
+const NAMES: [&str; 87] = [
     "PATH",
     "HOME",
     "USER",
@@ -79,9 +79,21 @@ const NAMES: [&str; 75] = [
     "DOTNET_*",
     "CORECLR_*",
     "CLOUDSDK_PYTHON*",
-    "BROWSER",
     "RUST_*",
     "SSLKEYLOGFILE",
+    "VAULT_CONFIG_PATH",
+    "AWS_DATA_PATH",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_CLIENT_CERTIFICATE_PATH",
+    "GOOGLE_EXTERNAL_ACCOUNT_*",
+    "GOOGLE_GHA_CREDS_PATH",
+    "DOCKER_*",
+    "GNUPGHOME",
+    "*ASKPASS",
+    "*PAGER",
+    "*EDITOR",
+    "*BROWSER",
 ];
 
 /// Where a plugin for Azure authenticates. A profile may select one of Microsoft's clouds.
@@ -94,12 +106,13 @@ const AUTHORITIES: [&str; 5] = [
     "https://login.microsoftonline.de",
 ];
 
-/// Whether a profile may not set this variable under any policy. Proxies are read in lower case too.
+/// Whether a profile may not set this variable under any policy. Names in lower case count too: programs read some of
+/// them, for example those of proxies.
 pub(super) fn is_denied_to_profiles(name: &str, value: &str) -> bool {
     static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(NAMES));
     if AUTHORITY.contains(&name) && AUTHORITIES.contains(&value.trim_end_matches('/')) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
-    is_denied(&upper) || GLOBS.matches(&upper)
+    is_denied(&upper) || is_known_danger(&upper) || GLOBS.matches(&upper)
 }

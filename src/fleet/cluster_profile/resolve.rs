@@ -7,6 +7,7 @@ use super::{
     endpoint::{EndpointRules, endpoint},
     extensions::Extensions,
     profile::{AccessProvider, ClusterProfile},
+    sourced::additions,
 };
 use crate::{
     credential::Cluster,
@@ -74,8 +75,7 @@ fn invocation(
             provider.name
         ));
     }
-    let sourced = provider.profile_sourced.unwrap_or_default();
-    let additions = sourced.additions(&extensions, &provider.args, &provider.env)?;
+    let additions = additions(&extensions, provider)?;
     let provider = match (additions.args, additions.env) {
         (None, None) => Arc::clone(provider),
         (args, env) => {

@@ -1,7 +1,9 @@
 //! What a profile may add to its provider's invocation.
 
+use std::sync::Arc;
+
 use super::{denied::is_denied_to_profiles, extensions::Extensions};
-use crate::plugin::{ArgsPolicy, EnvPolicy, ProfileError, ProfileSourced};
+use crate::plugin::{ArgsPolicy, EnvPolicy, ProfileError, ProfileSourced, Provider};
 
 /// Maximum number of arguments or of variables that a profile adds, and of their bytes in total.
 const ITEMS: usize = 64;
@@ -16,18 +18,14 @@ pub(super) struct Additions {
     pub(super) env: Option<Vec<(String, String)>>,
 }
 
-impl ProfileSourced {
-    /// The additions of `extensions` for a plugin with these arguments and variables, in new lists. Ignored extensions are
-    /// not checked.
-    pub(super) fn additions(
-        self,
-        extensions: &Extensions<'_>,
-        args: &[String],
-        env: &[(String, String)],
-    ) -> Result<Additions, ProfileError> {
-        Ok(Additions { args: self.args(extensions, args)?, env: self.env(extensions, env)? })
-    }
+/// What comes of `extensions` for a run of `provider`: new lists, never those of the provider. What its policies ignore
+/// is not even looked at.
+pub(super) fn additions(extensions: &Extensions<'_>, provider: &Provider) -> Result<Additions, ProfileError> {
+    let sourced = provider.profile_sourced.unwrap_or_default();
+    Ok(Additions { args: sourced.args(extensions, &provider.args)?, env: sourced.env(extensions, provider)? })
+}
 
+impl ProfileSourced {
     fn args(self, extensions: &Extensions<'_>, args: &[String]) -> Result<Option<Vec<String>>, ProfileError> {
         if self.args == ArgsPolicy::Ignore {
             return Ok(None);
@@ -44,8 +42,9 @@ impl ProfileSourced {
     fn env(
         self,
         extensions: &Extensions<'_>,
-        env: &[(String, String)],
+        provider: &Provider,
     ) -> Result<Option<Vec<(String, String)>>, ProfileError> {
+        let env = &provider.env;
         if self.env == EnvPolicy::Ignore {
             return Ok(None);
         }
@@ -59,6 +58,11 @@ impl ProfileSourced {
             if is_denied_to_profiles(name, value) {
                 let (field, variable) = (at.to_owned(), (*name).to_owned());
                 return Err(ProfileError::VariableDenied { field, variable });
+            }
+            if !provider.profile_env.matches(name) {
+                let (field, variable) = (at.to_owned(), (*name).to_owned());
+                let provider = Arc::clone(&provider.name);
+                return Err(ProfileError::VariableNotAllowed { field, provider, variable });
             }
         }
         let set = |name: &str| env.iter().any(|(set, _)| set == name);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{resolve::Resolution, *};
 use crate::plugin::{
-    ArgsPolicy, Command, EnvPolicy, ProfileError, ProfileName, ProfileSourced, Provider,
+    ArgsPolicy, Command, EnvPolicy, Globs, ProfileError, ProfileName, ProfileSourced, Provider,
     test_provider as provider,
 };
 

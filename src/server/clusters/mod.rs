@@ -26,9 +26,10 @@ use tonic::{Response, Status};
 
 use self::{
     hub::{HubHistory, TimedHubState},
-    snapshot::Snapshot,
+    snapshot::{Snapshot, View},
 };
 use super::{
+    access::Access,
     convert,
     paging::{self, Paging},
     preencoded::Preencoded,
@@ -36,8 +37,8 @@ use super::{
     status,
 };
 use crate::{
-    cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, plugin::ProfileName,
-    resolver::Resolver,
+    access::Rights, cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet,
+    plugin::ProfileName, resolver::Resolver,
 };
 
 pub(super) use watching::ClusterMessages;
@@ -158,6 +159,7 @@ impl<R: PluginRunner> Clusters<R> {
     pub(super) async fn page(
         &self,
         request: pb::ListClustersRequest,
+        rights: Arc<Rights>,
     ) -> Result<pb::ListClustersResponse, Status> {
         let pb::ListClustersRequest { namespace, page_size, page_token } = request;
         let (paging, after) = Paging::read("clusters", &namespace, MESSAGE, page_size, &page_token)?;
@@ -170,8 +172,9 @@ impl<R: PluginRunner> Clusters<R> {
         };
         // The first page is current, also after a refresh or an evict. The others follow soon and may be a second old.
         let snapshot = self.make(after.as_ref().map(|_| LOOK_EVERY)).await.ok_or_else(status::draining)?;
-        let rows = snapshot.after(after.as_ref(), namespace.as_deref());
-        let rows = rows.map(|row| (row.message(), row.name()));
+        let view = View { namespace: namespace.as_deref(), rights: &rights };
+        let rows = snapshot.after(after.as_ref(), view);
+        let rows = rows.map(|row| (row.message(&rights), row.name()));
         let (clusters, next_page_token) = paging.fill(rows, ToString::to_string);
         Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(snapshot.hub()) })
     }
@@ -180,13 +183,14 @@ impl<R: PluginRunner> Clusters<R> {
     pub(super) async fn follow(
         &self,
         namespace: Option<String>,
+        access: Arc<Access>,
         slot: OwnedSemaphorePermit,
     ) -> Response<ClusterMessages> {
         let snapshots = self.shared.snapshots.subscribe();
         self.shared.wanted.notify_one();
         // Later changes are sent as changes.
         self.make(Some(LOOK_EVERY)).await;
-        Preencoded::response(watching::messages(snapshots, namespace, slot))
+        Preencoded::response(watching::messages(snapshots, namespace, access, slot))
     }
 
     /// Returns a snapshot that was begun after this call, or at most `max_age` before it. `None`: the runtime ends, or

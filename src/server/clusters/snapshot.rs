@@ -15,8 +15,9 @@ use prost::Message as _;
 
 use super::{MESSAGE, convert, hub::TimedHubState};
 use crate::{
+    access::{self, Rights, Verb},
     fleet::KnownProfile,
-    plugin::ProfileName,
+    plugin::{ProfileName, Target},
     server::{preencoded, readiness::Readiness},
 };
 
@@ -44,8 +45,25 @@ pub(super) struct Row {
     since: u64,
 }
 
-/// Identifies a message: the namespace, the number of the snapshot that the peer has, and the start position.
-type PageKey = (Option<String>, u64, DiffPosition);
+/// Identifies a message: the namespace, the view of the rights, the number of the snapshot that the peer has, and the start
+/// position.
+type PageKey = (Option<String>, u64, u64, DiffPosition);
+
+/// The part of the fleet that a peer asked for and may see.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    /// `None`: all namespaces.
+    pub(super) namespace: Option<&'a str>,
+    pub(super) rights: &'a Rights,
+}
+
+impl View<'_> {
+    fn shows(self, row: &Row) -> bool {
+        let provider = row.target().map(|target| &*target.provider.name);
+        self.namespace.is_none_or(|namespace| *row.name().namespace == *namespace)
+            && self.rights.allows(Verb::List, access::Target::Profile(row.name(), provider))
+    }
+}
 
 /// Progress of a watch through the difference of two snapshots: positions in the newer one and in the older one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -105,33 +123,37 @@ impl Snapshot {
         self.hub.message()
     }
 
-    /// The rows after `name`, of `namespace` or of all namespaces.
+    /// The rows after `name` that `view` shows.
     pub(super) fn after<'a>(
         &'a self,
         name: Option<&ProfileName>,
-        namespace: Option<&'a str>,
+        view: View<'a>,
     ) -> impl Iterator<Item = &'a Row> {
         let start = name.map_or(0, |name| self.rows.partition_point(|row| row.name() <= name));
         let rest = self.rows.iter().skip(start).map(Arc::as_ref);
-        rest.filter(move |row| is_in(row, namespace))
+        rest.filter(move |row| view.shows(row))
     }
 
-    /// The part after `at` of the difference to `older`. Encoded once for all watches that have the same snapshot.
-    pub(super) fn news(&self, older: Option<&Self>, namespace: Option<&str>, at: DiffPosition) -> Page {
+    /// The part after `at` of the difference to `older`, of which the peer has what its view showed. Encoded once for all
+    /// watches that have the same snapshot and the same view.
+    pub(super) fn news(&self, older: Option<(&Self, View<'_>)>, view: View<'_>, at: DiffPosition) -> Page {
         // Watches that are further behind are few and slow: their messages are not kept.
         let from = match older {
             None => u64::MAX,
-            Some(older) if older.number == self.before => older.number,
-            Some(_) => return self.encode(older, namespace, at),
+            Some((older, had)) if older.number == self.before && had.rights.view() == view.rights.view() => {
+                older.number
+            }
+            Some(_) => return self.encode(older, view, at),
         };
         let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = encoded.entry((namespace.map(str::to_owned), from, at));
-        page.or_insert_with(|| self.encode(older, namespace, at)).clone()
+        let page = encoded.entry((view.namespace.map(str::to_owned), view.rights.view(), from, at));
+        page.or_insert_with(|| self.encode(older, view, at)).clone()
     }
 
-    fn encode(&self, before: Option<&Self>, namespace: Option<&str>, mut at: DiffPosition) -> Page {
+    fn encode(&self, before: Option<(&Self, View<'_>)>, view: View<'_>, mut at: DiffPosition) -> Page {
         let none = Vec::new();
-        let known = before.map_or(&none, |before| &before.rows);
+        let known = before.map_or(&none, |(before, _)| &before.rows);
+        let was_shown = |row: &Row| before.is_some_and(|(_, had)| had.shows(row));
         let (mut changed, mut removed, mut size) = (Vec::new(), Vec::new(), 0);
         let rest = loop {
             let pair = (self.rows.get(at.newer), known.get(at.older));
@@ -143,13 +165,15 @@ impl Snapshot {
                 (Some(row), Some(known)) => row.name().cmp(known.name()),
             };
             match pair {
-                (_, Some(gone)) if order.is_gt() && is_in(gone, namespace) => {
+                (_, Some(gone)) if order.is_gt() && was_shown(gone) => {
                     removed.push(convert::profile(gone.name()));
                 }
-                (Some(row), same) if order.is_le() && is_in(row, namespace) => {
-                    let is_known = order.is_eq() && same.is_some_and(|same| same.since == row.since);
-                    if !is_known {
-                        let state = row.message();
+                (Some(row), same) if order.is_le() => {
+                    let known = same.filter(|row| order.is_eq() && was_shown(row));
+                    if !view.shows(row) {
+                        removed.extend(known.map(|gone| convert::profile(gone.name())));
+                    } else if known.is_none_or(|known| known.since != row.since) {
+                        let state = row.message(view.rights);
                         size += state.encoded_len();
                         if size > MESSAGE && !changed.is_empty() {
                             break Some(at);
@@ -163,7 +187,7 @@ impl Snapshot {
             at.older += usize::from(order.is_ge());
         };
         let is_first = before.is_none();
-        let is_hub_news = before.is_none_or(|before| before.hub != self.hub);
+        let is_hub_news = before.is_none_or(|(before, _)| before.hub != self.hub);
         if changed.is_empty() && removed.is_empty() && !is_hub_news {
             return Page { frame: None, rest };
         }
@@ -178,12 +202,18 @@ impl Row {
         &self.known.profile.name
     }
 
-    /// The cluster, without its credential.
-    pub(super) fn message(&self) -> pb::ClusterState {
+    fn target(&self) -> Option<&Arc<Target>> {
+        self.known.outcome.as_ref().ok()
+    }
+
+    /// The cluster, without its credential. Names only providers that `rights` show, besides those of the profile itself.
+    pub(super) fn message(&self, rights: &Rights) -> pb::ClusterState {
         let known = &self.known;
         let profile = &known.profile;
-        let target = known.outcome.as_ref().ok();
-        let skipped = known.skipped.iter().map(|skipped| cluster_state::SkippedProvider {
+        let target = self.target();
+        let sees = |provider: &str| rights.allows(Verb::List, access::Target::Provider(provider));
+        let skipped = known.skipped.iter().filter(|skipped| !rights.is_limited() || sees(&skipped.name));
+        let skipped = skipped.map(|skipped| cluster_state::SkippedProvider {
             name: skipped.name.clone(),
             reason: skipped.reason.clone(),
         });
@@ -202,13 +232,12 @@ impl Row {
             readiness: self.ready.into(),
             failure: self.reason.map(|reason| pb::Failure {
                 reason: reason.into(),
-                message: self.message.clone(),
+                message: match &known.outcome {
+                    Err(error) if rights.is_limited() => error.without_configured(sees).to_string(),
+                    _ => self.message.clone(),
+                },
                 retry_after: None,
             }),
         }
     }
-}
-
-fn is_in(row: &Row, namespace: Option<&str>) -> bool {
-    namespace.is_none_or(|namespace| *row.name().namespace == *namespace)
 }

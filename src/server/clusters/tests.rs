@@ -16,6 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
+    access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
     cache::CacheParts,
     clock::{Now, SystemClock},
     exec::{RunError, RunOutput},
@@ -71,7 +72,8 @@ impl Setup {
 
     async fn watch(&self, namespace: Option<&str>) -> Watch {
         let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();
-        let mut response = self.clusters.follow(namespace.map(str::to_owned), slot).await;
+        let mut response =
+            self.clusters.follow(namespace.map(str::to_owned), Access::of_the_owner(), slot).await;
         let frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
         frames.map(Result::unwrap).boxed()
     }
@@ -80,7 +82,7 @@ impl Setup {
         let page = {
             let page_token = token.to_owned();
             let request = pb::ListClustersRequest { page_token, ..Default::default() };
-            self.clusters.page(request).await.unwrap()
+            self.clusters.page(request, Arc::new(Rights::all())).await.unwrap()
         };
         let names = page.clusters.into_iter().map(|cluster| cluster.cluster_profile.unwrap().name);
         (names.collect(), page.next_page_token)
@@ -249,4 +251,49 @@ async fn a_list_begins_with_how_it_is_now_and_comes_in_pages() {
     assert_eq!(setup.list(&token).await, (names(&["b"]), String::new()));
     setup.apply("fleet", "0", 0);
     assert_eq!(setup.list("").await.0, names(&["0", "a"]), "as it is now");
+}
+
+/// A policy that allows to list these profiles.
+fn listing(profiles: &[&str]) -> Arc<Policy> {
+    let verbs = [Verb::List].into_iter().collect();
+    let cluster_profiles = ProfileGlobs::new(profiles.iter().copied());
+    let allow = Grant { cluster_profiles, verbs, ..Grant::default() };
+    let peers = Peers { uids: vec![7], ..Peers::default() };
+    Arc::new(Policy::new([Rule { name: "r".into(), peers, allow }]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
+    let setup = Setup::new();
+    for (namespace, name) in [("fleet", "a"), ("fleet", "b"), ("other", "c")] {
+        setup.apply(namespace, name, 0);
+    }
+    let policies = watch::Sender::new(listing(&["fleet/*"]));
+    let access = Access::of_uid(7, policies.subscribe());
+    let slot = Arc::clone(&setup.slots).try_acquire_owned().unwrap();
+    let mut response = setup.clusters.follow(None, Arc::clone(&access), slot).await;
+    let mut frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
+    let mut seen = async || {
+        let message = crate::server::preencoded::message(&frames.next().await.unwrap()?).unwrap();
+        let message = pb::WatchClustersResponse::decode(message).unwrap();
+        let changed = message.changed.into_iter().map(|state| state.cluster_profile.unwrap().name);
+        let removed = message.removed.into_iter().map(|gone| gone.name);
+        Ok::<_, Status>((changed.collect::<Vec<_>>(), removed.collect::<Vec<_>>()))
+    };
+    assert_eq!(seen().await.unwrap(), (names(&["a", "b"]), names(&[])));
+    setup.apply("other", "d", 0);
+    policies.send_replace(listing(&["fleet/b", "other/*"]));
+    let (mut changed, mut removed) = (Vec::new(), Vec::new());
+    while changed.len() < 2 {
+        let (more, gone) = seen().await.unwrap();
+        changed.extend(more);
+        removed.extend(gone);
+    }
+    assert_eq!((changed, removed), (names(&["c", "d"]), names(&["a"])));
+    let rights = access.rights();
+    let page = setup.clusters.page(pb::ListClustersRequest::default(), rights).await.unwrap();
+    let listed = page.clusters.into_iter().map(|cluster| cluster.cluster_profile.unwrap().name);
+    assert_eq!(listed.collect::<Vec<_>>(), names(&["b", "c", "d"]));
+    policies.send_replace(Arc::new(Policy::new([])));
+    assert_eq!(seen().await.unwrap_err().code(), tonic::Code::PermissionDenied);
 }

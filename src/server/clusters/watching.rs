@@ -8,7 +8,11 @@ use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tonic::Status;
 
-use super::snapshot::{DiffPosition, Snapshot};
+use super::{
+    super::access::{Access, Policies},
+    snapshot::{DiffPosition, Snapshot, View},
+};
+use crate::access::{Rights, Verb};
 
 /// The stream type of the generated service. The actual messages are frames that were encoded once for all watches.
 pub(in crate::server) type ClusterMessages =
@@ -18,8 +22,12 @@ pub(in crate::server) type ClusterMessages =
 struct ClusterStream {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     namespace: Option<String>,
-    /// The snapshot that the peer has.
-    known: Option<Arc<Snapshot>>,
+    access: Arc<Access>,
+    /// Notified when the access rules change.
+    policies: Policies,
+    rights: Arc<Rights>,
+    /// The snapshot that the peer has, and the rights that it was shown under.
+    known: Option<(Arc<Snapshot>, Arc<Rights>)>,
     /// The snapshot that is being sent, and the position of its next message.
     sending: Option<(Arc<Snapshot>, DiffPosition)>,
     _slot: OwnedSemaphorePermit,
@@ -30,32 +38,68 @@ struct ClusterStream {
 pub(super) fn messages(
     snapshots: watch::Receiver<Arc<Snapshot>>,
     namespace: Option<String>,
+    access: Arc<Access>,
     slot: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Status>> + Send {
-    let following = ClusterStream { snapshots, namespace, known: None, sending: None, _slot: slot };
-    unfold(following, async |mut following| Some((Ok(following.next().await?), following)))
+    // Before the rights are read: a change in between is not lost.
+    let policies = access.changes();
+    let rights = access.rights();
+    let following = ClusterStream {
+        snapshots,
+        namespace,
+        access,
+        policies,
+        rights,
+        known: None,
+        sending: None,
+        _slot: slot,
+    };
+    unfold(Some(following), async |following| {
+        let mut following = following?;
+        match following.next().await? {
+            Ok(message) => Some((Ok(message), Some(following))),
+            Err(status) => Some((Err(status), None)),
+        }
+    })
 }
 
 impl ClusterStream {
     /// `None`: the broker stops, so there are no further snapshots.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
         loop {
             if let Some((newer, at)) = self.sending.take() {
-                let page = newer.news(self.known.as_deref(), self.namespace.as_deref(), at);
+                let namespace = self.namespace.as_deref();
+                let known = self.known.as_ref();
+                let known = known.map(|(known, rights)| (&**known, View { namespace, rights }));
+                let page = newer.news(known, View { namespace, rights: &self.rights }, at);
                 match page.rest {
                     Some(rest) => self.sending = Some((newer, rest)),
-                    None => self.known = Some(newer),
+                    None => self.known = Some((newer, Arc::clone(&self.rights))),
                 }
-                if page.frame.is_some() {
-                    return page.frame;
+                if let Some(frame) = page.frame {
+                    return Some(Ok(frame));
                 }
                 continue;
             }
+            // Between two snapshots, because all messages of one are for the same rights.
+            if self.policies.has_changed().is_ok_and(|changed| changed) {
+                self.policies.mark_unchanged();
+                self.rights = match self.access.need(Verb::List) {
+                    Ok(rights) => rights,
+                    Err(status) => return Some(Err(status)),
+                };
+            }
             let newest = Arc::clone(&self.snapshots.borrow_and_update());
-            if self.known.as_ref().is_none_or(|known| known.number() != newest.number()) {
+            let is_current = |(known, rights): &(Arc<Snapshot>, Arc<Rights>)| {
+                known.number() == newest.number() && rights.view() == self.rights.view()
+            };
+            if !self.known.as_ref().is_some_and(is_current) {
                 self.sending = Some((newest, DiffPosition::default()));
-            } else {
-                self.snapshots.changed().await.ok()?;
+                continue;
+            }
+            tokio::select! {
+                changed = self.snapshots.changed() => changed.ok()?,
+                Ok(()) = self.policies.changed() => self.policies.mark_changed(),
             }
         }
     }

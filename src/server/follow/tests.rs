@@ -67,8 +67,8 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
         CredentialRequest { source: Source::ClusterProfile(name.clone()), ..CredentialRequest::default() };
     let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let held = cache.clone();
-    let following =
-        CredentialStream::start(cache, Arc::clone(&resolver), ask.clone(), Caller::default(), slot).unwrap();
+    let caller = ((Access::of_the_owner(), Caller::default()), Audit::default());
+    let following = CredentialStream::start(cache, Arc::clone(&resolver), ask.clone(), caller, slot).unwrap();
     let mut messages = following.messages();
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {

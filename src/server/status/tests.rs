@@ -4,9 +4,10 @@ use std::{io, sync::Arc};
 
 use super::*;
 use crate::{
+    cache::Room,
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, Definition, Origin, ProfileName, Refusal, Retirement},
+    plugin::{Command, Definition, ProfileName, Refusal, Retirement},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -101,7 +102,12 @@ fn cache_errors() -> Vec<CacheError> {
     let ago = Duration::from_secs(600);
     let mut errors = vec![
         CacheError::Draining,
-        CacheError::Full { limit: 10_000 },
+        CacheError::Full(Room::Entries { limit: 10_000 }),
+        CacheError::Full(Room::OfProcess { limit: 5000 }),
+        CacheError::Full(Room::OfUid { limit: 7500 }),
+        CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
+        CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
+        CacheError::TooManyWaiting,
         CacheError::Retired(Retirement::Changed),
         CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
@@ -170,6 +176,8 @@ fn resolve_errors() -> Vec<ResolveError> {
             command: command(),
             source: Arc::new(io::ErrorKind::PermissionDenied.into()),
         },
+        ResolveError::ProfileNotAllowed { profile: profile() },
+        ResolveError::ProviderNotAllowed { name: "cloud".into() },
         ResolveError::UnknownProfile { profile: profile(), is_configured: true },
         ResolveError::UnknownProfile { profile: profile(), is_configured: false },
         ResolveError::UnknownProvider { name: "clout".into(), known: vec!["cloud".into()] },
@@ -179,7 +187,7 @@ fn resolve_errors() -> Vec<ResolveError> {
     errors.into_iter().chain(profiles).collect()
 }
 
-fn profile_errors() -> [ProfileError; 5] {
+fn profile_errors() -> [ProfileError; 6] {
     let field = || "access provider `cloud`: cluster.server".to_owned();
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     [
@@ -188,6 +196,11 @@ fn profile_errors() -> [ProfileError; 5] {
         ProfileError::NoMatch { profile: names(&["gke", "eks"]), configured: names(&["cloud"]) },
         ProfileError::Repeated { provider: "cloud".into(), list: "accessProviders" },
         ProfileError::VariableDenied { field: field(), variable: "LD_PRELOAD".into() },
+        ProfileError::VariableNotAllowed {
+            field: field(),
+            provider: "cloud".into(),
+            variable: "TENANT".into(),
+        },
     ]
 }
 
@@ -221,9 +234,17 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-    let peer = Peer { listener: 0, uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
-    let others =
-        [invalid("empty"), no_hub(), unfinished(Duration::from_secs(10)), peer_denied(&peer), no_peer()];
+    let others = [
+        invalid("empty"),
+        no_hub(),
+        unfinished(Duration::from_secs(10)),
+        peer_denied(7, NoRights::Stranger),
+        peer_denied(7, NoRights::Unlisted),
+        peer_denied(65_534, NoRights::Unmapped),
+        verb_denied(Verb::Admin),
+        descendant(),
+        no_peer(),
+    ];
     let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
@@ -254,7 +275,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    let full = failed(&cloud(), &CacheError::Full { limit: 1 }.into());
+    let full = failed(&cloud(), &CacheError::Full(Room::Entries { limit: 1 }).into());
     let named = [
         ("cluster", "fleet/paris"),
         ("key", "abababababab"),
@@ -290,21 +311,21 @@ fn every_status_fits_the_headers_that_clients_take() {
 }
 
 #[test]
-fn a_denied_peer_gets_the_remedy() {
-    let said = |uid| {
-        peer_denied(&Peer { listener: 0, uid, gid: 1, pid: None, origin: Origin::Elsewhere })
-            .message()
-            .to_owned()
-    };
-    assert!(said(1001).contains("run a broker of your own"), "{}", said(1001));
-    assert!(said(65_534).contains("as another user"), "{}", said(65_534));
-}
-
-#[test]
 fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
     let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
-    let full = CacheError::Full { limit: 1 };
+    let full = CacheError::Full(Room::Entries { limit: 1 });
     assert_eq!(limit(too_many_watches(7)).as_deref(), Some("limits.watchesPerConnection"));
-    assert_eq!(limit(too_many_connections(7)).as_deref(), Some("limits.connections"));
+    for (full, expected) in [
+        (Full::Connections(7), "limits.connections"),
+        (Full::OpenFiles(7), "open files"),
+        (Full::Uid(7), "limits.connectionsPerUid"),
+        (Full::Process(7), "limits.connectionsPerProcess"),
+        (Full::Silent(7), "silent connections"),
+    ] {
+        assert_eq!(limit(too_many_connections(full)).as_deref(), Some(expected));
+    }
+    for name in ["unfinished requests", "limits.bytesPerProcess", "limits.bytesPerUid"] {
+        assert_eq!(limit(too_many_bytes(TooManyBytes { name, limit: 7 })).as_deref(), Some(name));
+    }
     assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("limits.watchesPerConnection"));
 }

@@ -3,9 +3,12 @@
 mod noted;
 mod watchdog;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes};
@@ -15,15 +18,22 @@ use tokio_util::sync::CancellationToken;
 pub(super) use noted::Noted;
 pub(super) use watchdog::Watchdog;
 
+use super::places::{Holding, TooManyBytes};
+use crate::clock;
+
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
 /// Limit of bytes of unfinished requests.
-pub(super) const UNFINISHED: usize = 2 << 20;
+const UNFINISHED: usize = 2 << 20;
 
 /// The bytes and calls of one connection.
 #[derive(Debug)]
 pub(super) struct Traffic {
     calls: AtomicUsize,
+    /// Whether there was a call.
+    called: AtomicBool,
+    /// When the last call ended, or the connection began, in milliseconds of [`clock::coarse`].
+    idle_since: AtomicU64,
     unsent: AtomicUsize,
     unfinished: AtomicUsize,
     /// Increases whenever HTTP/2 takes response bytes.
@@ -34,14 +44,19 @@ pub(super) struct Traffic {
     blocked: AtomicBool,
     room: Arc<Notify>,
     stalled: AtomicBool,
-    /// Cancelled to end the connection: the broker drains, or the peer reads nothing.
+    /// Cancelled to end the connection: the broker drains, the peer reads nothing, or another connection needs the place.
     end: CancellationToken,
+    /// The bytes that count against the limits of the peer's uid and process.
+    holding: Holding,
 }
 
 impl Traffic {
-    pub(super) fn new(end: CancellationToken) -> Arc<Self> {
+    /// The counts of a connection that begins at `now`.
+    pub(super) fn new(end: CancellationToken, holding: Holding, now: Duration) -> Arc<Self> {
         Arc::new(Self {
             calls: AtomicUsize::new(0),
+            called: AtomicBool::new(false),
+            idle_since: AtomicU64::new(millis(now)),
             unsent: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
@@ -50,7 +65,38 @@ impl Traffic {
             room: Arc::new(Notify::new()),
             stalled: AtomicBool::new(false),
             end,
+            holding,
         })
+    }
+
+    /// Cancelled when the connection has to end.
+    pub(super) fn end(&self) -> &CancellationToken {
+        &self.end
+    }
+
+    /// Whether there was no call yet.
+    pub(super) fn is_silent(&self) -> bool {
+        !self.called.load(Ordering::Relaxed)
+    }
+
+    /// The time without a call until `now`; `None`: a call is under way.
+    pub(super) fn idle(&self, now: Duration) -> Option<Duration> {
+        let since = Duration::from_millis(self.idle_since.load(Ordering::Relaxed));
+        (!self.is_busy()).then(|| now.saturating_sub(since))
+    }
+
+    /// Ends the connection, because another one needs its place.
+    pub(super) fn give_way(&self) {
+        self.end.cancel();
+    }
+
+    /// Whether the peer's uid and process may have more bytes.
+    ///
+    /// # Errors
+    ///
+    /// The limit that is exceeded.
+    pub(super) fn check_bytes(&self) -> Result<(), TooManyBytes> {
+        self.holding.check()
     }
 
     /// Whether a call is under way.
@@ -100,12 +146,14 @@ pub(super) struct Call(Arc<Traffic>);
 impl Call {
     pub(super) fn of(traffic: &Arc<Traffic>) -> Self {
         traffic.calls.fetch_add(1, Ordering::Relaxed);
+        traffic.called.store(true, Ordering::Relaxed);
         Self(Arc::clone(traffic))
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
+        self.0.idle_since.store(millis(clock::coarse()), Ordering::Relaxed);
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -114,20 +162,28 @@ impl Drop for Call {
 #[derive(Debug)]
 pub(super) struct Unsent {
     bytes: Bytes,
+    /// The bytes that only this answer holds. Answers from memory share theirs with the cache.
+    own: usize,
     traffic: Arc<Traffic>,
 }
 
 impl Unsent {
     pub(super) fn new(bytes: Bytes, traffic: &Arc<Traffic>) -> Self {
         traffic.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
-        Self { bytes, traffic: Arc::clone(traffic) }
+        let own = if bytes.is_unique() { bytes.len() } else { 0 };
+        if own > 0 {
+            traffic.holding.add(own);
+        }
+        Self { bytes, own, traffic: Arc::clone(traffic) }
     }
 }
 
 impl Unsent {
     /// Splits off the first `count` bytes. The total does not change.
     pub(super) fn split_to(&mut self, count: usize) -> Self {
-        Self { bytes: self.bytes.split_to(count.min(self.bytes.len())), traffic: Arc::clone(&self.traffic) }
+        // The rest keeps the whole block in memory, so it keeps the count.
+        let bytes = self.bytes.split_to(count.min(self.bytes.len()));
+        Self { bytes, own: 0, traffic: Arc::clone(&self.traffic) }
     }
 }
 
@@ -151,6 +207,9 @@ impl Drop for Unsent {
         if !self.bytes.is_empty() {
             self.traffic.take(self.bytes.len());
         }
+        if self.own > 0 {
+            self.traffic.holding.sub(self.own);
+        }
     }
 }
 
@@ -166,18 +225,38 @@ impl Unfinished {
         Self { bytes: 0, traffic: Arc::clone(traffic) }
     }
 
-    /// Increases the size to `bytes`. Returns false if the connection exceeds its limit.
-    #[must_use]
-    pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
+    /// Increases the size to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The limit of the connection, of its process or of its uid that is exceeded.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), TooManyBytes> {
         let more = bytes.saturating_sub(self.bytes);
         self.bytes += more;
-        self.traffic.unfinished.fetch_add(more, Ordering::Relaxed) + more <= UNFINISHED
+        self.traffic.holding.add(more);
+        if self.traffic.unfinished.fetch_add(more, Ordering::Relaxed) + more > UNFINISHED {
+            return Err(TooManyBytes { name: "unfinished requests", limit: UNFINISHED });
+        }
+        self.traffic.check_bytes()
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
         self.traffic.unfinished.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.traffic.holding.sub(self.bytes);
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+impl Traffic {
+    /// The counts of a connection without a peer.
+    pub(super) fn for_tests() -> Arc<Self> {
+        Self::new(CancellationToken::new(), Holding::default(), Duration::ZERO)
     }
 }
 
@@ -187,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn room_is_made_by_the_peer_and_passed_on() {
-        let traffic = Traffic::new(CancellationToken::new());
+        let traffic = Traffic::for_tests();
         let mut answer = Unsent::new(Bytes::from(vec![0; UNSENT]), &traffic);
         let rooms = [traffic.room(), traffic.room()];
         assert!(!traffic.has_room());
@@ -204,12 +283,12 @@ mod tests {
 
     #[test]
     fn unfinished_requests_share_one_limit() {
-        let traffic = Traffic::new(CancellationToken::new());
+        let traffic = Traffic::for_tests();
         let mut requests: Vec<_> = (0..8).map(|_| Unfinished::new(&traffic)).collect();
-        assert!(requests.iter_mut().all(|request| request.grow_to(UNFINISHED / 8)));
+        assert!(requests.iter_mut().all(|request| request.grow_to(UNFINISHED / 8).is_ok()));
         let mut more = Unfinished::new(&traffic);
-        assert!(!more.grow_to(1));
+        assert_eq!(more.grow_to(1).unwrap_err().name, "unfinished requests");
         drop((requests.pop(), more));
-        assert!(Unfinished::new(&traffic).grow_to(UNFINISHED / 8));
+        assert!(Unfinished::new(&traffic).grow_to(UNFINISHED / 8).is_ok());
     }
 }

@@ -99,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_read_is_handled_before_the_next_one() {
-        let traffic = Traffic::new(tokio_util::sync::CancellationToken::new());
+        let traffic = Traffic::for_tests();
         let sent = vec![0; 2 * MANY];
         let mut stream = Noted::new(sent.as_slice(), &traffic);
         let mut buffer = [0; MANY];

@@ -100,7 +100,6 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use bytes::{Buf as _, Bytes};
-    use tokio_util::sync::CancellationToken;
 
     use super::{
         super::{Noted, Unsent},
@@ -108,7 +107,7 @@ mod tests {
     };
 
     fn watched() -> (Watchdog, Arc<Traffic>) {
-        let (watchdog, traffic) = (Watchdog::default(), Traffic::new(CancellationToken::new()));
+        let (watchdog, traffic) = (Watchdog::default(), Traffic::for_tests());
         watchdog.watch(&traffic);
         (watchdog, traffic)
     }

@@ -78,6 +78,7 @@ impl Plugin {
             cluster_info: ClusterInfo::default(),
             verify: Verify::default(),
             profile_sourced: None,
+            profile_env: Globs::default(),
             standing: Standing::default(),
         };
         let limits = RunLimits { terminate_grace: AGES, stdout_grace: AGES, ..RunLimits::default() };

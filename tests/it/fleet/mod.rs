@@ -100,6 +100,7 @@ fn cloud(plugin: &FakePlugin) -> Value {
     let mut cloud = provider("cloud", plugin);
     cloud["execConfig"]["provideClusterInfo"] = json!(true);
     cloud["profileSourcedEnvVarsPolicy"] = json!("AppendIfNotExists");
+    cloud["profileEnv"] = json!(["CLUSTER"]);
     cloud
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use credbroker_test_support::{FakePlugin, private_directory};
+use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use serde_json::{Value, json};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -97,6 +97,35 @@ async fn a_plugin_that_is_not_installed_is_not_ready_before_anyone_asks() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     assert!(probed.http("/readyz/missing").await.1.contains("PLUGIN_NOT_FOUND"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_has_not_read_its_hub_is_not_ready() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let directory = private_directory();
+    let (hub, socket) = (directory.path().join("hub"), directory.path().join("metrics/socket"));
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "hub",
+        "clusters": [{"name": "hub", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "hub", "user": {"token": "t"}}],
+        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "hub"}}],
+    });
+    private_file(&hub, &kubeconfig.to_string());
+    let config = json!({
+        "providers": [provider("cloud", &plugin)],
+        "clusterProfiles": {"kubeconfig": hub},
+        "metrics": {"listen": format!("unix://{}", socket.display())},
+    });
+    let probed = Probed { broker: InProcess::with(config, &[]), directory };
+    let (status, body) = probed.http("/readyz").await;
+    assert_eq!(status, 503);
+    insta::assert_snapshot!(body.trim_end(), @r#"{"broker":{"ready":true},"hub":{"ready":false,"reason":"HUB_UNAVAILABLE"},"providers":{"cloud":{"ready":true}}}"#);
+    assert_eq!(probed.http("/readyz/cloud").await.0, 200);
+    let (_, text) = probed.http("/metrics").await;
+    assert!(
+        text.contains("\ncredbroker_hub_up 0\n") && text.contains("\ncredbroker_cluster_profiles 0\n"),
+        "{text}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 mod health;
 mod http;
+mod journal;
 mod logs;
 mod metrics;
 mod notify;

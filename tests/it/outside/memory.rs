@@ -35,7 +35,7 @@ fn assert_bounded(name: &str, broker: &Broker, attack: impl FnOnce() -> Vec<Raw>
 }
 
 /// The largest figure until it no longer changes.
-fn settled(pid: u32) -> u64 {
+pub(super) fn settled(pid: u32) -> u64 {
     let (mut last, mut most, mut calm) = (resident(pid), 0, 0);
     while calm < 5 {
         std::thread::sleep(Duration::from_millis(100));

@@ -1,11 +1,13 @@
 //! What others do to a broker, seen from the real binary: peers, readers of its log, its directory, its hub.
 
+mod door;
 mod hub;
 mod logs;
 mod memory;
 mod peers;
 mod plugins;
 mod raw;
+mod residue;
 mod socket;
 mod watches;
 

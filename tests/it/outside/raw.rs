@@ -59,10 +59,11 @@ impl Raw {
 
     fn start(socket: &Path, window: u32, polite: bool) -> Self {
         let mut stream = UnixStream::connect(socket).unwrap();
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        // A connection that is refused may be closed by now: then the reader sees it.
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").ok();
         let setting = [&4_u16.to_be_bytes()[..], &window.to_be_bytes()].concat();
-        write_frame(&mut stream, SETTINGS, 0, 0, &setting).unwrap();
-        write_frame(&mut stream, WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes()).unwrap();
+        write_frame(&mut stream, SETTINGS, 0, 0, &setting).ok();
+        write_frame(&mut stream, WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes()).ok();
         let seen = Arc::new((Mutex::new(Seen { window: 65_535, ..Seen::default() }), Condvar::new()));
         let reader = std::thread::spawn({
             let (seen, stream) = (Arc::clone(&seen), stream.try_clone().unwrap());

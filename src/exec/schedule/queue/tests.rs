@@ -298,6 +298,25 @@ fn ten_thousand_queued_runs_start_or_leave_and_nothing_remains() {
 }
 
 #[test]
+fn a_process_and_a_uid_have_their_share_of_the_runs_at_a_time() {
+    let mut setup = Setup::new(8, 8);
+    setup.queue.set_shares(RunShares { per_uid: 4, per_process: 3 }, NOW);
+    let (one, sibling, other) = (waited(1 << 32 | 1), waited(1 << 32 | 2), waited(2 << 32 | 1));
+    setup.enter("a", one, 5);
+    let held = setup.enter("b", one, 5);
+    assert_eq!(setup.started().len(), 3);
+    assert_eq!(setup.queue.waits_for(held[4], setup.now).unwrap().0, Cause::ProcessShare { runs: 3 });
+    let siblings = setup.enter("a", sibling, 2);
+    assert_eq!(setup.started(), siblings[..1]);
+    assert_eq!(setup.queue.waits_for(siblings[1], setup.now).unwrap().0, Cause::UidShare { runs: 4 });
+    let others = setup.enter("b", other, 2);
+    let background = setup.enter("c", Urgency::Background, 1);
+    assert_eq!(setup.started(), [others, background].concat(), "others pass the queue");
+    setup.queue.finish(siblings[0], Outcome::Success, 0.5, setup.now);
+    assert_eq!(setup.started(), siblings[1..], "the share of the uid is free, that of the process is not");
+}
+
+#[test]
 fn limits_of_a_newer_configuration_apply_to_the_runs_that_wait() {
     let mut setup = Setup::new(1, 1);
     let a = setup.enter("a", waited(1), 3);

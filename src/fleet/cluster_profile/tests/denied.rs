@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-const DENIED: [&str; 108] = [
+const DENIED: [&str; 134] = [
     "PATH",
     "Path",
     "path",
@@ -114,6 +114,32 @@ const DENIED: [&str; 108] = [
     "KUBERC",
     "KUBECTL_KUBERC",
     "KUBECACHEDIR",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
+    "GOOGLE_CREDENTIALS",
+    "AZURE_EXTENSION_DIR",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "VAULT_CONFIG_PATH",
+    "GIT_SSH_COMMAND",
+    "git_ssh_command",
+    "GIT_CONFIG_COUNT",
+    "AWS_DATA_PATH",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "DOCKER_CONFIG",
+    "DOCKER_HOST",
+    "GNUPGHOME",
+    "PAGER",
+    "AWS_PAGER",
+    "EDITOR",
+    "KUBE_EDITOR",
+    "VISUAL",
+    "SSH_ASKPASS",
+    "KUBELOGIN_BROWSER",
+    "LESSOPEN",
+    "PROMPT_COMMAND",
+    "KRB5CCNAME",
+    "TELEPORT_TOOLS_VERSION",
+    "COMPLUS_Version",
 ];
 
 #[test]
@@ -147,6 +173,27 @@ fn no_policy_lets_a_profile_choose_code_settings_or_trust() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_profile_sets_only_what_the_provider_names() {
+    let naming = |names: &[&str]| {
+        let sourced = ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::Replace };
+        let command = Command::Name("plugin".into());
+        let profile_env = Globs::new(names);
+        [Arc::new(Provider { profile_sourced: Some(sourced), profile_env, ..provider("p", command) })]
+    };
+    let profile = extended(&[(ENVS, &json!({"CLUSTER_NAME": "paris", "AWS_REGION": "eu"}))]);
+    let set = pairs(&[("AWS_REGION", "eu"), ("CLUSTER_NAME", "paris")]);
+    for names in [&["CLUSTER_NAME", "AWS_REGION"][..], &["CLUSTER_*", "AWS_REGION"], &["*"]] {
+        assert_eq!(resolved(&profile, &naming(names)).provider.env, set, "{names:?}");
+    }
+    for names in [&[][..], &["CLUSTER_NAME"], &["cluster_name", "AWS_REGION"], &["AWS_*"]] {
+        let error = refused(&profile, &naming(names));
+        assert!(error.contains("which provider `p` does not allow"), "{names:?}: {error}");
+    }
+    let evil = extended(&[(ENVS, &json!({"LD_PRELOAD": "x"}))]);
+    assert!(refused(&evil, &naming(&["LD_PRELOAD"])).contains("under any policy"), "also if it is named");
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! The limits of the configuration, as the parts of the broker take them.
+
+use tracing::warn;
+
+use crate::{
+    cache::EntryLimits,
+    config::Limits,
+    exec::RunShares,
+    server::{ConnectionLimits, affordable_runs},
+};
+
+/// The plugin runs at a time: as many as configured, or as the limit of open files allows.
+pub(super) fn runs(limits: &Limits) -> usize {
+    let runs = affordable_runs(limits.plugin_runs.get());
+    if runs < limits.plugin_runs.get() {
+        warn!(
+            runs,
+            "fewer plugins run at a time than `limits.pluginRuns` allows: the limit of open files is low"
+        );
+    }
+    runs
+}
+
+pub(super) fn shares(limits: &Limits) -> RunShares {
+    RunShares { per_uid: limits.plugin_runs_per_uid.get(), per_process: limits.plugin_runs_per_process.get() }
+}
+
+pub(super) fn entries(limits: &Limits) -> EntryLimits {
+    EntryLimits {
+        total: limits.entries.get(),
+        in_use_per_uid: limits.entries_per_uid.get(),
+        in_use_per_process: limits.entries_per_process.get(),
+        bytes_per_uid: limits.bytes_per_uid.get(),
+        bytes_per_process: limits.bytes_per_process.get(),
+    }
+}
+
+pub(super) fn connections(limits: &Limits) -> ConnectionLimits {
+    ConnectionLimits {
+        connections: limits.connections.get(),
+        connections_per_uid: limits.connections_per_uid.get(),
+        connections_per_process: limits.connections_per_process.get(),
+        bytes_per_uid: limits.bytes_per_uid.get(),
+        bytes_per_process: limits.bytes_per_process.get(),
+        watches_per_connection: limits.watches_per_connection.get(),
+        plugin_runs: limits.plugin_runs.get(),
+    }
+}

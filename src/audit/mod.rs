@@ -1,0 +1,112 @@
+//! Audit records: one for each decision about a request, and one for each plugin run. Nothing waits for them.
+
+mod budget;
+mod file;
+mod record;
+
+use std::{fmt, io, path::Path, sync::Arc, time::Duration};
+
+use tracing::{debug, info};
+
+use self::{budget::HitBudget, file::AuditFile};
+use crate::clock::Clock;
+
+pub use record::{Decision, Outcome, PluginRun};
+
+/// Takes audit records. Clones share the destination.
+#[derive(Clone, Debug, Default)]
+pub struct Audit {
+    /// `None`: nothing is recorded.
+    inner: Option<Arc<Inner>>,
+}
+
+struct Inner {
+    destination: Destination,
+    clock: Arc<dyn Clock>,
+    hits: HitBudget,
+}
+
+enum Destination {
+    /// The broker's own log, which has a line for each plugin run already.
+    Log,
+    File(AuditFile),
+}
+
+impl Audit {
+    /// Records decisions in the broker's log.
+    pub fn in_log(clock: Arc<dyn Clock>) -> Self {
+        Self::to(Destination::Log, clock)
+    }
+
+    /// Records decisions and runs in the file at `path`, one JSON object in each line. If another program moves the file,
+    /// the next record begins a new one.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, or is not a regular file.
+    pub fn in_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Ok(Self::to(Destination::File(AuditFile::start(path, Arc::clone(&clock))?), clock))
+    }
+
+    fn to(destination: Destination, clock: Arc<dyn Clock>) -> Self {
+        Self { inner: Some(Arc::new(Inner { destination, clock, hits: HitBudget::default() })) }
+    }
+
+    /// The time since boot, to measure a duration from. `None`: nothing is recorded.
+    pub fn begin(&self) -> Option<Duration> {
+        self.inner.as_ref().map(|inner| inner.clock.now().boot)
+    }
+
+    /// Records a decision that took from `begun` until now.
+    pub fn decision(&self, begun: Option<Duration>, decision: Decision<'_>) {
+        if let (Some(inner), Some(begun)) = (&self.inner, begun) {
+            let took = inner.clock.now().boot.saturating_sub(begun);
+            inner.decision(&Decision { took: Some(took), ..decision }, false);
+        }
+    }
+
+    /// Records an answer from memory, unless there were too many in this second: then the next record has their number.
+    /// Makes the record only if there is room for it.
+    pub fn hit<'a>(&self, decision: impl FnOnce() -> Decision<'a>) {
+        if let Some(inner) = &self.inner
+            && inner.hits.take(|| inner.clock.now().boot)
+        {
+            inner.decision(&decision(), true);
+        }
+    }
+
+    /// Records a plugin run.
+    pub fn run(&self, run: &PluginRun<'_>) {
+        if let Some(Inner { destination: Destination::File(file), clock, .. }) = self.inner.as_deref() {
+            file.push(&run.line(clock.now().wall));
+        }
+    }
+
+    /// Waits until all records are written, at most for `limit`.
+    pub fn flush(&self, limit: Duration) {
+        if let Some(Inner { destination: Destination::File(file), .. }) = self.inner.as_deref() {
+            file.flush(limit);
+        }
+    }
+}
+
+impl Inner {
+    fn decision(&self, decision: &Decision<'_>, is_hit: bool) {
+        let hits = self.hits.not_recorded();
+        match &self.destination {
+            Destination::File(file) => file.push(&decision.line(self.clock.now().wall, hits)),
+            // At the default level the log has nothing for an answer from memory.
+            Destination::Log if is_hit => debug!(target: "credbroker::audit", "{}", decision.fields(hits)),
+            Destination::Log => info!(target: "credbroker::audit", "{}", decision.fields(hits)),
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Audit")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The section `access`: who may use the broker.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
+
+use super::{
+    file::expand,
+    listen::Listen,
+    problem::Report,
+    reader::{Cursor, Fields},
+    table::{access as table, allow, audit as audit_table, peers, provider},
+};
+use crate::{
+    access::{Grant, Peers, ProfileGlobs, Rule, Verb},
+    plugin::{ClusterInfo, Environment, Globs, Provider},
+    text::nearest,
+};
+
+/// Reads the section.
+pub(super) fn rules(section: Option<&Cursor<'_>>, report: &mut Report) -> Vec<Rule> {
+    let items = section.map(|section| section.items(report)).unwrap_or_default();
+    let mut places: HashMap<String, &Cursor<'_>> = HashMap::new();
+    let mut rules = Vec::new();
+    for at in &items {
+        let Some(fields) = at.section(&table::SECTION, report) else { continue };
+        let name = table::NAME.read(&fields, report);
+        if let Some(name) = &name
+            && let Some(first) = places.insert(name.clone(), at)
+        {
+            at.problem(
+                report,
+                format!("rule `{name}` is defined already at {}; rename one of them", first.place()),
+            );
+        }
+        let peers = fields.required(&table::PEERS, report).and_then(|at| peers_of(&at, report));
+        let allow = fields.required(&table::ALLOW, report).and_then(|at| grant(&at, report));
+        if let (Some(name), Some(peers), Some(allow)) = (name, peers, allow) {
+            rules.push(Rule { name: name.into(), peers, allow });
+        }
+    }
+    if let Some(section) = section
+        && !rules.is_empty()
+        && !rules.iter().any(|rule| rule.allow.verbs.names(Verb::Admin))
+    {
+        section.warning(report, "no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included");
+    }
+    rules
+}
+
+fn peers_of(at: &Cursor<'_>, report: &mut Report) -> Option<Peers> {
+    let fields = at.section(&peers::SECTION, report)?;
+    let mut executables = Vec::new();
+    for (item, path) in texts(&fields, &peers::EXECUTABLES, report) {
+        if path.starts_with('/') {
+            executables.push(std::fs::canonicalize(path).unwrap_or_else(|_| path.into()));
+        } else {
+            item.problem(report, "must be an absolute path");
+        }
+    }
+    if let Some(value) = fields.at(&peers::EXECUTABLES).filter(|_| !executables.is_empty()) {
+        value.warning(report, "matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user");
+    }
+    let mut listeners = Vec::new();
+    for (item, name) in texts(&fields, &peers::LISTENERS, report) {
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            item.problem(report, "must be the name of a listener");
+        }
+        listeners.push(name.to_owned());
+    }
+    let peers = Peers {
+        uids: peers::UIDS.read(&fields, report).unwrap_or_default(),
+        gids: peers::GIDS.read(&fields, report).unwrap_or_default(),
+        executables,
+        listeners,
+    };
+    if peers.is_empty() {
+        at.problem(report, "must not be empty: add `uids`, `gids`, `executables` or `listeners`");
+    }
+    Some(peers)
+}
+
+fn grant(at: &Cursor<'_>, report: &mut Report) -> Option<Grant> {
+    let fields = at.section(&allow::SECTION, report)?;
+    let mut providers = Vec::new();
+    for (item, name) in texts(&fields, &allow::PROVIDERS, report) {
+        if name.is_empty() {
+            item.problem(report, "must be the name of a provider, in which `*` matches any text");
+        }
+        providers.push(name);
+    }
+    let mut profiles = Vec::new();
+    for (item, glob) in texts(&fields, &allow::CLUSTER_PROFILES, report) {
+        let parts = glob.split_once('/');
+        let is_name = parts.is_some_and(|(namespace, name)| {
+            !namespace.is_empty() && !name.is_empty() && !name.contains('/')
+        });
+        if !is_name && glob != "*" {
+            item.problem(report, "must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`");
+        }
+        profiles.push(glob);
+    }
+    let verbs = allow::VERBS.read(&fields, report);
+    if let Some(value) = fields.at(&allow::VERBS) {
+        match verbs.as_deref() {
+            Some([]) if value.node().as_sequence().is_some_and(<[_]>::is_empty) => {
+                value.problem(report, "must not be empty");
+            }
+            Some(verbs) if verbs.contains(&Verb::Login) => {
+                value.warning(report, "`login` has no effect in this release");
+            }
+            _ => {}
+        }
+    }
+    if providers.is_empty() && profiles.is_empty() {
+        at.problem(report, "must not be empty: add `providers` or `clusterProfiles`");
+    }
+    Some(Grant {
+        providers: Globs::new(providers),
+        cluster_profiles: ProfileGlobs::new(profiles),
+        verbs: verbs.unwrap_or_default().into_iter().collect(),
+    })
+}
+
+/// Where decisions and runs are recorded.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum AuditTo {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In the broker's log.
+    Log,
+    /// In a file.
+    File(PathBuf),
+}
+
+/// Reads the section `audit`.
+pub(super) fn audit(
+    section: Option<&Cursor<'_>>,
+    has_rules: bool,
+    env: &Environment,
+    report: &mut Report,
+) -> AuditTo {
+    let default = if has_rules { AuditTo::Log } else { AuditTo::Nowhere };
+    let Some(section) = section else { return default };
+    let Some(fields) = section.section(&audit_table::SECTION, report) else { return default };
+    let Some(value) = fields.at(&audit_table::FILE) else { return AuditTo::Log };
+    let Some(path) = value.text(report).map(|text| expand(text, env)) else { return default };
+    if !path.is_absolute() {
+        value.problem(report, "must be an absolute path");
+    }
+    AuditTo::File(path)
+}
+
+/// The strings of a list, each with its place.
+fn texts<'a>(
+    fields: &Fields<'a>,
+    key: &impl super::keys::Declared,
+    report: &mut Report,
+) -> Vec<(Cursor<'a>, &'a str)> {
+    let items = fields.at(key).map(|items| items.items(report)).unwrap_or_default();
+    items.into_iter().filter_map(|item| item.text(report).map(|text| (item.clone(), text))).collect()
+}
+
+/// Warns of names in rules that match nothing. `section` was read without problems.
+pub(super) fn warn_of_nothing(
+    section: &Cursor<'_>,
+    (providers, listeners): (&[Provider], &[Listen]),
+    reads_profiles: bool,
+    report: &mut Report,
+) {
+    let mut unread = Report::default();
+    for rule in section.items(&mut unread) {
+        let Some(fields) = rule.section(&table::SECTION, &mut unread) else { continue };
+        let (peers, allow) = (fields.at(&table::PEERS), fields.at(&table::ALLOW));
+        let peers = peers.and_then(|at| at.section(&peers::SECTION, &mut unread));
+        let named = peers.map(|fields| texts(&fields, &peers::LISTENERS, &mut unread)).unwrap_or_default();
+        for (item, name) in named {
+            if !listeners.iter().any(|listen| listen.name == name) {
+                item.warning(
+                    report,
+                    format!("no listener has the name `{name}`, so this matches no process"),
+                );
+            }
+        }
+        let Some(allow) = allow else { continue };
+        let Some(fields) = allow.section(&allow::SECTION, &mut unread) else { continue };
+        for (item, name) in texts(&fields, &allow::PROVIDERS, &mut unread) {
+            let glob = Globs::new([name]);
+            if !providers.iter().any(|provider| glob.matches(&provider.name)) {
+                let meant = nearest(name, providers.iter().map(|provider| &*provider.name));
+                let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+                item.warning(
+                    report,
+                    format!("no provider has the name `{name}`, so this has no effect{meant}"),
+                );
+            }
+        }
+        if let Some(value) = fields.at(&allow::CLUSTER_PROFILES).filter(|_| !reads_profiles) {
+            value.warning(report, "has no effect without `clusterProfiles` at the top of the configuration");
+        }
+    }
+}
+
+/// Sets what applies without `clusterInfo` once there are rules: a plugin that gets the cluster gets one that the broker
+/// knows, because the caller may be another user. `items` are the `providers` of the configuration.
+pub(super) fn match_by_default(items: &[Cursor<'_>], providers: &mut [Provider]) {
+    let written = items
+        .iter()
+        .filter(|item| item.node().get(provider::CLUSTER_INFO.name).is_some_and(|value| !value.is_null()));
+    let written: HashSet<_> =
+        written.filter_map(|item| item.node().get(provider::NAME.name)?.as_str()).collect();
+    for provider in providers {
+        let is_written = provider.definition.is_none() && written.contains(&*provider.name);
+        if provider.provide_cluster_info && !is_written {
+            provider.cluster_info = ClusterInfo::Match;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

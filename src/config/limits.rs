@@ -1,0 +1,137 @@
+//! `limits` of our own configuration.
+
+use std::num::NonZeroUsize;
+
+use super::{
+    problem::Report,
+    reader::Cursor,
+    table::limits::{self, SECTION},
+};
+
+/// One uid or process may have this number of connections, however few `limits.connections` allows.
+const FEW_CONNECTIONS: usize = 64;
+
+/// Limits of the whole broker.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Connections at the same time; one more is refused, unless an idle one gives way.
+    pub connections: NonZeroUsize,
+    /// The same of one uid.
+    pub connections_per_uid: NonZeroUsize,
+    /// The same of one process.
+    pub connections_per_process: NonZeroUsize,
+    /// Watches of one connection; one more is refused.
+    pub watches_per_connection: NonZeroUsize,
+    /// Bytes that the broker holds for one uid.
+    pub bytes_per_uid: NonZeroUsize,
+    /// Bytes that the broker holds for one process.
+    pub bytes_per_process: NonZeroUsize,
+    /// Plugin runs at the same time, of all providers.
+    pub plugin_runs: NonZeroUsize,
+    /// Plugin runs at the same time of each issuer without a `concurrency`. A provider without an `issuer` is its own
+    /// issuer.
+    pub plugin_runs_per_provider: NonZeroUsize,
+    /// Plugin runs at the same time that the callers of one uid wait for.
+    pub plugin_runs_per_uid: NonZeroUsize,
+    /// Plugin runs at the same time that the callers of one process wait for.
+    pub plugin_runs_per_process: NonZeroUsize,
+    /// Credentials in memory; one more replaces the least recently used.
+    pub entries: NonZeroUsize,
+    /// Credentials in use that the variables of callers of one uid select.
+    pub entries_per_uid: NonZeroUsize,
+    /// Credentials in use that the variables of one process select.
+    pub entries_per_process: NonZeroUsize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let (connections, runs) = (limits::CONNECTIONS.absent.0, limits::PLUGIN_RUNS.absent.0);
+        let entries = limits::ENTRIES.absent.0;
+        Self {
+            connections,
+            connections_per_uid: connections_per_uid(connections),
+            connections_per_process: connections_per_process(connections),
+            watches_per_connection: limits::WATCHES_PER_CONNECTION.absent.0,
+            bytes_per_uid: limits::BYTES_PER_UID.absent.0,
+            bytes_per_process: limits::BYTES_PER_PROCESS.absent.0,
+            plugin_runs: runs,
+            plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.absent.0,
+            plugin_runs_per_uid: runs,
+            plugin_runs_per_process: all_but_a_quarter(runs),
+            entries,
+            entries_per_uid: all_but_a_quarter(entries),
+            entries_per_process: half(entries),
+        }
+    }
+}
+
+pub(super) fn limits_section(at: &Cursor<'_>, report: &mut Report) -> Limits {
+    let Some(fields) = at.section(&SECTION, report) else { return Limits::default() };
+    let connections = limits::CONNECTIONS.read(&fields, report);
+    let plugin_runs = limits::PLUGIN_RUNS.read(&fields, report);
+    let entries = limits::ENTRIES.read(&fields, report);
+    Limits {
+        connections,
+        connections_per_uid: limits::CONNECTIONS_PER_UID
+            .read(&fields, report)
+            .unwrap_or_else(|| connections_per_uid(connections)),
+        connections_per_process: limits::CONNECTIONS_PER_PROCESS
+            .read(&fields, report)
+            .unwrap_or_else(|| connections_per_process(connections)),
+        watches_per_connection: limits::WATCHES_PER_CONNECTION.read(&fields, report),
+        bytes_per_uid: limits::BYTES_PER_UID.read(&fields, report),
+        bytes_per_process: limits::BYTES_PER_PROCESS.read(&fields, report),
+        plugin_runs,
+        plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.read(&fields, report),
+        plugin_runs_per_uid: limits::PLUGIN_RUNS_PER_UID.read(&fields, report).unwrap_or(plugin_runs),
+        plugin_runs_per_process: limits::PLUGIN_RUNS_PER_PROCESS
+            .read(&fields, report)
+            .unwrap_or_else(|| all_but_a_quarter(plugin_runs)),
+        entries,
+        entries_per_uid: limits::ENTRIES_PER_UID
+            .read(&fields, report)
+            .unwrap_or_else(|| all_but_a_quarter(entries)),
+        entries_per_process: limits::ENTRIES_PER_PROCESS
+            .read(&fields, report)
+            .unwrap_or_else(|| half(entries)),
+    }
+}
+
+fn connections_per_uid(connections: NonZeroUsize) -> NonZeroUsize {
+    at_least(all_but_a_quarter(connections).get(), FEW_CONNECTIONS)
+}
+
+fn connections_per_process(connections: NonZeroUsize) -> NonZeroUsize {
+    at_least(connections.get() / 4, FEW_CONNECTIONS)
+}
+
+/// Three quarters, rounded up.
+fn all_but_a_quarter(count: NonZeroUsize) -> NonZeroUsize {
+    at_least(count.get() - count.get() / 4, 1)
+}
+
+fn half(count: NonZeroUsize) -> NonZeroUsize {
+    at_least(count.get().div_ceil(2), 1)
+}
+
+fn at_least(count: usize, least: usize) -> NonZeroUsize {
+    NonZeroUsize::new(count.max(least)).unwrap_or(NonZeroUsize::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_share_and_never_less_than_a_program_needs() {
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        for (connections, per_uid, per_process) in [(4096, 3072, 1024), (100, 75, 64), (1, 64, 64)] {
+            assert_eq!(connections_per_uid(count(connections)).get(), per_uid);
+            assert_eq!(connections_per_process(count(connections)).get(), per_process);
+        }
+        for (runs, per_process) in [(1, 1), (2, 2), (3, 3), (4, 3), (8, 6)] {
+            assert_eq!(all_but_a_quarter(count(runs)).get(), per_process);
+        }
+        assert_eq!([1, 5, 10_000].map(|entries| half(count(entries)).get()), [1, 3, 5000]);
+    }
+}

@@ -1,0 +1,71 @@
+//! How many runs the callers of one process, and of one uid, may have at a time.
+
+use std::{collections::HashMap, hash::Hash};
+
+use super::{lane::Party, pace::Cause};
+
+/// Runs at a time that callers wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct RunShares {
+    /// Of one uid.
+    pub per_uid: usize,
+    /// Of one process.
+    pub per_process: usize,
+}
+
+/// The started runs that callers wait for.
+#[derive(Debug)]
+pub(super) struct Shares {
+    pub(super) limits: RunShares,
+    processes: HashMap<u64, usize>,
+    uids: HashMap<u64, usize>,
+}
+
+impl Shares {
+    pub(super) fn new(limits: RunShares) -> Self {
+        Self { limits, processes: HashMap::new(), uids: HashMap::new() }
+    }
+
+    /// Why no run of `party` starts now; `None`: it has less than its share. Only the runs that callers wait for count.
+    pub(super) fn refuses(&self, party: Party) -> Option<Cause> {
+        let Party::Peer(process) = party else { return None };
+        let has = |counts: &HashMap<u64, usize>, key| counts.get(&key).copied().unwrap_or_default();
+        let RunShares { per_uid, per_process } = self.limits;
+        if has(&self.processes, process) >= per_process {
+            return Some(Cause::ProcessShare { runs: per_process });
+        }
+        (has(&self.uids, uid(process)) >= per_uid).then_some(Cause::UidShare { runs: per_uid })
+    }
+
+    /// Notes a start. Returns whether `party` has its share now.
+    pub(super) fn start(&mut self, party: Party) -> bool {
+        if let Party::Peer(process) = party {
+            *self.processes.entry(process).or_default() += 1;
+            *self.uids.entry(uid(process)).or_default() += 1;
+        }
+        self.refuses(party).is_some()
+    }
+
+    /// Notes an end. Returns whether `party` had its share.
+    pub(super) fn finish(&mut self, party: Party) -> bool {
+        let had = self.refuses(party).is_some();
+        if let Party::Peer(process) = party {
+            decrease(&mut self.processes, process);
+            decrease(&mut self.uids, uid(process));
+        }
+        had
+    }
+}
+
+/// The upper half of a process is its uid.
+fn uid(process: u64) -> u64 {
+    process >> 32
+}
+
+fn decrease<K: Copy + Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    let Some(count) = counts.get_mut(&key) else { return };
+    *count = count.saturating_sub(1);
+    if *count == 0 {
+        counts.remove(&key);
+    }
+}

@@ -1,0 +1,167 @@
+//! The rights of one connection, kept current.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+use tonic::{Request, Status};
+
+use super::{
+    peer::Peer,
+    status::{self, NoRights},
+};
+use crate::access::{Permit, Policy, Principal, Rights, Verb};
+
+/// The policy in force, and each that follows it.
+pub type Policies = watch::Receiver<Arc<Policy>>;
+
+/// Who the peer of a connection is, and what it may do. The calls of the connection share it.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) peer: Peer,
+    principal: Principal,
+    current: ArcSwap<Current>,
+}
+
+/// The rights under one policy.
+#[derive(Debug)]
+struct Current {
+    /// Has seen the policy of `rights` and no newer one.
+    policies: Policies,
+    rights: Arc<Rights>,
+}
+
+impl Current {
+    fn of(principal: &Principal, mut policies: Policies) -> Self {
+        let rights = Arc::new(policies.borrow_and_update().rights(principal));
+        Self { policies, rights }
+    }
+}
+
+impl Access {
+    pub(super) fn new(peer: Peer, principal: Principal, policies: Policies) -> Self {
+        let current = ArcSwap::from_pointee(Current::of(&principal, policies));
+        Self { peer, principal, current }
+    }
+
+    /// The access of the connection that `request` came on.
+    pub(super) fn of<T>(request: &Request<T>) -> Result<&Arc<Self>, Status> {
+        request.extensions().get().ok_or_else(status::no_peer)
+    }
+
+    /// The rights of the peer now. Computed again only after the policy has changed; otherwise this takes no lock and
+    /// allocates nothing.
+    pub(super) fn rights(&self) -> Arc<Rights> {
+        let current = self.current.load();
+        // An error means that the broker ends.
+        if !current.policies.has_changed().unwrap_or(false) {
+            return Arc::clone(&current.rights);
+        }
+        let renewed = Arc::new(Current::of(&self.principal, current.policies.clone()));
+        self.current.store(Arc::clone(&renewed));
+        Arc::clone(&renewed.rights)
+    }
+
+    /// The permit for a call that needs `verb`.
+    pub(super) fn permit(&self, verb: Verb) -> Permit {
+        Permit::new(self.rights(), verb)
+    }
+
+    /// The rights of the peer, if it may do `verb` with anything.
+    pub(super) fn need(&self, verb: Verb) -> Result<Arc<Rights>, Status> {
+        let rights = self.rights();
+        if rights.has(verb) { Ok(rights) } else { Err(status::verb_denied(verb)) }
+    }
+
+    /// Changes of the policy that [`rights`](Self::rights) does not know yet, and later ones.
+    pub(super) fn changes(&self) -> Policies {
+        self.current.load().policies.clone()
+    }
+
+    /// Whether the peer may ask whether the broker works, under any rules: the broker's own user and root may.
+    pub(super) fn may_ask_for_health(&self) -> bool {
+        self.principal.is_owner && self.principal.uid.is_some()
+    }
+
+    /// The identity that the rights are for.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Why the peer has no right.
+    pub(super) fn no_rights(&self) -> NoRights {
+        match self.principal.uid {
+            None => NoRights::Unmapped,
+            Some(_) if self.current.load().policies.borrow().has_rules() => NoRights::Unlisted,
+            Some(_) => NoRights::Stranger,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Access {
+    /// That of a user who is not the broker's.
+    pub(super) fn of_uid(uid: u32, policies: Policies) -> Arc<Self> {
+        let peer = Peer { listener: 0, uid, gid: uid, pid: None, origin: crate::plugin::Origin::Elsewhere };
+        Arc::new(Self::new(peer, Principal { uid: Some(uid), ..Principal::default() }, policies))
+    }
+
+    /// That of the broker's own user without rules.
+    pub(super) fn of_the_owner() -> Arc<Self> {
+        let peer =
+            Peer { listener: 0, uid: 1000, gid: 1000, pid: None, origin: crate::plugin::Origin::Elsewhere };
+        let principal = Principal { uid: Some(1000), is_owner: true, ..Principal::default() };
+        let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
+        Arc::new(Self::new(peer, principal, policies))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        access::{Grant, Peers, Rule, Target},
+        plugin::{Globs, Origin},
+    };
+
+    fn rules(uid: u32, provider: &str) -> Arc<Policy> {
+        let peers = Peers { uids: vec![uid], ..Peers::default() };
+        let verbs = [Verb::Get].into_iter().collect();
+        let allow = Grant { providers: Globs::new([provider]), verbs, ..Grant::default() };
+        Arc::new(Policy::new([Rule { name: "r".into(), peers, allow }]))
+    }
+
+    fn access(policies: Policies) -> Access {
+        let peer = Peer { listener: 0, uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
+        Access::new(peer, Principal { uid: Some(7), ..Principal::default() }, policies)
+    }
+
+    #[test]
+    fn rights_follow_the_policy_and_are_computed_once_for_each() {
+        let sender = watch::Sender::new(Arc::new(Policy::new([])));
+        let access = access(sender.subscribe());
+        assert!(access.rights().is_empty());
+        assert_eq!(access.no_rights(), NoRights::Stranger);
+        sender.send_replace(rules(7, "p"));
+        let rights = access.rights();
+        assert!(rights.allows(Verb::Get, Target::Provider("p")));
+        assert!(Arc::ptr_eq(&rights, &access.rights()), "nothing is computed for a call");
+        assert!(access.need(Verb::Get).is_ok() && access.need(Verb::Admin).is_err());
+        sender.send_replace(rules(8, "p"));
+        assert!(access.rights().is_empty());
+        assert_eq!(access.no_rights(), NoRights::Unlisted);
+    }
+
+    #[test]
+    fn a_watch_learns_of_each_change_after_the_rights_that_it_began_with() {
+        let sender = watch::Sender::new(rules(7, "p"));
+        let access = access(sender.subscribe());
+        sender.send_replace(rules(7, "q"));
+        assert!(access.changes().has_changed().unwrap(), "the rights are those of the first policy");
+        access.rights();
+        let changes = access.changes();
+        assert!(!changes.has_changed().unwrap());
+        sender.send_replace(rules(8, "q"));
+        assert!(changes.has_changed().unwrap());
+    }
+}

@@ -1,0 +1,278 @@
+//! Places for connections: how many there may be of all peers, of one uid and of one process, and which connection gives
+//! way to a new one.
+
+mod budget;
+mod held;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rustix::process::{Resource, getrlimit};
+use tokio_util::sync::CancellationToken;
+
+use super::{Peer, traffic::Traffic};
+use budget::Budget;
+
+pub(super) use held::{Held, Holding, TooManyBytes};
+
+/// A connection without a call for this time gives way to a new one when there is no place left.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Connections of one process that had no call yet, or half of all places if those are fewer. For one more, the oldest of
+/// them gives way at once: a client that connects has a call.
+const SILENT: usize = 48;
+
+/// Limits of connections, and of what the broker holds for their peers.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// Connections at the same time.
+    pub connections: usize,
+    /// The same of one uid.
+    pub connections_per_uid: usize,
+    /// The same of one process.
+    pub connections_per_process: usize,
+    /// Bytes of unfinished requests and of answers that are not read, of one uid.
+    pub bytes_per_uid: usize,
+    /// The same of one process.
+    pub bytes_per_process: usize,
+    /// Watches of one connection.
+    pub watches_per_connection: usize,
+    /// Plugin runs at the same time, for which file descriptors are kept.
+    pub plugin_runs: usize,
+}
+
+/// The limit that leaves no place for a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Full {
+    /// `limits.connections`.
+    Connections(usize),
+    /// The limit of open files allows so many.
+    OpenFiles(usize),
+    /// `limits.connectionsPerUid`.
+    Uid(usize),
+    /// `limits.connectionsPerProcess`.
+    Process(usize),
+    /// So many connections of the process had no call, and others like them are being closed.
+    Silent(usize),
+}
+
+/// The plugin runs at a time, of `wanted`, for which the limit of open files leaves descriptors.
+pub fn affordable_runs(wanted: usize) -> usize {
+    Budget::of(open_files(), wanted).runs
+}
+
+/// All places.
+#[derive(Debug)]
+pub(super) struct Places {
+    limits: ConnectionLimits,
+    /// Reads the limit of open files: it can change while the broker runs.
+    open_files: fn() -> usize,
+    taken: Mutex<Taken>,
+}
+
+/// The places that are taken.
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    /// By number, so in the order of their connections.
+    served: BTreeMap<u64, Served>,
+    uids: HashMap<u32, Holder>,
+    processes: HashMap<u64, Holder>,
+    /// Connections that gave way and have not ended.
+    leaving: HashSet<u64>,
+    refused: usize,
+}
+
+#[derive(Debug)]
+struct Served {
+    uid: u32,
+    process: u64,
+    traffic: Arc<Traffic>,
+}
+
+/// What one uid or process has.
+#[derive(Debug)]
+struct Holder {
+    /// By number.
+    connections: BTreeSet<u64>,
+    held: Arc<Held>,
+}
+
+/// A place. Dropping it frees the place.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    /// `None`: for a connection that is refused.
+    number: Option<u64>,
+}
+
+impl Places {
+    pub(super) fn new(limits: ConnectionLimits) -> Self {
+        Self { limits, open_files, taken: Mutex::default() }
+    }
+
+    /// Takes a place for a connection of `peer` at `now`, and the counts of that connection. If there is none, the
+    /// connection that had no call for the longest time gives way: one of the same process or uid if that has its share.
+    ///
+    /// # Errors
+    ///
+    /// No connection is idle.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        peer: &Peer,
+        end: CancellationToken,
+        now: Duration,
+    ) -> Result<(Place, Arc<Traffic>), Full> {
+        let (limits, budget) = (&self.limits, self.budget());
+        let (uid, process) = (peer.uid, peer.process());
+        let (total, by_files) =
+            (limits.connections.min(budget.connections), budget.connections < limits.connections);
+        let few = if by_files { (total * 3 / 4).max(1) } else { usize::MAX };
+        let per_process = limits.connections_per_process.min(few);
+        let most_silent = SILENT.min((total / 2).max(2));
+        let mut taken = self.lock();
+        let may_leave = budget.spare.div_ceil(2);
+        if let Some(silent) = taken.oldest_silent(process, most_silent) {
+            if taken.leaving.len() >= may_leave {
+                return Err(Full::Silent(most_silent));
+            }
+            taken.gives_way(silent);
+        }
+        let is_full = taken.served.len() >= total;
+        let of_uid = count(&taken.uids, &uid) >= limits.connections_per_uid;
+        let of_process = count(&taken.processes, &process) >= per_process;
+        if is_full || of_uid || of_process {
+            let may_give_way = |served: &Served| match (of_process, of_uid) {
+                (true, _) => served.process == process,
+                (false, true) => served.uid == uid,
+                (false, false) => true,
+            };
+            let has_exit = taken.leaving.len() < may_leave;
+            let Some(idle) = taken.longest_idle(may_give_way, now).filter(|_| has_exit) else {
+                return Err(match (is_full, of_process) {
+                    (true, _) if by_files => Full::OpenFiles(total),
+                    (true, _) => Full::Connections(total),
+                    (false, true) if by_files => Full::OpenFiles(per_process),
+                    (false, true) => Full::Process(per_process),
+                    (false, false) => Full::Uid(limits.connections_per_uid),
+                });
+            };
+            taken.gives_way(idle);
+        }
+        let number = taken.next;
+        taken.next += 1;
+        let holding = Holding(Some([
+            enter(&mut taken.processes, process, number, || {
+                Held::new("limits.bytesPerProcess", limits.bytes_per_process)
+            }),
+            enter(&mut taken.uids, uid, number, || Held::new("limits.bytesPerUid", limits.bytes_per_uid)),
+        ]));
+        let traffic = Traffic::new(end, holding, now);
+        taken.served.insert(number, Served { uid, process, traffic: Arc::clone(&traffic) });
+        Ok((Place { places: Arc::clone(self), number: Some(number) }, traffic))
+    }
+
+    /// Takes a place for a connection that is refused; `None`: too many are refused at the moment.
+    pub(super) fn refuse(self: &Arc<Self>) -> Option<Place> {
+        let spare = self.budget().spare / 2;
+        let mut taken = self.lock();
+        if taken.refused >= spare {
+            return None;
+        }
+        taken.refused += 1;
+        Some(Place { places: Arc::clone(self), number: None })
+    }
+
+    fn budget(&self) -> Budget {
+        Budget::of((self.open_files)(), self.limits.plugin_runs)
+    }
+
+    /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// The connection that had no call for the longest time, at least [`IDLE`].
+    fn longest_idle(&self, may_give_way: impl Fn(&Served) -> bool, now: Duration) -> Option<u64> {
+        let candidates = self.served.iter().filter(|(_, served)| may_give_way(served));
+        let idle = candidates.filter_map(|(number, served)| Some((served.traffic.idle(now)?, *number)));
+        let longest = idle.max_by_key(|(idle, number)| (*idle, std::cmp::Reverse(*number)));
+        longest.filter(|(idle, _)| *idle >= IDLE).map(|(_, number)| number)
+    }
+
+    /// The oldest connection of `process` without a call, if it has `most` of them.
+    fn oldest_silent(&self, process: u64, most: usize) -> Option<u64> {
+        let own = &self.processes.get(&process)?.connections;
+        if own.len() < most {
+            return None;
+        }
+        let is_silent =
+            |number: &&u64| self.served.get(number).is_some_and(|served| served.traffic.is_silent());
+        let mut silent = own.iter().filter(is_silent);
+        let oldest = silent.next()?;
+        (silent.count() + 1 >= most).then_some(*oldest)
+    }
+
+    fn gives_way(&mut self, number: u64) {
+        if let Some(served) = self.remove(number) {
+            served.traffic.give_way();
+            self.leaving.insert(number);
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Served> {
+        let served = self.served.remove(&number)?;
+        leave(&mut self.uids, served.uid, number);
+        leave(&mut self.processes, served.process, number);
+        Some(served)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.lock();
+        match self.number {
+            Some(number) if taken.leaving.remove(&number) => {}
+            Some(number) => drop(taken.remove(number)),
+            None => taken.refused = taken.refused.saturating_sub(1),
+        }
+    }
+}
+
+fn count<K: Eq + Hash>(holders: &HashMap<K, Holder>, key: &K) -> usize {
+    holders.get(key).map_or(0, |holder| holder.connections.len())
+}
+
+fn enter<K: Eq + Hash>(
+    holders: &mut HashMap<K, Holder>,
+    key: K,
+    number: u64,
+    held: impl Fn() -> Held,
+) -> Arc<Held> {
+    let new = || Holder { connections: BTreeSet::new(), held: Arc::new(held()) };
+    let holder = holders.entry(key).or_insert_with(new);
+    holder.connections.insert(number);
+    Arc::clone(&holder.held)
+}
+
+fn leave<K: Copy + Eq + Hash>(holders: &mut HashMap<K, Holder>, key: K, number: u64) {
+    let Some(holder) = holders.get_mut(&key) else { return };
+    holder.connections.remove(&number);
+    if holder.connections.is_empty() {
+        holders.remove(&key);
+    }
+}
+
+fn open_files() -> usize {
+    getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,121 @@
+//! What `/proc` says about the process of a peer.
+
+use std::{io, path::Path};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use tokio::net::UnixStream;
+
+/// The most bytes that are read of a file in `/proc`. Groups that do not fit are not known.
+const STATUS: usize = 16 * 1024;
+
+/// Keeps a process ID from meaning another process without notice: it knows whether the process has ended.
+#[derive(Debug)]
+pub(super) struct Pin(OwnedFd);
+
+impl Pin {
+    /// Pins the process at the other end of `stream`, whose ID is `pid`: with `SO_PEERPIDFD` (Linux 6.5), which the kernel
+    /// took when the peer connected; otherwise by its ID, so that callers must compare the owner of what they read.
+    pub(super) fn of(stream: &UnixStream, pid: i32) -> Option<Self> {
+        let taken = getsockopt(stream, PeerPidfd).ok();
+        let by_id = || Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        taken.or_else(by_id).map(Self)
+    }
+
+    /// Whether the process still runs: then everything that was read under its ID since it was pinned is about it.
+    pub(super) fn is_alive(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)), Ok(0))
+    }
+}
+
+/// Users and groups of a process.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Status {
+    /// Effective uid and gid.
+    pub(super) owner: Option<(u32, u32)>,
+    /// Supplementary groups.
+    pub(super) groups: Vec<u32>,
+}
+
+impl Status {
+    /// Reads `/proc/PID/status`, which does not block.
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
+        read(&format!("/proc/{pid}/status")).map(|text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        // Real, effective, saved and for files.
+        let effective = |name| field(name)?.split_whitespace().nth(1)?.parse().ok();
+        let groups = field("Groups").unwrap_or_default();
+        Self {
+            owner: effective("Uid").zip(effective("Gid")),
+            groups: groups.split_whitespace().filter_map(|gid| gid.parse().ok()).collect(),
+        }
+    }
+}
+
+/// The executable of a process. `None`: the broker may not read it.
+pub(super) fn executable(pid: i32) -> Option<Box<Path>> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok().map(Into::into)
+}
+
+fn read(path: &str) -> io::Result<String> {
+    use io::Read as _;
+    let mut bytes = Vec::with_capacity(2048);
+    std::fs::File::open(path)?.take(STATUS as u64).read_to_end(&mut bytes)?;
+    // Up to the last whole line or number: half a number is another number.
+    if bytes.len() == STATUS {
+        let whole = bytes.iter().rposition(u8::is_ascii_whitespace).unwrap_or_default();
+        bytes.truncate(whole);
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> i32 {
+        rustix::process::getpid().as_raw_nonzero().get()
+    }
+
+    #[test]
+    fn users_and_groups_are_the_effective_and_the_supplementary_ones() {
+        let text = "Name:\tx\nGroups:\nUmask:\t0022\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n";
+        assert_eq!(
+            Status::parse(text),
+            Status { owner: Some((2, 6)), groups: vec![] },
+            "the first field counts"
+        );
+        let text = "Name:\tGroups: 1\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n";
+        assert_eq!(Status::parse(text), Status { owner: Some((2, 6)), groups: vec![9, 10] });
+        assert_eq!(Status::parse("Uid:\t1\n"), Status::default());
+        let status = Status::of(own()).unwrap();
+        let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        assert_eq!(status.owner, Some(ids));
+        assert!(Status::of(i32::MAX).is_err());
+    }
+
+    #[test]
+    fn the_executable_is_that_of_the_process() {
+        assert_eq!(executable(own()).as_deref(), std::env::current_exe().ok().as_deref());
+        assert_eq!(executable(i32::MAX), None);
+    }
+
+    #[tokio::test]
+    async fn a_pin_knows_whether_the_process_runs() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert!(Pin::of(&ours, own()).unwrap().is_alive());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+        let pin = Pin(pidfd_open(pid, PidfdFlags::empty()).unwrap());
+        child.wait().unwrap();
+        assert!(!pin.is_alive());
+    }
+}

@@ -1,0 +1,130 @@
+//! Which uids and gids identify a user or group of the broker's user namespace.
+
+use rustix::process::geteuid;
+
+/// The numbers of the user namespace of the broker.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Users {
+    /// The broker's own uid.
+    own: u32,
+    /// The number that the kernel shows for every uid that it cannot map; `None`: it can map all.
+    overflow_uid: Option<u32>,
+    /// The same of gids.
+    overflow_gid: Option<u32>,
+}
+
+/// What the kernel uses unless `/proc/sys/kernel/overflowuid` says otherwise.
+const OVERFLOW: u32 = 65_534;
+
+impl Users {
+    /// Reads `/proc`. What it does not show counts as not mapped.
+    pub(super) fn of_this_process() -> Self {
+        let overflow = |map: &str, number: &str| {
+            let map = std::fs::read_to_string(map).unwrap_or_default();
+            let number = std::fs::read_to_string(number).ok().and_then(|text| text.trim().parse().ok());
+            (!maps_all(&map)).then(|| number.unwrap_or(OVERFLOW))
+        };
+        Self {
+            own: geteuid().as_raw(),
+            overflow_uid: overflow("/proc/self/uid_map", "/proc/sys/kernel/overflowuid"),
+            overflow_gid: overflow("/proc/self/gid_map", "/proc/sys/kernel/overflowgid"),
+        }
+    }
+
+    /// The user of `uid`; `None`: the number identifies none.
+    pub(super) fn user(self, uid: u32) -> Option<u32> {
+        Some(uid).filter(|uid| *uid != u32::MAX && Some(*uid) != self.overflow_uid)
+    }
+
+    /// The group of `gid`; `None`: the number identifies none.
+    pub(super) fn group(self, gid: u32) -> Option<u32> {
+        Some(gid).filter(|gid| *gid != u32::MAX && Some(*gid) != self.overflow_gid)
+    }
+
+    /// Whether `uid` is the broker's own or root's.
+    pub(super) fn is_owner(self, uid: u32) -> bool {
+        uid == self.own || uid == 0
+    }
+
+    /// Whether `uid` is the broker's own.
+    pub(super) fn is_own(self, uid: u32) -> bool {
+        uid == self.own
+    }
+
+    /// Whether the broker can identify its own user.
+    pub(super) fn identify_own(self) -> bool {
+        self.user(self.own).is_some()
+    }
+}
+
+/// Whether a `uid_map` or `gid_map` maps every number to itself, so that no number can mean several users.
+fn maps_all(map: &str) -> bool {
+    let mut ranges = Vec::new();
+    for line in map.lines() {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        let (Some(Ok(inside)), Some(Ok(outside)), Some(Ok(length)), None) =
+            (numbers.next(), numbers.next(), numbers.next(), numbers.next())
+        else {
+            return false;
+        };
+        if inside != outside {
+            return false;
+        }
+        ranges.push((inside, length));
+    }
+    ranges.sort_unstable();
+    let mut next = 0;
+    for (inside, length) in ranges {
+        if inside != next {
+            return false;
+        }
+        next += length;
+    }
+    // The last number is not a uid.
+    next >= u64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_identity_maps_every_user() {
+        let table = [
+            ("         0          0 4294967295\n", true),
+            ("0 0 65534\n65534 65534 4294901761\n", true),
+            ("65534 65534 4294901761\n0 0 65534\n", true),
+            ("0 0 65536\n", false),
+            ("0 100000 65536\n", false),
+            ("1000 1000 1\n", false),
+            ("0 1000 1\n1 100000 4294967294\n", false),
+            ("0 0 65534\n65535 65535 4294901760\n", false),
+            ("", false),
+            ("all\n", false),
+            ("0 0 4294967295 1\n", false),
+        ];
+        for (map, expected) in table {
+            assert_eq!(maps_all(map), expected, "{map:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_for_everyone_identifies_no_user_and_a_mapped_one_does() {
+        let in_namespace = Users { own: 65_534, overflow_uid: Some(65_534), overflow_gid: Some(65_533) };
+        assert_eq!(in_namespace.user(65_534), None);
+        assert_eq!((in_namespace.user(0), in_namespace.user(65_533)), (Some(0), Some(65_533)));
+        assert_eq!((in_namespace.group(65_533), in_namespace.group(65_534)), (None, Some(65_534)));
+        assert!(!in_namespace.identify_own());
+        let host = Users { own: 65_534, overflow_uid: None, overflow_gid: None };
+        assert_eq!((host.user(65_534), host.group(65_534)), (Some(65_534), Some(65_534)));
+        assert!(host.identify_own());
+        for users in [in_namespace, host] {
+            assert_eq!(
+                (users.user(u32::MAX), users.group(u32::MAX)),
+                (None, None),
+                "it identifies no user anywhere"
+            );
+            assert!(users.is_owner(0) && users.is_owner(65_534) && !users.is_owner(1000));
+        }
+    }
+}

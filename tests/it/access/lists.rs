@@ -1,0 +1,113 @@
+//! Lists show, and commands reach, only what a peer has a right to.
+
+use credbroker_proto::v1::{
+    credential_broker_admin_client::CredentialBrokerAdminClient, credential_selector::Selector,
+};
+
+use super::*;
+
+type Admin = CredentialBrokerAdminClient<Channel>;
+
+fn selecting(selector: Selector) -> Option<pb::CredentialSelector> {
+    Some(pb::CredentialSelector { selector: Some(selector) })
+}
+
+async fn evict(admin: &mut Admin, selector: Selector) -> Result<u32, Status> {
+    let request = pb::EvictCredentialsRequest { selector: selecting(selector) };
+    Ok(admin.evict_credentials(request).await?.into_inner().evicted)
+}
+
+async fn refresh(admin: &mut Admin, selector: Selector) -> Result<u32, Status> {
+    let request = pb::RefreshCredentialsRequest { selector: selecting(selector) };
+    Ok(admin.refresh_credentials(request).await?.into_inner().refreshed)
+}
+
+/// Names of providers in the list of credentials, and in that of providers.
+async fn listed(admin: &mut Admin) -> (Vec<String>, Vec<String>) {
+    let credentials = admin.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap();
+    let providers = admin.list_providers(pb::ListProvidersRequest::default()).await.unwrap();
+    let credentials = credentials.into_inner().credentials.into_iter().map(|state| state.provider);
+    let providers = providers.into_inner().providers.into_iter().map(|state| state.name);
+    (credentials.collect(), providers.collect())
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Lets the user of this test do this and nothing else.
+async fn allow(broker: &InProcess, plugin: &FakePlugin, providers: &[&str], verbs: &[&str]) {
+    change(broker, plugin, &rule(&json!({"providers": providers, "verbs": verbs}))).await;
+}
+
+/// A broker with a credential of each provider, under rules that allow these verbs for these providers.
+async fn filled(providers: &[&str], verbs: &[&str]) -> (InProcess, Admin, FakePlugin) {
+    let (broker, plugin) = broker(&rule(&json!({"providers": ["*"], "verbs": ["get", "admin"]})));
+    for name in ["a", "b", "ab"] {
+        broker.get(name).await.unwrap();
+    }
+    allow(&broker, &plugin, providers, verbs).await;
+    let admin = Admin::new(broker.channel().await);
+    (broker, admin, plugin)
+}
+
+#[tokio::test]
+async fn lists_show_only_what_the_peer_may_see() {
+    for verb in ["list", "admin"] {
+        let (_broker, mut admin, _plugin) = filled(&["a*"], &[verb]).await;
+        assert_eq!(listed(&mut admin).await, (names(&["a", "ab"]), names(&["a", "ab"])), "{verb}");
+        admin.get_broker_info(pb::GetBrokerInfoRequest::default()).await.unwrap();
+        for name in ["b", "c"] {
+            let selector = selecting(Selector::Provider(name.into()));
+            let request = pb::ListCredentialsRequest { selector, ..Default::default() };
+            assert_eq!(denied(&admin.list_credentials(request).await.unwrap_err()), DENIED, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_admin_service_needs_list_or_admin() {
+    let (_broker, mut admin, _plugin) = filled(&["*"], &["get", "watch", "report"]).await;
+    let refusals = [
+        admin.list_credentials(pb::ListCredentialsRequest::default()).await.map(drop),
+        admin.list_providers(pb::ListProvidersRequest::default()).await.map(drop),
+        admin.get_broker_info(pb::GetBrokerInfoRequest::default()).await.map(drop),
+        evict(&mut admin, Selector::All(true)).await.map(drop),
+        refresh(&mut admin, Selector::All(true)).await.map(drop),
+    ];
+    for refusal in refusals {
+        assert_eq!(denied(&refusal.unwrap_err()), DENIED);
+    }
+    let (_broker, mut admin, _plugin) = filled(&["*"], &["list"]).await;
+    for refusal in
+        [evict(&mut admin, Selector::All(true)).await, refresh(&mut admin, Selector::All(true)).await]
+    {
+        assert_eq!(denied(&refusal.unwrap_err()), DENIED, "to list is not to administer");
+    }
+}
+
+#[tokio::test]
+async fn all_means_all_that_the_peer_may_administer() {
+    let (broker, mut admin, plugin) = filled(&["a*"], &["admin"]).await;
+    assert_eq!(refresh(&mut admin, Selector::All(true)).await.unwrap(), 2);
+    assert_eq!(plugin.runs(), 5);
+    assert_eq!(evict(&mut admin, Selector::Provider("a".into())).await.unwrap(), 1);
+    assert_eq!(evict(&mut admin, Selector::All(true)).await.unwrap(), 1);
+    for name in ["b", "c"] {
+        let by_name = Selector::Provider(name.into());
+        assert_eq!(denied(&evict(&mut admin, by_name.clone()).await.unwrap_err()), DENIED, "{name}");
+        assert_eq!(denied(&refresh(&mut admin, by_name).await.unwrap_err()), DENIED, "{name}");
+    }
+    allow(&broker, &plugin, &["*"], &["list"]).await;
+    assert_eq!(listed(&mut admin).await.0, names(&["b"]), "it was not evicted");
+}
+
+#[tokio::test]
+async fn a_key_that_the_peer_may_not_see_is_a_key_that_does_not_exist() {
+    let (broker, mut admin, plugin) = filled(&["*"], &["list"]).await;
+    let all = admin.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    let key = all.credentials.iter().find(|state| state.provider == "b").unwrap().key.clone();
+    allow(&broker, &plugin, &["a"], &["admin"]).await;
+    assert_eq!(evict(&mut admin, Selector::Key(key)).await.unwrap(), 0);
+    assert_eq!(evict(&mut admin, Selector::Key("ab".repeat(6))).await.unwrap(), 0);
+}

@@ -1,0 +1,182 @@
+//! What one permitted process can take from others: connections, keys, file descriptors.
+
+use std::{
+    io::Write as _,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    path::Path,
+    process::{Command, Output},
+};
+
+use credbroker_client::{Client, Error, Socket};
+use credbroker_proto::Reason;
+use credbroker_test_support::{Broker, BrokerBuilder, FakePlugin, private_directory, private_file};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use tonic_health::pb::HealthCheckRequest;
+
+use super::{memory::settled, raw::Raw, until};
+use crate::harness::{provider, reference, request};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
+const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// What an attack may cost the broker, in KiB.
+const ALLOWED: u64 = 5 * 1024;
+
+/// A broker of the providers `cloud` and `other`.
+fn broker(program: impl AsRef<Path>, limits: &Value) -> (Broker, [FakePlugin; 2]) {
+    let plugins = [(), ()].map(|()| FakePlugin::builder().token("t").expires_in(3600).build());
+    (configured(Broker::builder(program), &plugins, limits).start(), plugins)
+}
+
+fn configured(builder: BrokerBuilder, plugins: &[FakePlugin; 2], limits: &Value) -> BrokerBuilder {
+    let mut cloud = provider("cloud", &plugins[0]);
+    cloud["callerEnv"] = json!(["KEY"]);
+    let config = json!({
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "limits": limits,
+        "providers": [cloud, provider("other", &plugins[1])],
+    });
+    builder.config(&config.to_string())
+}
+
+/// Another process that asks for a credential.
+fn ask(broker: &Broker, provider: &str) -> Output {
+    let mut shim = Command::new(PROGRAM);
+    shim.args(["shim", "--provider", provider, "--socket"]).arg(broker.socket()).env_clear();
+    shim.output().unwrap()
+}
+
+fn assert_served(broker: &Broker, provider: &str) {
+    let answer = ask(broker, provider);
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+}
+
+/// A connection that sends its preface and its SETTINGS, and then nothing.
+fn silent(broker: &Broker) -> UnixStream {
+    let mut stream = UnixStream::connect(broker.socket()).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").ok();
+    stream
+}
+
+/// A connection with a call that does not end.
+fn busy(broker: &Broker) -> Raw {
+    let mut peer = Raw::connect(&broker.socket(), 65_535);
+    peer.request(1, HEALTH_WATCH, &HealthCheckRequest::default()).ok();
+    until("it is answered", || peer.seen(|seen| !seen.answered.is_empty() || seen.closed));
+    peer
+}
+
+fn descriptors(broker: &Broker) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", broker.pid())).unwrap().count()
+}
+
+/// Raises the soft limit of open files. Returns the number of connections that the test can open.
+fn possible_connections() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    limit.maximum.map_or(usize::MAX, |files| usize::try_from(files).unwrap()).saturating_sub(1000)
+}
+
+#[test]
+fn ten_thousand_silent_connections_of_one_process_lock_out_no_other() {
+    let count = possible_connections().min(10_000);
+    if count < 10_000 {
+        println!("SKIPPED in part: only {count} connections, because of the limit of open files");
+    }
+    let (broker, _plugins) = broker(PROGRAM, &json!({}));
+    assert_served(&broker, "cloud");
+    let (before, files) = (settled(broker.pid()), descriptors(&broker));
+    let silent: Vec<_> = (0..count).map(|_| silent(&broker)).collect();
+    assert_served(&broker, "other");
+    let during = settled(broker.pid());
+    assert_served(&broker, "cloud");
+    assert!(descriptors(&broker) < files + 200, "{} files", descriptors(&broker));
+    drop(silent);
+    until("its files are closed", || descriptors(&broker) <= files);
+    let after = settled(broker.pid());
+    println!("{before} KiB before, {during} during, {after} after");
+    assert!(during <= before + ALLOWED && after <= before + ALLOWED, "{before}, {during}, {after} KiB");
+}
+
+/// The limit that refuses one more connection of this process.
+async fn refusal(broker: &Broker) -> Option<String> {
+    let client = Client::connect(&Socket::at(broker.socket())).await.ok()?;
+    let Err(Error::Failed(failure)) = client.credential(&reference("cloud", None, &[])).await else {
+        return None;
+    };
+    assert_eq!(failure.reason, Some(Reason::Overloaded), "{failure:?}");
+    failure.limit
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_with_its_share_of_busy_connections_is_refused_by_name_and_no_other_is() {
+    let (broker, _plugins) = broker(PROGRAM, &json!({"connections": 12, "connectionsPerProcess": 8}));
+    let mut connections: Vec<_> = (0..8).map(|_| busy(&broker)).collect();
+    assert_eq!(refusal(&broker).await.as_deref(), Some("limits.connectionsPerProcess"));
+    assert_served(&broker, "other");
+    assert!(connections.iter().all(|peer| peer.seen(|seen| !seen.goaway)), "none of them gave way");
+    drop(connections.pop());
+    until("the place is free", || busy(&broker).seen(|seen| !seen.closed && seen.ended.is_empty()));
+}
+
+#[test]
+fn the_oldest_idle_connection_gives_way_and_learns_it() {
+    let (broker, _plugins) = broker(PROGRAM, &json!({"connections": 3}));
+    let get = |peer: &mut Raw, stream| {
+        peer.request(stream, GET, &request("cloud", None, &[])).unwrap();
+        until("it is answered", || peer.seen(|seen| seen.ended.contains(&stream) || seen.closed));
+        peer.seen(|seen| seen.ended.contains(&stream))
+    };
+    let mut peers: Vec<_> = (0..2).map(|_| Raw::connect(&broker.socket(), 65_535)).collect();
+    assert!(peers.iter_mut().all(|peer| get(peer, 1)));
+    let watch = busy(&broker);
+    until("the other process is served", || ask(&broker, "other").status.success());
+    until("the first one is closed", || peers[0].seen(|seen| seen.goaway && seen.closed));
+    assert!(get(&mut peers[1], 3) && watch.seen(|seen| !seen.goaway), "the others are not");
+}
+
+#[test]
+fn ten_thousand_keys_of_one_process_refuse_no_first_ask_of_another() {
+    let (broker, plugins) = broker(PROGRAM, &json!({"entries": 2000}));
+    assert_served(&broker, "cloud");
+    let before = settled(broker.pid());
+    let attack = || {
+        for connection in 0..10 {
+            let mut peer = Raw::connect(&broker.socket(), 65_535);
+            for stream in 0..1000 {
+                let key = (connection * 1000 + stream).to_string();
+                peer.request(2 * stream + 1, GET, &request("cloud", None, &[("KEY", &key)])).unwrap();
+            }
+            // Its keys remain: their runs are queued.
+            until("the requests arrived", || peer.seen(|seen| !seen.ended.is_empty()) || held(&broker) > 0);
+        }
+    };
+    attack();
+    assert_served(&broker, "other");
+    assert_eq!(plugins[1].runs(), 1);
+    assert_served(&broker, "cloud");
+    println!("{before} KiB before, {} after", settled(broker.pid()));
+}
+
+/// The number of keys that the broker shows.
+fn held(broker: &Broker) -> usize {
+    let mut status = Command::new(PROGRAM);
+    let output = status.args(["status", "--socket"]).arg(broker.socket()).env_clear().output().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().count().saturating_sub(1)
+}
+
+#[test]
+fn a_broker_with_few_file_descriptors_keeps_some_for_its_plugins() {
+    let directory = private_directory();
+    let limited = directory.path().join("limited");
+    private_file(&limited, &format!("#!/bin/sh\nulimit -n 64\nexec '{PROGRAM}' \"$@\"\n"));
+    std::fs::set_permissions(&limited, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let (broker, plugins) = broker(&limited, &json!({}));
+    let connections: Vec<_> = (0..100).map(|_| silent(&broker)).collect();
+    let busy: Vec<_> = (0..20).map(|_| busy(&broker)).collect();
+    assert!(descriptors(&broker) <= 64, "{}", descriptors(&broker));
+    assert_served(&broker, "cloud");
+    assert_served(&broker, "other");
+    assert_eq!((plugins[0].runs(), plugins[1].runs()), (1, 1));
+    drop((busy, connections));
+}
