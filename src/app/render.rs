@@ -10,14 +10,15 @@ use tracing_subscriber::fmt::{
 };
 
 use super::records::{Fields, Record, Value};
+use crate::text::escape_json;
 
 /// Ends each record for the journal, where a value can have any other byte.
 pub(super) const END: u8 = 0;
 
-/// One line, as an object. The fields of the event are at the top level; those of the spans around it are in `span`.
+/// One line, as an object. A terminal obeys nothing in it. The fields of the event are at the top level; those of the spans around it are in `span`.
 pub(super) fn json(record: &Record<'_>) -> String {
     // Never fails: every key is a string, and no value is a map.
-    serde_json::to_string(&Line(record)).unwrap_or_default() + "\n"
+    escape_json(&serde_json::to_string(&Line(record)).unwrap_or_default()) + "\n"
 }
 
 /// The fields of a datagram for `/run/systemd/journal/socket`: `NAME=VALUE` in lines of text. Every field of the event and
@@ -101,5 +102,24 @@ impl Serialize for Value {
             Self::Boolean(value) => serializer.serialize_bool(*value),
             Self::List(items) => serializer.collect_seq(items),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_json_has_no_character_that_a_terminal_obeys_or_hides() {
+        let message = "exe\u{202e}gpj \u{9b}2J\u{7f}".to_owned();
+        let fields = Fields(vec![("name", Value::Text("zero\u{200b}".into()))]);
+        let record = Record { level: Level::WARN, target: "credbroker", message, fields, span: None };
+        let line = json(&record);
+        assert!(line.contains(r"exe\u202egpj \u009b2J\u007f") && line.contains(r"zero\u200b"), "{line}");
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            (&read["message"], &read["name"]),
+            (&"exe\u{202e}gpj \u{9b}2J\u{7f}".into(), &"zero\u{200b}".into())
+        );
     }
 }

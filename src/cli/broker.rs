@@ -9,8 +9,9 @@ use std::{
 use anyhow::Context as _;
 use credbroker_client::{Client, Error, Socket, SocketError};
 use credbroker_exec::{Failure, duration, socket};
+use serde_json::Value;
 
-use crate::plugin::Environment;
+use crate::{plugin::Environment, text::escape_json};
 
 /// Where the broker listens.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -80,6 +81,11 @@ pub(super) fn ask<T>(
         request(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit)).await
     });
     Ok(answer.map_err(Failure::from))
+}
+
+/// Prints a document for programs. It has no character that a terminal obeys or hides.
+pub(super) fn write_json(document: &Value, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", escape_json(&format!("{document:#}")))
 }
 
 /// Prints an answer on `out` with `print`, or a failure on stderr; returns the exit code.

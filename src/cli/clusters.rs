@@ -8,7 +8,7 @@ use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    broker::{OutputFormat, fail},
+    broker::{OutputFormat, fail, write_json},
     fleet::{ClusterList, ClusterName, ClusterQuery},
     table,
 };
@@ -63,7 +63,7 @@ pub(super) fn run(
 fn print(list: &ClusterList, format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         OutputFormat::Table => write!(out, "{}", as_table(list))?,
-        OutputFormat::Json => writeln!(out, "{:#}", as_json(list))?,
+        OutputFormat::Json => write_json(&as_json(list), out)?,
     }
     out.flush()
 }

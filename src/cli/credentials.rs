@@ -11,7 +11,7 @@ use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    broker::OutputFormat,
+    broker::{OutputFormat, write_json},
     clusters::{failure, reason},
     get::expires,
     table,
@@ -25,9 +25,7 @@ use crate::{
 pub(super) fn print(states: &[CredentialState], format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         OutputFormat::Table => write!(out, "{}", as_table(states, SystemClock.now().wall)),
-        OutputFormat::Json => {
-            writeln!(out, "{:#}", json!({"credentials": json(states)}))
-        }
+        OutputFormat::Json => write_json(&json!({"credentials": json(states)}), out),
     }
 }
 
@@ -158,7 +156,7 @@ mod tests {
         },
     };
 
-    use super::{CredentialState, SystemTime, Value, as_json, as_table, json, summary};
+    use super::{CredentialState, OutputFormat, SystemTime, Value, as_json, as_table, json, print, summary};
 
     fn held() -> CredentialState {
         message().into()
@@ -235,6 +233,19 @@ mod tests {
 
         gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before 2027-01-15T08:00:40Z (in 40s)
         ");
+    }
+
+    #[test]
+    fn json_has_no_character_that_a_terminal_obeys_or_hides() {
+        let mut failed = message();
+        failed.provider = "a\u{9b}2J".into();
+        failed.last_failure.as_mut().unwrap().message = "exe\u{202e}gpj\u{7f}".into();
+        let mut out = Vec::new();
+        print(&[failed.into()], OutputFormat::Json, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains(r#""a\u009b2J""#) && text.contains(r#""exe\u202egpj\u007f""#), "{text}");
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["credentials"][0]["provider"], "a\u{9b}2J");
     }
 
     #[test]

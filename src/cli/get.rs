@@ -16,6 +16,7 @@ use super::{
 use crate::{
     clock::{Clock, SystemClock},
     plugin::Environment,
+    text::escape_json,
 };
 
 /// Get a credential from a running broker
@@ -127,7 +128,7 @@ fn rendered(
     let json = json.map_err(|failure| (failure.line(Some(source)), failure.exit_code()))?;
     let [kind, name] = named(source);
     match output {
-        CredentialFormat::Json => Ok(json),
+        CredentialFormat::Json => Ok(escape_json(&json)),
         CredentialFormat::Table => Ok(summary(source, credential, now)),
         CredentialFormat::Token => match credential.token() {
             Some(token) => Ok(format!("{}\n", token.expose_secret())),

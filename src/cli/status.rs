@@ -6,7 +6,7 @@ use credbroker_client::admin::Selector;
 use serde_json::json;
 
 use super::{
-    broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish},
+    broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish, write_json},
     configuration, credentials,
 };
 use crate::plugin::Environment;
@@ -51,11 +51,8 @@ pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Wr
         }
         OutputFormat::Json => {
             let configuration = configuration.as_ref().map(configuration::json);
-            writeln!(
-                out,
-                "{:#}",
-                json!({"configuration": configuration, "credentials": credentials::json(&states)})
-            )
+            let credentials = credentials::json(&states);
+            write_json(&json!({"configuration": configuration, "credentials": credentials}), out)
         }
     })
 }

@@ -6,7 +6,7 @@ mod sanitize;
 use std::{error::Error, fmt::Write as _};
 
 pub(crate) use nearest::nearest;
-pub(crate) use sanitize::{last_lines, sanitize};
+pub(crate) use sanitize::{escape_json, last_lines, sanitize};
 
 /// An error and its causes: `what failed: why: why`. A cause that the text already contains is left out: some libraries
 /// repeat their sources.

@@ -1,5 +1,7 @@
 //! Text that a plugin or a peer wrote, made safe for a terminal and a log.
 
+use std::fmt::Write as _;
+
 /// `text` with every character that is not visible text written as `U+XXXX`: control characters and with them the
 /// escape sequences of terminals, bidirectional marks, zero-width, private and unassigned characters. Line breaks,
 /// tabs and spaces of all widths stay. Twice is the same as once.
@@ -13,6 +15,22 @@ pub(crate) fn sanitize(text: &str) -> String {
         }
     }
     clean
+}
+
+/// A JSON document with every such character as `\uXXXX`: the same values, but nothing that a terminal obeys or hides.
+pub(crate) fn escape_json(document: &str) -> String {
+    let mut escaped = String::with_capacity(document.len());
+    for character in document.chars() {
+        if is_text(character) {
+            escaped.push(character);
+        } else {
+            // Outside of strings, a document has only ASCII.
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _infallible = write!(escaped, "\\u{unit:04x}");
+            }
+        }
+    }
+    escaped
 }
 
 /// The last whole lines of what a plugin wrote to stderr, sanitised, in one line and at most about `most` bytes. `cut`:
@@ -95,6 +113,22 @@ mod tests {
             "a\tb\nc\u{a0}d\u{3000}e",
         ] {
             assert_eq!(sanitize(text), text);
+        }
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_values_and_only_visible_characters() {
+        let value = serde_json::json!({
+            "controls \u{7f}\u{9b}2J\u{1b}[2J": "line\nbreak \u{85}\u{2028}",
+            "directions": ["exe\u{202e}gpj\u{2066}", "zero\u{200b}\u{feff}", "tag\u{e0041}"],
+            "text": "Größe 日本語 👍 \"quoted\" \\\\",
+        });
+        for document in [value.to_string(), format!("{value:#}")] {
+            let escaped = escape_json(&document);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+            assert_eq!(sanitize(&escaped), escaped, "nothing is left to write out");
+            assert!(escaped.contains("Größe 日本語 👍") && escaped.contains("\\udb40\\udc41"), "{escaped}");
+            assert_eq!(escape_json(&escaped), escaped);
         }
     }
 

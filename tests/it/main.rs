@@ -4,6 +4,7 @@
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::panic,
     reason = "tests may read clocks and start processes, and end by panics"
@@ -34,5 +35,6 @@ mod reload;
 mod rotation;
 mod secrets;
 mod seeds;
+mod sharing;
 mod shutdown;
 mod words;

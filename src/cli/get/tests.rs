@@ -57,6 +57,18 @@ fn json_is_the_document_of_the_shim_and_token_is_the_bare_token() {
 }
 
 #[test]
+fn json_has_no_character_that_a_terminal_obeys_or_hides() {
+    let pem = |text: &str| Some(text.as_bytes().to_vec());
+    let pair = v1::Credential {
+        client_certificate_data: pem("subject=\u{202e}\u{9b}"),
+        client_key_data: pem("k"),
+        ..v1::Credential::default()
+    };
+    let json = printed(CredentialFormat::Json, pair).unwrap();
+    assert!(json.contains(r"subject=\u202e\u009b"), "{json}");
+}
+
+#[test]
 fn a_certificate_is_not_a_token() {
     let pem = |text: &str| Some(text.as_bytes().to_vec());
     let pair = v1::Credential {

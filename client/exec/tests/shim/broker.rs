@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, Mutex},
@@ -24,6 +24,12 @@ use tonic::{Request, Response, Status, codegen::tokio_stream::Stream, transport:
 pub(crate) enum Answer {
     Say(Result<Credential, Status>),
     Never,
+}
+
+impl Answer {
+    pub(crate) fn token(token: &str) -> Self {
+        Self::Say(Ok(Credential { token: Some(token.to_owned()), ..Credential::default() }))
+    }
 }
 
 pub(crate) struct Broker {
@@ -53,10 +59,7 @@ impl Broker {
     }
 
     pub(crate) fn with_token(token: &str) -> Self {
-        Self::answering(Answer::Say(Ok(Credential {
-            token: Some(token.to_owned()),
-            ..Credential::default()
-        })))
+        Self::answering(Answer::token(token))
     }
 
     pub(crate) fn failing(status: Status) -> Self {
@@ -65,10 +68,17 @@ impl Broker {
 
     /// Starts the broker. It listens when this function returns.
     pub(crate) fn start(&mut self, answer: Answer) {
+        let listener = UnixListener::bind(self.socket()).unwrap();
+        self.serve(listener, answer);
+    }
+
+    /// Answers on a socket that listens already.
+    pub(crate) fn serve(&mut self, listener: UnixListener, answer: Answer) {
         let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        listener.set_nonblocking(true).unwrap();
         let listener = {
             let _entered = runtime.enter();
-            net::UnixListener::bind(self.socket()).unwrap()
+            net::UnixListener::from_std(listener).unwrap()
         };
         let (requests, timeouts) = (Arc::clone(&self.requests), Arc::clone(&self.timeouts));
         let service = Service { answer, requests, timeouts };
