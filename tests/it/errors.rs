@@ -108,6 +108,9 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::Overloaded => "raise the limit that the message names, or close connections and watches",
         Reason::PeerDenied => "run a separate broker for this user, or add an access rule for it",
         Reason::PluginExit => "read the end of the plugin's stderr in the message",
+        Reason::PluginNotAllowed => {
+            "change the owner or mode that the message names, or the provider's `sha256`, `sandbox`, or `credentialPluginAllowlist`"
+        }
         Reason::PluginNotFound => "install the plugin where the broker runs, or correct `command`",
         Reason::PluginSignal => {
             "read the end of the plugin's stderr in the message; the machine may lack memory"
