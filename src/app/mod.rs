@@ -319,14 +319,6 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
     ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
-fn verify() -> VerifyFn {
-    let verifier = Arc::new(ApiVerifier::default());
-    Arc::new(move |issued, cluster| {
-        let verifier = Arc::clone(&verifier);
-        Box::pin(async move { verifier.verify(issued, cluster).await })
-    })
-}
-
 fn warn_of_unknown_user(acceptor: &Acceptor) {
     if !acceptor.identifies_its_own() {
         warn!(
