@@ -109,7 +109,7 @@ fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
     insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"provider `p`: plugin `plugin` is not installed in the broker's PATH. Install it with `apt install plugin`.");
     insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"provider `p`: plugin `/nowhere/plugin` is not installed. Install it with `apt install plugin`.");
     let named = of(Command::Name("plugin".into()));
-    std::fs::write(dir.path().join("plugin"), "").unwrap();
+    credbroker_test_support::private_file(&dir.path().join("plugin"), "");
     assert!(named.runnable("p").is_err());
     named.look();
     assert!(named.runnable("p").is_ok());
