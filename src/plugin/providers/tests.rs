@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use credbroker_test_support::private_directory;
 use tokio::time::advance;
 
 use super::*;
@@ -94,7 +95,7 @@ fn users_of_one_plugin_share_its_file_and_those_of_another_path_do_not() {
 
 #[test]
 fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_directory();
     let of = |command| {
         let providers = Providers::new([Provider {
             install_hint: Some("Install it with `apt install plugin`.".into()),

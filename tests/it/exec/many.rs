@@ -45,7 +45,7 @@ async fn runs_of_a_provider_are_limited_and_all_of_them_start() {
 /// Other tests run at the same time, so the number varies a little. A leak would add three hundred.
 #[tokio::test]
 async fn three_hundred_runs_leave_no_process_and_no_descriptor() {
-    let home = tempfile::tempdir().unwrap();
+    let home = private_directory();
     let path = home.path().join("leak-probe");
     std::os::unix::fs::symlink("/bin/true", &path).unwrap();
     let (started, spec) = Plugin::program(home, path).spec();

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use credbroker_test_support::private_directory;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -44,7 +45,7 @@ struct Plugin {
 
 impl Plugin {
     fn script(body: &str) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = private_directory();
         let path = home.path().join("plugin");
         write_executable(&path, &format!("#!/bin/sh\n{body}\n"));
         Self::program(home, path)

@@ -39,7 +39,7 @@ async fn the_error_names_the_signal() {
 
 #[tokio::test]
 async fn the_error_for_a_missing_plugin_has_the_install_hint() {
-    let home = tempfile::tempdir().unwrap();
+    let home = private_directory();
     let path = home.path().join("gone");
     let mut plugin = Plugin::program(home, path);
     plugin.provider.install_hint = Some("Run \u{1b}[1mapt install it".into());
@@ -50,7 +50,7 @@ async fn the_error_for_a_missing_plugin_has_the_install_hint() {
 
 #[tokio::test]
 async fn a_newly_installed_plugin_runs_at_the_next_request() {
-    let plugin = Plugin::program(tempfile::tempdir().unwrap(), "/nowhere".into());
+    let plugin = Plugin::program(private_directory(), "/nowhere".into());
     let bin = plugin.home.path().to_owned();
     let (started, spec) = plugin.of("plugin").spec();
     let error = started.runner.stdout(&spec).await.unwrap_err();

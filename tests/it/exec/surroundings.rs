@@ -31,7 +31,7 @@ async fn arguments_are_passed_verbatim() {
 
 #[tokio::test]
 async fn the_environment_is_the_computed_one_and_two_variables_of_the_runner() {
-    let mut plugin = Plugin::program(tempfile::tempdir().unwrap(), "/usr/bin/env".into());
+    let mut plugin = Plugin::program(private_directory(), "/usr/bin/env".into());
     plugin.provider.args = vec!["--null".into()];
     plugin.provider.env = [
         ("FROM_STANZA", "a b\nc=d"),

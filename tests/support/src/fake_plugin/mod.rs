@@ -4,8 +4,9 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -168,7 +169,10 @@ impl FakePluginBuilder {
 
     /// Puts the plugin on disk.
     pub fn build(self) -> FakePlugin {
-        let dir = tempfile::Builder::new().prefix("plugin-").tempdir().expect("a temporary directory");
+        // A broker refuses a plugin in a directory that a group may write to, as the umask of many users leaves it.
+        let mode = Permissions::from_mode(0o755);
+        let dir = tempfile::Builder::new().prefix("plugin-").permissions(mode).tempdir();
+        let dir = dir.expect("a temporary directory");
         for name in ["runs", "exec-info"] {
             fs::create_dir(dir.path().join(name)).expect("a directory");
         }
