@@ -113,7 +113,7 @@ impl Call {
                 let Ok(credential) = answer else { return };
                 let asked = self.oracle.ask(key);
                 let report = self.client.report_rejected(&reference, credential.generation()).await;
-                self.oracle.judge(&asked, &report.map(|report| report.credential));
+                self.oracle.judge_report(&asked, &report.map(|report| report.credential));
             }
             2..12 => {
                 let asked = self.oracle.ask(key);

@@ -28,7 +28,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser as _;
-use credbroker::{app, cli};
+use credbroker::{app, cli, launch};
 use tokio_util::sync::CancellationToken;
 
 use broker::Broker;
@@ -44,6 +44,9 @@ static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
 const KEYS: usize = 50;
 
 fn main() -> ExitCode {
+    if let Some(order) = launch::requested(args_os()) {
+        return launch::run(order);
+    }
     let name = args_os().next().unwrap_or_default();
     match Path::new(&name).file_name().and_then(|name| name.to_str()) {
         Some(broker::PROGRAM) => cli::run(cli::Cli::parse(), &app::environment(), &mut std::io::stdout()),

@@ -33,7 +33,7 @@ struct State {
 /// What the driver knows about a key. Times are in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Number of evictions that have begun.
+    /// Number of evictions that have begun or ended.
     evictions: u64,
     /// When the last eviction that has ended began.
     evicted: u64,
@@ -60,8 +60,8 @@ pub(crate) struct Counts {
     pub(crate) failures: BTreeMap<String, u64>,
     pub(crate) wrong: u64,
     pub(crate) failed_while_valid: u64,
-    /// The first violations.
-    pub(crate) violations: Vec<String>,
+    /// The first violation of each kind.
+    pub(crate) violations: BTreeMap<String, String>,
 }
 
 impl Oracle {
@@ -95,6 +95,13 @@ impl Oracle {
         }
     }
 
+    /// Judges the answer to a report of a rejection. The caller has said that the credential is no longer good, so the
+    /// failure of the run is the answer.
+    pub(crate) fn judge_report(&self, asked: &Asked, answer: &Result<Credential, Error>) {
+        let known = Known { held_until: 0, ..asked.known };
+        self.judge(&Asked { known, ..*asked }, answer);
+    }
+
     /// Judges a message of a watch whose previous token was from the run `previous`. Returns the run of this one.
     pub(crate) fn judge_message(&self, key: usize, credential: &Credential, previous: u64) -> u64 {
         self.state().counts.messages += 1;
@@ -112,14 +119,20 @@ impl Oracle {
         if is_held {
             let left = asked.known.held_until - at;
             state.counts.failed_while_valid += 1;
-            state
-                .counts
-                .violation(format!("{}: {left} ms before its expiry: {error}", token::profile(asked.key)));
+            state.counts.violation(format!(
+                "{}: {left} ms before its expiry: {}",
+                token::profile(asked.key),
+                chain(error)
+            ));
         } else if let Some(reason) = error.reason().filter(|reason| is_expected(*reason)) {
             *state.counts.failures.entry(reason.name().to_owned()).or_default() += 1;
         } else {
             state.counts.wrong += 1;
-            state.counts.violation(format!("{}: unexpected error: {error:?}", token::profile(asked.key)));
+            state.counts.violation(format!(
+                "{}: unexpected error: {}",
+                token::profile(asked.key),
+                chain(error)
+            ));
         }
     }
 
@@ -147,6 +160,9 @@ impl Oracle {
         let mut state = self.state();
         for key in keys {
             if let Some(known) = state.keys.get_mut(key) {
+                // Requests that began in the meantime may have received what was evicted afterwards.
+                known.evictions += 1;
+                known.held_until = 0;
                 known.evicted = began;
             }
         }
@@ -198,10 +214,16 @@ impl Oracle {
 
 impl Counts {
     fn violation(&mut self, text: String) {
+        let kind = text.replace(|character: char| character.is_ascii_digit(), "");
         if self.violations.len() < SHOWN {
-            self.violations.push(text);
+            self.violations.entry(kind).or_insert(text);
         }
     }
+}
+
+/// An error and its causes.
+fn chain(error: &Error) -> String {
+    format!("{:#}", anyhow::Error::from(error.clone()))
 }
 
 /// Whether a fault of the plugin can have this reason.

@@ -54,7 +54,7 @@ pub(crate) fn print(figures: &Figures<'_>) -> bool {
         println!("\n{count} failures without a valid credential: {reason}");
     }
     let violations = violations(&counts, samples, rest);
-    for violation in counts.violations.iter().chain(&violations) {
+    for violation in counts.violations.values().chain(&violations) {
         println!("\nVIOLATION: {violation}");
     }
     counts.wrong == 0 && counts.failed_while_valid == 0 && violations.is_empty()

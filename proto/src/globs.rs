@@ -27,13 +27,22 @@ pub const IDENTITY_VARIABLES: [&str; 18] = [
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Globs(Vec<Glob>);
 
-/// One pattern, taken apart once: names are matched on every request.
+/// One pattern, split once: names are matched on every request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Glob {
     /// Up to the first `*`.
     first: String,
-    /// After it; `None` if there is no `*`.
-    rest: Option<String>,
+    /// After the first `*`; `None` if there is no `*`.
+    rest: Option<Rest>,
+}
+
+/// The parts after the first `*`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Rest {
+    /// Between two `*`, in their order.
+    middle: Vec<String>,
+    /// After the last `*`.
+    last: String,
 }
 
 impl Globs {
@@ -67,24 +76,26 @@ impl Globs {
 
 impl Glob {
     fn new(pattern: &str) -> Self {
-        match pattern.split_once('*') {
-            Some((first, rest)) => Self { first: first.to_owned(), rest: Some(rest.to_owned()) },
-            None => Self { first: pattern.to_owned(), rest: None },
-        }
+        let mut parts = pattern.split('*').map(str::to_owned);
+        let first = parts.next().unwrap_or_default();
+        let mut middle: Vec<_> = parts.collect();
+        let rest = middle.pop().map(|last| Rest { middle, last });
+        Self { first, rest }
     }
 
-    /// Whether it covers the whole of `name`. The leftmost place for each middle part is as good as any other, so
+    /// Whether it matches the whole of `name`. The leftmost place for each middle part is as good as any other, so
     /// nothing is tried twice: the time is linear for every pattern.
     fn covers(&self, name: &str) -> bool {
-        let Some(others) = &self.rest else { return self.first == name };
+        let Some(Rest { middle, last }) = &self.rest else { return self.first == name };
         let Some(mut rest) = name.strip_prefix(self.first.as_str()) else { return false };
-        let mut parts = others.split('*');
-        let last = parts.next_back().unwrap_or_default();
-        for part in parts {
-            let Some((_, after)) = rest.split_once(part) else { return false };
+        // The last part is compared first, because most names do not end with it.
+        let Some(without_last) = rest.strip_suffix(last.as_str()) else { return false };
+        rest = without_last;
+        for part in middle {
+            let Some((_, after)) = rest.split_once(part.as_str()) else { return false };
             rest = after;
         }
-        rest.ends_with(last)
+        true
     }
 }
 

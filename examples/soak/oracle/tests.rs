@@ -76,6 +76,7 @@ fn a_failure_is_a_violation_while_a_received_credential_is_valid() {
     let fails = || [Err(failure(Some(Reason::PluginExit)))];
     let held = oracle();
     assert_eq!(judged(&held, [Ok(credential(&token(1, 20_000)))]), (0, 0));
+    held.judge_report(&held.ask(KEY), &Err(failure(Some(Reason::PluginExit))));
     assert_eq!(judged(&held, fails()), (0, 1));
     assert_eq!(judged(&oracle(), fails()), (0, 0));
     assert_eq!(judged(&oracle(), [Err(failure(None))]), (1, 0), "no fault leads to it");
@@ -91,7 +92,9 @@ fn an_eviction_permits_failures_and_forbids_its_tokens() {
     let began = oracle.begin_eviction([KEY].into_iter());
     oracle.judge(&before, &Ok(credential(&evicted)));
     assert_eq!(judged(&oracle, [Err(failure(Some(Reason::PluginTimeout)))]), (0, 0));
+    assert_eq!(judged(&oracle, [Ok(credential(&evicted))]), (0, 0), "the eviction has not ended");
     oracle.end_eviction([KEY].into_iter(), began);
+    assert_eq!(judged(&oracle, [Err(failure(Some(Reason::PluginTimeout)))]), (0, 0));
     assert_eq!(judged(&oracle, [Ok(credential(&evicted))]), (1, 0));
     assert_eq!(judged(&oracle, [Ok(credential(&token(2, 20_000)))]), (1, 0));
 }
