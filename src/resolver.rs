@@ -92,7 +92,8 @@ impl fmt::Debug for CredentialRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("CredentialRequest");
         shown.field("source", &self.source).field("cluster", &self.cluster.as_ref().map(|c| &c.server));
-        shown.field("env", &self.env.keys()).field("origin", &self.origin).finish()
+        shown.field("env", &self.env.keys()).field("origin", &self.origin);
+        shown.field("permit", &self.permit).finish()
     }
 }
 

@@ -50,6 +50,7 @@ impl Reason {
             | Self::HubNotConfigured
             | Self::IdentityConflict
             | Self::InteractionRequired
+            | Self::PluginNotAllowed
             | Self::PluginNotFound
             | Self::Recursion => Code::FailedPrecondition,
             Self::ClusterMismatch | Self::PeerDenied | Self::VariableNotAllowed => Code::PermissionDenied,

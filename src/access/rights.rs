@@ -36,7 +36,9 @@ impl Rights {
     pub(super) fn of(policy: u64, rules: Vec<(usize, Arc<Rule>)>) -> Self {
         let mut view = DefaultHasher::new();
         policy.hash(&mut view);
-        rules.iter().for_each(|(number, _)| number.hash(&mut view));
+        for (number, _) in &rules {
+            number.hash(&mut view);
+        }
         let rules = rules.into_iter().map(|(_, rule)| rule).collect();
         Self { scope: Scope::Rules(rules), view: view.finish().max(1) }
     }

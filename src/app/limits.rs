@@ -1,11 +1,14 @@
 //! The limits of the configuration, as the parts of the broker take them.
 
+use std::sync::Arc;
+
 use tracing::warn;
 
 use crate::{
     cache::EntryLimits,
+    clock::Clock,
     config::Limits,
-    exec::RunShares,
+    exec::{RunShares, Scheduler},
     server::{ConnectionLimits, affordable_runs},
 };
 
@@ -19,6 +22,13 @@ pub(super) fn runs(limits: &Limits) -> usize {
         );
     }
     runs
+}
+
+/// A scheduler within the limits.
+pub(super) fn scheduler(limits: &Limits, clock: Arc<dyn Clock>, jitter: fn() -> f64) -> Scheduler {
+    let scheduler = Scheduler::new(runs(limits), clock, jitter);
+    scheduler.set_shares(shares(limits));
+    scheduler
 }
 
 pub(super) fn shares(limits: &Limits) -> RunShares {

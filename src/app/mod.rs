@@ -36,7 +36,7 @@ use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
     clock::Clock,
     config::{AuditTo, Config, Sources},
-    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, reap_orphans},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, reap_orphans},
     fleet::{Fleet, HubState},
     hub::{HubParts, HubReader},
     metrics::Metrics,
@@ -132,6 +132,15 @@ pub struct Bound {
     draining: CancellationToken,
 }
 
+/// Asks API servers about credentials.
+fn verify() -> VerifyFn {
+    let verifier = Arc::new(ApiVerifier::default());
+    Arc::new(move |issued, cluster| {
+        let verifier = Arc::clone(&verifier);
+        Box::pin(async move { verifier.verify(issued, cluster).await })
+    })
+}
+
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///
 /// # Errors
@@ -143,26 +152,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let metrics = Arc::<Metrics>::default();
-    let verifier = Arc::new(ApiVerifier::default());
-    let verify: VerifyFn = Arc::new(move |issued, cluster| {
-        let verifier = Arc::clone(&verifier);
-        Box::pin(async move { verifier.verify(issued, cluster).await })
-    });
-    let runs = limits::runs(&config.limits);
-    let scheduler = Scheduler::new(runs, Arc::clone(&edges.clock), jitter);
-    scheduler.set_shares(limits::shares(&config.limits));
+    let scheduler = limits::scheduler(&config.limits, Arc::clone(&edges.clock), jitter);
     let live_runs = LiveRuns::default();
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunnerParts {
-            limits: RunLimits::default(),
-            launcher: edges.launcher,
-            scratch: edges.scratch,
-            tasks: tasks.clone(),
-            live: live_runs.clone(),
-        }),
+        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
         scheduler: scheduler.clone(),
         encode,
-        verify,
+        verify: verify(),
         on_run: record_runs(audit.clone()),
         metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
@@ -173,6 +169,9 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         draining: draining.clone(),
     });
     let health = HealthReporter::new();
+    let started = Started::of(&config);
+    let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
+    let listeners = config.listen.iter().map(|listen| listen.name.as_str().into()).collect();
     let providers = Arc::new(config.providers);
     let section = config.cluster_profiles;
     let rules = section.as_ref().map(|section| section.rules).unwrap_or_default();
@@ -185,14 +184,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let (fleet, resolver, cache) = (Arc::clone(&fleet), Arc::clone(&resolver), cache.clone());
         let (tasks, draining) = (tasks.clone(), draining.clone());
         Arc::new(HubReader::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
-    };
-    let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
-    let listeners = config.listen.iter().map(|listen| listen.name.as_str().into()).collect();
-    let started = Started {
-        listen: config.listen,
-        limits: config.limits,
-        metrics: config.metrics.clone(),
-        audit: config.audit,
     };
     let adopter = Arc::new(Adopter {
         resolver: Arc::clone(&resolver),
@@ -207,14 +198,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let now = edges.clock.now().wall;
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
-    let monitor = match &config.metrics {
-        None => None,
-        Some(address) => {
-            let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-            let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
-            Some(OpenMonitor::at(address, MonitorParts { health, metrics, started: now, tasks, draining })?)
-        }
-    };
+    let monitor = config.metrics.as_ref().map(|address| {
+        let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+        let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+        let (started, configuration) = (now, configuration.subscribe());
+        OpenMonitor::at(address, MonitorParts { health, metrics, configuration, started, tasks, draining })
+    });
+    let monitor = monitor.transpose()?;
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
     let watchdog = paths.first().cloned().zip(edges.watchdog);
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
@@ -229,11 +219,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs };
     let bounds = limits::connections(&config.limits);
     let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
-    if !acceptor.identifies_its_own() {
-        warn!(
-            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
-        );
-    }
+    warn_of_unknown_user(&acceptor);
     let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {
         sockets,
@@ -325,6 +311,19 @@ impl Bound {
     /// Which configuration is in force, and the problems of a newer one.
     pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
         self.configuration.subscribe()
+    }
+}
+
+fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
+    let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
+    ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
+}
+
+fn warn_of_unknown_user(acceptor: &Acceptor) {
+    if !acceptor.identifies_its_own() {
+        warn!(
+            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
+        );
     }
 }
 

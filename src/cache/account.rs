@@ -173,6 +173,7 @@ fn outcome(error: &RunError) -> RunOutcome {
         RunError::ArgumentsTooLong { .. }
         | RunError::Directory { .. }
         | RunError::ExecInfo { .. }
+        | RunError::NotAllowed { .. }
         | RunError::Spawn { .. }
         | RunError::Unanswered { .. } => RunOutcome::NotStarted,
         RunError::NeedsTerminal { .. } => RunOutcome::InteractionRequired,

@@ -1,6 +1,9 @@
 //! Our own configuration: `kind: BrokerConfig`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
     access::{self, AuditTo},
@@ -11,6 +14,7 @@ use super::{
     limits::{Limits, limits_section},
     listen::{Listen, listeners},
     metrics::{MetricsAddress, metrics_section},
+    policy::policy,
     problem::Report,
     provider::section,
     reader::{Cursor, Dialect, Fields},
@@ -90,6 +94,12 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =
         section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));
+    let policy = Arc::new(policy(&fields, report));
+    for provider in
+        providers.iter_mut().chain(cluster_profiles.as_mut().and_then(ClusterProfiles::plugin_mut))
+    {
+        provider.policy = Arc::clone(&policy);
+    }
     let hub = cluster_profiles.as_mut().and_then(ClusterProfiles::plugin_mut);
     let per_issuer = limits.plugin_runs_per_provider;
     issuers(fields.at(&table::root::ISSUERS).as_ref(), per_issuer, providers.iter_mut().chain(hub), report);

@@ -12,6 +12,7 @@ pub mod kubeconfig;
 mod limits;
 mod listen;
 mod metrics;
+mod policy;
 mod problem;
 mod provider;
 mod reader;

@@ -14,7 +14,7 @@ use crate::{
     credential::LifetimeLimits,
     plugin::{
         ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox,
-        Standing, Verify,
+        Sha256, Standing, Verify,
     },
 };
 
@@ -49,6 +49,8 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         install_hint: stanza.install_hint,
         issuer: Arc::new(default_issuer(name.into(), limits::PLUGIN_RUNS_PER_PROVIDER.absent.0)),
         sandbox: Sandbox::Compatible,
+        sha256: None,
+        policy: Arc::default(),
         timeout: table::TIMEOUT.absent.0,
         interactive_timeout: table::INTERACTIVE_TIMEOUT.absent.0,
         lifetime: LifetimeLimits {
@@ -105,6 +107,13 @@ pub(super) fn section(
     let caller_env = written.unwrap_or_default();
     let issuer = table::ISSUER.read(&fields, report);
     let sandbox = table::SANDBOX.read(&fields, report);
+    let sha256 = fields.at(&table::SHA256).and_then(|value| {
+        let digest = Sha256::from_hex(value.text(report)?);
+        if digest.is_none() {
+            value.problem(report, "must be 64 hexadecimal digits, as `sha256sum` prints them");
+        }
+        digest
+    });
     let timeout = table::TIMEOUT.read(&fields, report);
     if let Some(value) = fields.at(&table::TIMEOUT) {
         warn_of_impatience(&value, timeout, report);
@@ -135,6 +144,7 @@ pub(super) fn section(
         cluster_info,
         verify,
         sandbox,
+        sha256,
         timeout,
         interactive_timeout,
         lifetime: LifetimeLimits { max_age, unknown_expiry_max_age },

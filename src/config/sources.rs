@@ -40,3 +40,6 @@ fn add(files: &mut Vec<PathBuf>, file: &Path) {
         files.push(file.to_owned());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
+use super::policy::PolicyType;
 use super::{
     keys::{ConfigKey, Is, Optional, Required, Section},
     kinds::{
@@ -60,6 +61,11 @@ section! {
     /// The socket that the broker listens on, or a list of several. With a list, access rules can name the listener that
     /// they are for, and each item after the first needs `name` and `socket`.
     LISTEN: MapOrMaps, Optional = ("listen", MapOrMaps(&listen::SECTION), Optional("the defaults of the section"), "{mode: \"0660\"}");
+    /// Which plugins may run, as in kubectl's kuberc: `AllowAll`, `DenyAll`, or `Allowlist` with
+    /// `credentialPluginAllowlist`. Others fail with `PLUGIN_NOT_ALLOWED`.
+    PLUGIN_POLICY: Enumeration<PolicyType>, Is<PolicyType> = ("credentialPluginPolicy", Enumeration(&[("", PolicyType::AllowAll), ("AllowAll", PolicyType::AllowAll), ("DenyAll", PolicyType::DenyAll), ("Allowlist", PolicyType::Allowlist)]), Is(PolicyType::AllowAll), "Allowlist");
+    /// The plugins that `credentialPluginPolicy: Allowlist` permits.
+    PLUGIN_ALLOWLIST: Maps, Optional = ("credentialPluginAllowlist", Maps(&allowlist::SECTION), Optional("none"), "[{command: aws}, {command: /usr/bin/gke-gcloud-auth-plugin}]");
     /// The exec plugins that the broker runs.
     PROVIDERS: Maps, Optional = ("providers", Maps(&provider::SECTION), Optional("none"), "[{name: eks, execConfig: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws}, passEnv: [\"AWS_*\"]}]");
     /// Kubeconfig files. Each of their users with an exec plugin becomes a provider with the user's name. If several
@@ -126,10 +132,15 @@ section! {
     CALLER_ENV: VariableNames, Optional = ("callerEnv", VariableNames, Optional("none; other identities are refused"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
     /// How far the plugin is confined. Each run has its own session, its own limits (1,024 open files, files of 64 MiB,
     /// two minutes of processor time or the `timeout` if that is longer), and ends with all of its processes when it
-    /// fails, takes too long, or the broker ends. `strict`: it gains no privileges through setuid programs, and all of its
-    /// processes end when it succeeds, too. `compatible`: processes that it leaves behind when it succeeds, such as a
-    /// browser or an agent, live on without these limits.
+    /// fails, takes too long, or the broker ends. `strict`: it gains no privileges through setuid programs, all of its
+    /// processes end when it succeeds, too, and it does not run (`PLUGIN_NOT_ALLOWED`) if users other than the broker's and
+    /// root can write its file or a directory on the way to it. `compatible`: processes that it leaves behind when it
+    /// succeeds, such as a browser or an agent, live on without these limits, and a file that others can write is logged
+    /// as a warning.
     SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("strict", Sandbox::Strict), ("compatible", Sandbox::Compatible)]), Is(Sandbox::Strict), "compatible");
+    /// SHA-256 that the file of the plugin must have, as `sha256sum` prints it. Another file fails with
+    /// `PLUGIN_NOT_ALLOWED`, so change the value when you upgrade the plugin.
+    SHA256: Checked, Optional = ("sha256", Checked("64 hexadecimal digits", "^[0-9a-fA-F]{64}$"), Optional("any file"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     /// Time limit of a plugin run. A run that takes longer is killed.
     TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
     /// Upper bound on the lifetime of a credential.
@@ -158,6 +169,15 @@ section! {
     ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
     /// Has no effect in this release, which cannot run a plugin with a terminal. `credbroker validate` warns about it.
     INTERACTIVE_TIMEOUT: TimeSpan, Is<Duration> = ("interactiveTimeout", TimeSpan, Is(Duration::from_secs(5 * 60)), "3m");
+}
+
+section! {
+    /// A plugin that `credentialPluginPolicy: Allowlist` permits.
+    allowlist;
+
+    /// Name or absolute path of the plugin, without `.`, `..` and double separators. A path permits that file; symbolic
+    /// links are not followed. A name permits that `command`, and the file that it leads to in `PATH`.
+    COMMAND: Checked, Required = ("command", Checked("name or absolute path", r"^(/[^\u0000]*|[^/\u0000]+)$"), Required("the name or the path of a plugin"), "/usr/bin/gke-gcloud-auth-plugin");
 }
 
 section! {

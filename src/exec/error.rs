@@ -2,7 +2,10 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use crate::credential::{DecodeError, ExecInfoError};
+use crate::{
+    credential::{DecodeError, ExecInfoError},
+    plugin::Refusal,
+};
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -67,6 +70,14 @@ pub enum RunError {
         command: Arc<str>,
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
+    },
+    /// Its executable must not run.
+    #[error("plugin `{command}` is not allowed: {refusal}")]
+    NotAllowed {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// Why it must not run.
+        refusal: Refusal,
     },
     /// Its executable does not exist.
     #[error("plugin `{command}` is not installed{place}{}", hint(.install_hint.as_deref()))]

@@ -101,6 +101,9 @@ impl ProcessRunner {
         // Before the start: a file that is replaced later is not the one that ran.
         let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
         let command = command_of(spec); // by its path, which is known now
+        if let Some(refusal) = provider.refusal(&file) {
+            return Err(RunError::NotAllowed { command, refusal });
+        }
         // Declared before the run, so that it is dropped after it.
         let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
             command: Arc::clone(&command),

@@ -80,6 +80,8 @@ families! {
         "Whether a provider is ready (1), as `/readyz/PROVIDER` says.";
     RELOADS = Counter "credbroker_reloads_total" ["result"]
         "Changes of the configuration that were applied, or refused because the new one is not valid.";
+    CONFIGURATION = Gauge "credbroker_configuration_current" []
+        "Whether the files of the configuration are in force as they are (1), or have problems.";
     HUB = Gauge "credbroker_hub_up" []
         "Whether the known ClusterProfiles are those of the hub (1). Absent if no ClusterProfiles are configured.";
     PROFILES = Gauge "credbroker_cluster_profiles" []

@@ -6,6 +6,7 @@ use super::{
     command::Command,
     definition::{Definition, shown_path},
     profile::{ProfileError, ProfileName},
+    refusal::Refusal,
 };
 use crate::text::{listed, listed_all, nearest, shown};
 
@@ -93,6 +94,16 @@ pub enum ResolveError {
         provider: Arc<str>,
         /// Number of clusters that the kubeconfig uses this user for.
         known: usize,
+    },
+    /// The plugin's file exists, and must not run.
+    #[error("provider `{provider}`: plugin `{command}` is not allowed: {refusal}")]
+    PluginNotAllowed {
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Configured command.
+        command: Command,
+        /// Why it must not run.
+        refusal: Refusal,
     },
     /// The plugin's file does not exist.
     #[error("provider `{provider}`: plugin `{command}` is not installed{}", place(.command, .install_hint.as_deref()))]

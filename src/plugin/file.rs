@@ -17,7 +17,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::command::{Command, Executable, look};
+use super::{
+    command::{Command, Executable, look},
+    pin::{Pin, Sha256},
+    refusal::Refusal,
+    trust::distrust,
+};
 
 /// How long a run waits for the look-up of its file. The file system of a hung mount never answers.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -29,6 +34,8 @@ pub struct FoundFile {
     pub executable: Arc<Executable>,
     /// Number of this file among the different files found so far; the first is 1.
     pub version: u64,
+    /// Why it must not run, as far as its contents, owners and modes say.
+    pub refusal: Option<Refusal>,
 }
 
 /// Why there is no file to run.
@@ -48,6 +55,8 @@ pub enum FileError {
 
 /// Looks up a command. The argument is the path where the file was found last.
 type Look = dyn Fn(Option<&Path>) -> io::Result<Option<Executable>> + Send + Sync;
+/// Checks the owners and modes of a file.
+type Check = fn(&Path) -> io::Result<Option<Refusal>>;
 
 /// The file of a plugin: the result of the last look-up, and the number of replacements.
 ///
@@ -56,6 +65,8 @@ type Look = dyn Fn(Option<&Path>) -> io::Result<Option<Executable>> + Send + Syn
 pub struct PluginFile {
     command: Command,
     look: Box<Look>,
+    check: Check,
+    pin: Option<Pin>,
     seen: RwLock<Seen>,
     version: AtomicU64,
     /// Held during a look-up.
@@ -73,7 +84,7 @@ struct Seen {
 enum Presence {
     #[default]
     Unknown,
-    There,
+    There(Option<Refusal>),
     Missing,
     Unreadable(Arc<io::Error>),
 }
@@ -82,7 +93,14 @@ impl PluginFile {
     /// The file of `command`; `path` is the `PATH` in which a bare name is looked up. Does not look it up yet.
     pub fn new(command: Command, path: Option<&OsStr>) -> Self {
         let (searched, path) = (command.clone(), path.map_or_else(OsString::new, OsStr::to_owned));
-        Self::with(command, move |known| look(&searched, &path, known))
+        let file = Self::with(command, move |known| look(&searched, &path, known));
+        Self { check: distrust, ..file }
+    }
+
+    /// The same with a SHA-256 that the file must have.
+    #[must_use]
+    pub fn pinned(self, wanted: Option<Sha256>) -> Self {
+        Self { pin: wanted.map(Pin::new), ..self }
     }
 
     pub(super) fn with(
@@ -90,7 +108,7 @@ impl PluginFile {
         look: impl Fn(Option<&Path>) -> io::Result<Option<Executable>> + Send + Sync + 'static,
     ) -> Self {
         let (seen, version, turn) = (RwLock::default(), AtomicU64::new(0), Arc::default());
-        Self { command, look: Box::new(look), seen, version, turn }
+        Self { command, look: Box::new(look), check: |_| Ok(None), pin: None, seen, version, turn }
     }
 
     /// The configured command.
@@ -112,12 +130,13 @@ impl PluginFile {
     pub fn found(&self) -> Result<FoundFile, FileError> {
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         match (&seen.now, &seen.last) {
-            (Presence::There, Some(executable)) => {
-                Ok(FoundFile { executable: Arc::clone(executable), version: self.version() })
+            (Presence::There(refusal), Some(executable)) => {
+                let (executable, refusal) = (Arc::clone(executable), refusal.clone());
+                Ok(FoundFile { executable, version: self.version(), refusal })
             }
             (Presence::Missing, _) => Err(FileError::NotFound),
             (Presence::Unreadable(error), _) => Err(FileError::Unreadable(Arc::clone(error))),
-            (Presence::Unknown | Presence::There, _) => Err(FileError::Unanswered),
+            (Presence::Unknown | Presence::There(_), _) => Err(FileError::Unanswered),
         }
     }
 
@@ -158,18 +177,33 @@ impl PluginFile {
     pub(super) fn look_now(&self) {
         let known = self.last().map(|executable| executable.path.clone());
         let looked = (self.look)(known.as_deref());
+        let looked = looked.and_then(|found| match found {
+            Some(executable) => self.refusal(&executable.path).map(|refusal| Some((executable, refusal))),
+            None => Ok(None),
+        });
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         seen.now = match looked {
-            Ok(Some(executable)) => {
+            Ok(Some((executable, refusal))) => {
+                if let Some(refusal) = &refusal
+                    && !matches!(&seen.now, Presence::There(Some(known)) if known == refusal)
+                {
+                    tracing::warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
+                }
                 if seen.last.as_deref() != Some(&executable) {
                     seen.last = Some(Arc::new(executable));
                     self.version.fetch_add(1, Ordering::Relaxed);
                 }
-                Presence::There
+                Presence::There(refusal)
             }
             Ok(None) => Presence::Missing,
             Err(error) => Presence::Unreadable(Arc::new(error)),
         };
+    }
+
+    /// Another digest is refused in every sandbox, so it is checked first.
+    fn refusal(&self, path: &Path) -> io::Result<Option<Refusal>> {
+        let digest = self.pin.as_ref().map_or(Ok(None), |pin| pin.refusal(path))?;
+        digest.map_or_else(|| (self.check)(path), |refusal| Ok(Some(refusal)))
     }
 
     /// Acts as if a look-up had found another file.
@@ -179,7 +213,7 @@ impl PluginFile {
         let inode = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         let executable =
             Executable { path: "/fake".into(), inode, modified: std::time::SystemTime::UNIX_EPOCH };
-        *seen = Seen { last: Some(Arc::new(executable)), now: Presence::There };
+        *seen = Seen { last: Some(Arc::new(executable)), now: Presence::There(None) };
     }
 
     fn last(&self) -> Option<Arc<Executable>> {

@@ -4,7 +4,10 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use credbroker_proto::Globs;
 
-use super::{command::Command, definition::Definition, environment::Environment, standing::Standing};
+use super::{
+    command::Command, definition::Definition, environment::Environment, file::FoundFile, pin::Sha256,
+    policy::PluginPolicy, refusal::Refusal, standing::Standing,
+};
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, validated and immutable.
@@ -41,6 +44,10 @@ pub struct Provider {
     pub issuer: Arc<Issuer>,
     /// How far a run is confined.
     pub sandbox: Sandbox,
+    /// SHA-256 that the plugin's file must have.
+    pub sha256: Option<Sha256>,
+    /// Which plugins may run.
+    pub policy: Arc<PluginPolicy>,
     /// Time limit of a run.
     pub timeout: Duration,
     /// Time limit of a login that a person attends.
@@ -139,6 +146,14 @@ pub struct ProfileSourced {
 }
 
 impl Provider {
+    /// Why this provider does not start the file that was found for its command.
+    pub fn refusal(&self, file: &FoundFile) -> Option<Refusal> {
+        let search = self.inherited.get("PATH");
+        let policy = self.policy.refusal(&self.command, &file.executable.path, search);
+        let is_tolerated = |refusal: &Refusal| self.sandbox == Sandbox::Compatible && refusal.is_tolerable();
+        policy.or_else(|| file.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
+    }
+
     /// Whether a newer configuration has this provider as it is: credentials that one issued are the other's.
     ///
     /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
@@ -159,6 +174,8 @@ impl Provider {
             install_hint,
             issuer,
             sandbox,
+            sha256,
+            policy,
             timeout,
             interactive_timeout,
             lifetime,
@@ -176,6 +193,7 @@ impl Provider {
             && (api_version, provide_cluster_info, needs_terminal)
                 == (&newer.api_version, &newer.provide_cluster_info, &newer.needs_terminal)
             && (install_hint, &issuer.name) == (&newer.install_hint, &newer.issuer.name)
+            && (sha256, policy) == (&newer.sha256, &newer.policy)
             && (cluster_info, verify, profile_sourced, profile_env)
                 == (&newer.cluster_info, &newer.verify, &newer.profile_sourced, &newer.profile_env)
             && (sandbox, timeout, interactive_timeout, lifetime)
@@ -251,6 +269,8 @@ pub(crate) mod tests {
             install_hint: None,
             issuer: Arc::new(Issuer { name: name.into(), runs_per_second: MANY, concurrency: MANY }),
             sandbox: Sandbox::Strict,
+            sha256: None,
+            policy: Arc::default(),
             timeout: Duration::from_secs(30),
             interactive_timeout: Duration::from_secs(5 * 60),
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },

@@ -45,7 +45,11 @@ impl Entry {
         let Provider { name, command, install_hint, .. } = &*self.provider;
         let (provider, command) = (Arc::clone(name), command.clone());
         match self.file.found() {
-            Ok(_) | Err(FileError::Unanswered) => Ok(()),
+            Ok(file) => match self.provider.refusal(&file) {
+                Some(refusal) => Err(ResolveError::PluginNotAllowed { provider, command, refusal }),
+                None => Ok(()),
+            },
+            Err(FileError::Unanswered) => Ok(()),
             Err(FileError::NotFound) => {
                 Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
             }
@@ -75,9 +79,9 @@ impl Providers {
         let (mut all, mut files) = (Self::default(), HashMap::new());
         for provider in providers {
             let path = provider.inherited.get("PATH");
-            let named = (provider.command.clone(), path.map(OsStr::to_owned));
+            let named = (provider.command.clone(), path.map(OsStr::to_owned), provider.sha256);
             let file = Arc::clone(files.entry(named).or_insert_with(|| {
-                let file = Arc::new(file(provider.command.clone(), path));
+                let file = Arc::new(file(provider.command.clone(), path).pinned(provider.sha256));
                 all.files.push(Arc::clone(&file));
                 file
             }));

@@ -46,8 +46,8 @@ impl Succession {
         Self { providers: Arc::new(new), retired }
     }
 
-    /// Retires the providers that are gone or have another definition. The new ones must be in force already: a request
-    /// that resolves to a retired provider is refused.
+    /// Retires the providers that are gone or have another definition. A request that resolves to a retired provider is
+    /// refused until the new ones are in force.
     pub fn commit(&self) {
         for (provider, why) in &self.retired {
             provider.standing.retire(*why);

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!((principal.uid, principal.gid, &*principal.listener), (Some(uid), Some(gid), "apps"));
         assert_eq!(principal.executable.as_deref(), std::env::current_exe().ok().as_deref());
         let groups: Vec<_> =
-            rustix::process::getgroups().unwrap().into_iter().map(|gid| gid.as_raw()).collect();
+            rustix::process::getgroups().unwrap().into_iter().map(rustix::fs::Gid::as_raw).collect();
         assert_eq!(principal.groups.to_vec(), groups);
         assert!(principal.is_owner && !is_of_a_run);
     }

@@ -112,6 +112,7 @@ mod tests {
     async fn a_pin_knows_whether_the_process_runs() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         assert!(Pin::of(&ours, own()).unwrap().is_alive());
+        #[expect(clippy::disallowed_methods, reason = "a process that ends, for the test")]
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
         let pin = Pin(pidfd_open(pid, PidfdFlags::empty()).unwrap());

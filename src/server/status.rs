@@ -108,6 +108,7 @@ pub(super) fn unresolved(error: &ResolveError) -> Status {
         ResolveError::IdentityConflict { provider, .. }
         | ResolveError::NeedsTerminal { provider }
         | ResolveError::NoCluster { provider, .. }
+        | ResolveError::PluginNotAllowed { provider, .. }
         | ResolveError::PluginNotFound { provider, .. }
         | ResolveError::PluginUnreadable { provider, .. }
         | ResolveError::VariableNotAllowed { provider, .. } => Some((PROVIDER, provider.to_string())),
@@ -255,6 +256,7 @@ pub(super) fn resolve_reason(error: &ResolveError) -> Reason {
         | ResolveError::InvalidVariable { .. }
         | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
         ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
+        ResolveError::PluginNotAllowed { .. } => Reason::PluginNotAllowed,
         ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
         ResolveError::ProfileNotAllowed { .. } | ResolveError::ProviderNotAllowed { .. } => {
             Reason::PeerDenied
@@ -299,6 +301,7 @@ fn run_reason(error: &RunError) -> Reason {
         RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
         RunError::Exit { .. } => Reason::PluginExit,
         RunError::NeedsTerminal { .. } => Reason::InteractionRequired,
+        RunError::NotAllowed { .. } => Reason::PluginNotAllowed,
         RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
         RunError::Directory { .. }

@@ -21,7 +21,7 @@ Exit codes of `credbroker-exec` and `credbroker`:
 | 2 | wrong usage | `--help` |
 | 69 | no broker answers: `credbroker-exec` and `credbroker get` try for 2 s at a terminal and for 5 s elsewhere, other commands once; or the broker accepted the connection and sent nothing for 5 s; or it is shutting down | start it with `credbroker serve`, or `systemctl --user start credbroker.socket` |
 | 75 | timeout: `--timeout`, by default 45 s for `credbroker-exec` and `credbroker get`, one hour for `credbroker refresh`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
-| 77 | the broker denied this user, or the owner or mode of the socket is not safe | run a separate broker for this user |
+| 77 | the broker denied this user, or the owner or mode of the socket is not safe | run a separate broker for this user, or add an access rule for it |
 | 78 | the configuration or an environment variable is not valid | `credbroker validate`, or correct the variable that the line names |
 
 ## Error reasons
@@ -106,8 +106,11 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::KeyMismatch => "correct the plugin, which prints a certificate with another key",
         Reason::NoMatchingProvider => "add a provider with a name that the ClusterProfile lists",
         Reason::Overloaded => "raise the limit that the message names, or close connections and watches",
-        Reason::PeerDenied => "run a separate broker for this user",
+        Reason::PeerDenied => "run a separate broker for this user, or add an access rule for it",
         Reason::PluginExit => "read the end of the plugin's stderr in the message",
+        Reason::PluginNotAllowed => {
+            "change the owner or mode that the message names, or the provider's `sha256`, `sandbox`, or `credentialPluginAllowlist`"
+        }
         Reason::PluginNotFound => "install the plugin where the broker runs, or correct `command`",
         Reason::PluginSignal => {
             "read the end of the plugin's stderr in the message; the machine may lack memory"

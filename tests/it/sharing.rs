@@ -222,7 +222,7 @@ fn a_group_reaches_the_socket_and_other_users_do_not() {
 
 /// The broker and its client in user, PID and mount namespaces, as containers of a pod without host users.
 #[test]
-fn a_client_of_another_user_reaches_the_broker_through_an_empty_dir_that_is_read_only_for_it() {
+fn a_client_of_another_user_is_served_through_an_empty_dir_that_is_read_only_for_it() {
     let made = Command::new("unshare").args(["--user", "--mount", "--pid", "--fork", "true"]).output();
     if !made.is_ok_and(|made| made.status.success()) {
         return println!("SKIPPED: this machine does not allow new user namespaces");
@@ -245,21 +245,25 @@ fn a_client_of_another_user_reaches_the_broker_through_an_empty_dir_that_is_read
         let groups: &[u32] = if empty_dir & 0o2000 != 0 { &[GROUP] } else { &[] };
         let listen =
             json!({"mode": if groups.is_empty() { "0666" } else { "0660" }, "sharedDirectory": true});
+        let access =
+            json!([rule("apps", &json!({"uids": [CLIENT]})), rule("own", &json!({"uids": [BROKER]}))]);
         for socket in ["shared/run/socket", "shared/broker.sock"] {
             let listen = place.listen(socket, &listen);
-            let _broker = place.broker(&within(&container), groups, &listen);
-            assert_answered(&place.shim(&within(&read_only), CLIENT, groups, socket));
-            for script in [&read_only, &container] {
-                let client = place.shim(&within(script), BROKER, groups, socket);
+            let _broker = place.broker_with(&within(&container), groups, &listen, &access);
+            for (script, uid) in [(&read_only, CLIENT), (&read_only, BROKER), (&container, BROKER)] {
+                let client = place.shim(&within(script), uid, groups, socket);
                 assert_eq!(token(&client), "shared", "{empty_dir:o} {socket}");
             }
+            assert_answered(&place.shim(&within(&read_only), CLIENT + 1, groups, socket));
             // In the broker's own container the directory is writable.
             let path = place.path(socket).to_str().unwrap().to_owned();
-            let status = ["status", "--socket"].map(str::to_owned).into_iter().chain([path]);
-            let status: Vec<_> =
-                [place.path("credbroker").to_str().unwrap().to_owned()].into_iter().chain(status).collect();
-            let status = start(&within(&container), BROKER, groups, &status).wait_with_output().unwrap();
-            assert!(String::from_utf8_lossy(&status.stdout).contains("cloud"), "{status:?}");
+            for (command, shown) in [("status", "cloud"), ("healthcheck", "ok")] {
+                let words = ["credbroker", command, "--socket"].map(str::to_owned);
+                let mut words: Vec<_> = words.into_iter().chain([path.clone()]).collect();
+                words[0] = place.path("credbroker").to_str().unwrap().to_owned();
+                let output = start(&within(&container), BROKER, groups, &words).wait_with_output().unwrap();
+                assert!(String::from_utf8_lossy(&output.stdout).contains(shown), "{command}: {output:?}");
+            }
         }
     }
 }

@@ -862,6 +862,8 @@ pub enum ErrorReason {
     VersionMismatch = 34,
     /// The configuration of the provider was changed or removed while the request waited, or while the watch was open.
     ProviderChanged = 35,
+    /// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
+    PluginNotAllowed = 36,
 }
 impl ErrorReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -906,6 +908,7 @@ impl ErrorReason {
             Self::VariableNotAllowed => "VARIABLE_NOT_ALLOWED",
             Self::VersionMismatch => "VERSION_MISMATCH",
             Self::ProviderChanged => "PROVIDER_CHANGED",
+            Self::PluginNotAllowed => "PLUGIN_NOT_ALLOWED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -947,6 +950,7 @@ impl ErrorReason {
             "VARIABLE_NOT_ALLOWED" => Some(Self::VariableNotAllowed),
             "VERSION_MISMATCH" => Some(Self::VersionMismatch),
             "PROVIDER_CHANGED" => Some(Self::ProviderChanged),
+            "PLUGIN_NOT_ALLOWED" => Some(Self::PluginNotAllowed),
             _ => None,
         }
     }

@@ -57,6 +57,16 @@ pub(super) struct Adopted {
 }
 
 impl Started {
+    /// Those of the configuration that the broker starts with.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            listen: config.listen.clone(),
+            limits: config.limits,
+            metrics: config.metrics.clone(),
+            audit: config.audit.clone(),
+        }
+    }
+
     /// The keys of `newer` that are used after a restart only.
     fn differs(&self, newer: &Config) -> Vec<&'static str> {
         let (old, new) = (&self.limits, &newer.limits);
@@ -78,10 +88,20 @@ impl Started {
 impl Adopter {
     /// Puts `config` in force. Requests that were resolved before it end with the earlier providers if those stay, and
     /// with an error if not.
+    ///
+    /// Retired providers are out of use before the access rules change, and new ones are in use afterwards: at no moment
+    /// does a rule apply to a definition of the other configuration.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.started.differs(&config);
         let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
-        // First, so that no later step delays the loss of a right.
+        let old = self.resolver.providers();
+        let succession = Succession::of(providers, &old);
+        let changes = succession.changes(&old);
+        let providers = Arc::clone(&succession.providers);
+        succession.commit();
+        self.cache.forget_retired();
+
+        // Before all that takes long, so that nothing delays the loss of a right.
         let access = self.policies.send_if_modified(|policy| {
             let differs = !policy.is_of(&access);
             if differs {
@@ -89,11 +109,6 @@ impl Adopter {
             }
             differs
         });
-        let old = self.resolver.providers();
-        let succession = Succession::of(providers, &old);
-        let changes = succession.changes(&old);
-        let providers = Arc::clone(&succession.providers);
-
         let before = {
             let mut old = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *old, in_force)
@@ -104,9 +119,6 @@ impl Adopter {
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
         self.resolver.replace(World { providers: Arc::clone(&providers), fleet });
-        // Only now: no request resolves to a retired provider after this.
-        succession.commit();
-        self.cache.forget_retired();
         let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
         Adopted { providers: changes, limits: before != in_force, access, is_hub_changed, restart_needed }
     }

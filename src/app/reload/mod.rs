@@ -278,16 +278,17 @@ fn log(adopted: &Adopted, before: &ReloadState, source: &str) {
     for key in adopted.restart_needed.iter().filter(|key| !before.restart_needed.contains(key)) {
         warn!("`{key}` has changed; the broker uses the new value after a restart");
     }
-    let names = |names: &[Arc<str>]| match names.split_at_checked(MOST_NAMES) {
-        Some((first, more)) if !more.is_empty() => format!("{} and {} more", first.join(","), more.len()),
-        _ => names.join(","),
+    let names = |names: &[Arc<str>]| -> Vec<String> {
+        let more = names.len().saturating_sub(MOST_NAMES);
+        let first = names.iter().take(MOST_NAMES).map(ToString::to_string);
+        first.chain((more > 0).then(|| format!("and {more} more"))).collect()
     };
     if adopted.is_change() {
         let providers = &adopted.providers;
         info!(
-            added = names(&providers.added),
-            changed = names(&providers.changed),
-            removed = names(&providers.removed),
+            added = ?names(&providers.added),
+            changed = ?names(&providers.changed),
+            removed = ?names(&providers.removed),
             "the configuration from {source} has changed and is in force"
         );
     } else if before.failure.is_some() {

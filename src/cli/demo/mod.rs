@@ -70,13 +70,13 @@ struct Demo {
 }
 
 impl Demo {
-    /// A configuration with one provider: this binary as the sample plugin.
+    /// A configuration with one provider: this binary as the sample plugin. A group may write to where it was built.
     fn config(&self, environment: &Environment) -> anyhow::Result<Config> {
         let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
         let text = format!(
             "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nproviders:\n- name: {PROVIDER}\n  execConfig:\n    \
              apiVersion: client.authentication.k8s.io/v1\n    command: {}\n    args: [sample-plugin, --runs, {}]\n    \
-             interactiveMode: Never\n",
+             interactiveMode: Never\n  sandbox: compatible\n",
             quoted(self.shims.program()),
             quoted(&self.runs_file()),
         );

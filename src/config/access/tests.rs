@@ -105,6 +105,7 @@ fn validate_warns_of_rules_without_an_admin_and_of_what_has_no_effect() {
 
 #[test]
 fn once_there_is_a_rule_a_plugin_that_gets_the_cluster_gets_a_known_one() {
+    use ClusterInfo::{FromCaller, Match};
     let without = stanza("x");
     let cluster = without.replace("command: x", "command: x, provideClusterInfo: true");
     let providers = format!(
@@ -118,7 +119,6 @@ fn once_there_is_a_rule_a_plugin_that_gets_the_cluster_gets_a_known_one() {
         ["blind", "default", "written", "both", "user"]
             .map(|name| config.providers.find(name).unwrap().cluster_info)
     };
-    use ClusterInfo::{FromCaller, Match};
     assert_eq!(infos(""), [FromCaller, FromCaller, FromCaller, Match, FromCaller]);
     let rule = "access:\n- {name: r, peers: {uids: [0]}, allow: {providers: [\"*\"], verbs: [get, admin]}}\n";
     assert_eq!(infos(rule), [FromCaller, Match, FromCaller, Match, Match]);

@@ -48,6 +48,7 @@ fn outcome<T>(result: &Result<T, RunError>) -> Outcome {
             | RunError::Directory { .. }
             | RunError::ExecInfo { .. }
             | RunError::NeedsTerminal { .. }
+            | RunError::NotAllowed { .. }
             | RunError::NotFound { .. }
             | RunError::Panicked { .. }
             | RunError::Recursion { .. }

@@ -16,6 +16,8 @@ impl<R: PluginRunner> Monitor<R> {
         let certificates = summaries.values().filter_map(|summary| summary.certificate);
         let mut to = Exposition::default();
         metrics.calls.write(&mut to, until(certificates.min(), SystemClock.now().wall));
+        // A provider that a reload removed leaves no series.
+        metrics.providers.retain(|name| checks.contains_key(name) || summaries.contains_key(name));
         metrics.providers.write(&mut to);
         metrics.requests.write(&mut to);
         to.family(&families::ENTRIES);
@@ -41,6 +43,9 @@ impl<R: PluginRunner> Monitor<R> {
         to.family(&families::RELOADS);
         to.sample(&[("result", "success")], metrics.reloads.get());
         to.sample(&[("result", "failure")], metrics.failed_reloads.get());
+        to.family(&families::CONFIGURATION);
+        let is_current = self.parts.configuration.borrow().failure.is_none();
+        to.sample(&[], u64::from(is_current));
         if let Some(fleet) = readiness.resolver.fleet() {
             let hub = fleet.hub();
             to.family(&families::HUB);

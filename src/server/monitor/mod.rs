@@ -14,13 +14,13 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
-    sync::Semaphore,
+    sync::{Semaphore, watch},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::ready::HealthChecks;
+use super::{info::ReloadState, ready::HealthChecks};
 use crate::{exec::PluginRunner, metrics::Metrics};
 
 /// Connections at a time. A further one is closed.
@@ -46,6 +46,8 @@ pub struct MonitorParts<R> {
     pub health: HealthChecks<R>,
     /// What was counted.
     pub metrics: Arc<Metrics>,
+    /// Which configuration is in force.
+    pub configuration: watch::Receiver<Arc<ReloadState>>,
     /// When the broker started.
     pub started: SystemTime,
     /// Owns the connections.

@@ -7,7 +7,7 @@ use crate::{
     cache::Room,
     credential::ApiVersion,
     document::{self, Aliases, Position},
-    plugin::{Command, Definition, ProfileName, Retirement},
+    plugin::{Command, Definition, ProfileName, Refusal, Retirement},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -30,6 +30,16 @@ fn run_errors() -> Vec<RunError> {
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
         RunError::NeedsTerminal { command: command(), stderr: stderr() },
+        RunError::NotAllowed { command: command(), refusal: Refusal::DenyAll },
+        RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: "a52d159f".into() } },
+        RunError::NotAllowed {
+            command: command(),
+            refusal: Refusal::Owner { path: "/plugins".into(), owner: 1001 },
+        },
+        RunError::NotAllowed {
+            command: command(),
+            refusal: Refusal::Writable { path: "/plugins/p".into(), mode: 0o777 },
+        },
         RunError::NotFound {
             command: "p".into(),
             place: " in the broker's PATH",
@@ -155,6 +165,11 @@ fn resolve_errors() -> Vec<ResolveError> {
         ResolveError::InvalidVariable { name: "A=B".into() },
         ResolveError::NeedsTerminal { provider: provider() },
         ResolveError::NoCluster { provider: provider(), known: 2 },
+        ResolveError::PluginNotAllowed {
+            provider: provider(),
+            command: command(),
+            refusal: Refusal::NotListed { path: "/plugins/p".into() },
+        },
         ResolveError::PluginNotFound { provider: provider(), command: command(), install_hint: None },
         ResolveError::PluginUnreadable {
             provider: provider(),

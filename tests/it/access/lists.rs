@@ -8,17 +8,17 @@ use super::*;
 
 type Admin = CredentialBrokerAdminClient<Channel>;
 
-fn selecting(selector: Selector) -> Option<pb::CredentialSelector> {
-    Some(pb::CredentialSelector { selector: Some(selector) })
+fn selecting(selector: Selector) -> pb::CredentialSelector {
+    pb::CredentialSelector { selector: Some(selector) }
 }
 
 async fn evict(admin: &mut Admin, selector: Selector) -> Result<u32, Status> {
-    let request = pb::EvictCredentialsRequest { selector: selecting(selector) };
+    let request = pb::EvictCredentialsRequest { selector: Some(selecting(selector)) };
     Ok(admin.evict_credentials(request).await?.into_inner().evicted)
 }
 
 async fn refresh(admin: &mut Admin, selector: Selector) -> Result<u32, Status> {
-    let request = pb::RefreshCredentialsRequest { selector: selecting(selector) };
+    let request = pb::RefreshCredentialsRequest { selector: Some(selecting(selector)) };
     Ok(admin.refresh_credentials(request).await?.into_inner().refreshed)
 }
 
@@ -58,7 +58,7 @@ async fn lists_show_only_what_the_peer_may_see() {
         assert_eq!(listed(&mut admin).await, (names(&["a", "ab"]), names(&["a", "ab"])), "{verb}");
         admin.get_broker_info(pb::GetBrokerInfoRequest::default()).await.unwrap();
         for name in ["b", "c"] {
-            let selector = selecting(Selector::Provider(name.into()));
+            let selector = Some(selecting(Selector::Provider(name.into())));
             let request = pb::ListCredentialsRequest { selector, ..Default::default() };
             assert_eq!(denied(&admin.list_credentials(request).await.unwrap_err()), DENIED, "{name}");
         }

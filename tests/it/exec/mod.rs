@@ -5,6 +5,7 @@ mod endings;
 mod many;
 mod reasons;
 mod surroundings;
+mod trust;
 
 use std::{
     collections::BTreeMap,
@@ -68,6 +69,8 @@ impl Plugin {
             install_hint: None,
             issuer: Arc::new(Issuer::new("test", NonZeroUsize::new(4).unwrap())),
             sandbox: Sandbox::Strict,
+            sha256: None,
+            policy: Arc::default(),
             timeout: AGES,
             interactive_timeout: AGES,
             lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },

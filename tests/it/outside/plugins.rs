@@ -1,6 +1,12 @@
 //! What a plugin inherits from the broker's parent, and what is left of it after the broker.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Output},
+};
 
 use credbroker_test_support::{Broker, FakePlugin};
 use serde_json::json;
@@ -10,10 +16,10 @@ use crate::harness::provider;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
-fn get(socket: &Path) -> bool {
+fn get(socket: &Path) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(["get", "--provider", "cloud", "--socket"]).arg(socket).env_clear();
-    command.output().unwrap().status.success()
+    command.output().unwrap()
 }
 
 fn lines(path: &Path) -> Vec<String> {
@@ -30,7 +36,7 @@ fn descriptors_and_ignored_signals_of_the_brokers_parent_reach_no_plugin() {
         format!("trap '' HUP INT QUIT USR1 USR2 TERM PIPE CHLD WINCH; exec {PROGRAM} \"$@\" 7<&0 9<&0");
     let parent = FakePlugin::script(&script);
     let broker = Broker::builder(parent.path()).providers(&json!([provider("cloud", &plugin)])).start();
-    assert!(!get(&broker.socket()), "the plugin fails");
+    assert!(!get(&broker.socket()).status.success(), "the plugin fails");
     assert_eq!(
         lines(&plugin.dir().join("descriptors")),
         ["0", "1", "2", "3"],
@@ -69,4 +75,39 @@ fn nothing_of_a_run_is_left_when_the_broker_is_killed() {
         until(file, is_gone);
     }
     waits.wait().unwrap();
+}
+
+/// As manifests mount the volume with the plugins: others can write it, but not through this mount.
+#[test]
+fn modes_do_not_count_on_a_mount_that_is_read_only_for_the_broker() {
+    let directory = credbroker_test_support::private_directory();
+    let mounted = directory.path().join("mounted");
+    fs::create_dir(&mounted).unwrap();
+    let answer =
+        r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}"#;
+    let path = mounted.join("plugin");
+    fs::write(&path, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
+    for path in [&mounted, &path] {
+        fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+    let stanza =
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "command": path, "interactiveMode": "Never"});
+    let providers = json!([{"name": "cloud", "execConfig": stanza}]);
+    let failure = |broker: &Broker| String::from_utf8(get(&broker.socket()).stderr).unwrap();
+
+    let writable = Broker::builder(PROGRAM).providers(&providers).start();
+    let refused = failure(&writable);
+    assert!(refused.contains("PLUGIN_NOT_ALLOWED") && refused.contains("(mode 0777)"), "{refused}");
+    drop(writable);
+    let in_namespace = FakePlugin::script(&format!(
+        "exec unshare --mount sh -c 'mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {PROGRAM} \"$@\"' sh \"$@\"",
+        mounted.display()
+    ));
+    let probe = Command::new("unshare").args(["--mount", "true"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        println!("SKIPPED: a read-only mount needs root and unshare(1)");
+        return;
+    }
+    let read_only = Broker::builder(in_namespace.path()).providers(&providers).start();
+    assert_eq!(failure(&read_only), "");
 }

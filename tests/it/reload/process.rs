@@ -81,3 +81,26 @@ fn a_broker_in_the_background_outlives_its_terminal() {
     kill_process(pid, Signal::TERM).unwrap();
     until("it ends", || UnixStream::connect(&socket).is_err());
 }
+
+/// As `Type=notify` with `ExecReload=` needs it, and `Type=notify-reload`.
+#[test]
+fn the_service_manager_hears_when_a_reload_begins_and_ends() {
+    let directory = private_directory();
+    let path = directory.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let plugin = prints("t");
+    let broker = Broker::builder(PROGRAM)
+        .providers(&json!([provider("cloud", &plugin)]))
+        .env("NOTIFY_SOCKET", &path)
+        .start();
+    let next = || {
+        let mut message = [0; 256];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    assert_eq!(next().trim_end(), "READY=1");
+    kill_process(Pid::from_raw(i32::try_from(broker.pid()).unwrap()).unwrap(), Signal::HUP).unwrap();
+    let reloading = next();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert_eq!(next().trim_end(), "READY=1");
+}

@@ -21,7 +21,7 @@ pub fn private_file(path: &Path, text: &str) {
 }
 
 /// The text of a config with the provider `name`, exactly as `examples/plugins/README.md` shows it, except for the
-/// directory of the plugin.
+/// directory of the plugin, and for its sandbox: a group may write to a working copy.
 pub fn sample_config(name: &str) -> String {
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins");
     let plugins = plugins.canonicalize().expect("examples/plugins");
@@ -32,5 +32,7 @@ pub fn sample_config(name: &str) -> String {
         .find(|block| block.starts_with(&format!("providers:\n- name: {name}\n")))
         .unwrap_or_else(|| panic!("no provider `{name}` in the README"));
     let stanza = stanza.replace("command: /plugins/", &format!("command: {}/", plugins.display()));
+    let named = format!("- name: {name}\n");
+    let stanza = stanza.replace(&named, &format!("{named}  sandbox: compatible\n"));
     format!("apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n{stanza}")
 }
