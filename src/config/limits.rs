@@ -102,7 +102,7 @@ fn connections_per_uid(connections: NonZeroUsize) -> NonZeroUsize {
 }
 
 fn connections_per_process(connections: NonZeroUsize) -> NonZeroUsize {
-    at_least(connections.get() / 4, FEW_CONNECTIONS)
+    at_least(connections.get() / 16, FEW_CONNECTIONS)
 }
 
 /// Three quarters, rounded up.
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_process_has_a_share_and_never_less_than_a_program_needs() {
         let count = |count| NonZeroUsize::new(count).unwrap();
-        for (connections, per_uid, per_process) in [(4096, 3072, 1024), (100, 75, 64), (1, 64, 64)] {
+        for (connections, per_uid, per_process) in [(4096, 3072, 256), (100, 75, 64), (1, 64, 64)] {
             assert_eq!(connections_per_uid(count(connections)).get(), per_uid);
             assert_eq!(connections_per_process(count(connections)).get(), per_process);
         }

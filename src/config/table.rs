@@ -336,9 +336,9 @@ section! {
     /// Connections at the same time of all processes of one uid. For one more, an idle one of the uid is closed.
     CONNECTIONS_PER_UID: Count, Optional = ("connectionsPerUid", Count, Optional("three quarters of `connections`, at least 64"), "500");
     /// Connections at the same time of one process. For one more, an idle one of the process is closed. A process in
-    /// another PID namespace has no process ID, so there all processes of one uid count as one, here and in the limits
-    /// below.
-    CONNECTIONS_PER_PROCESS: Count, Optional = ("connectionsPerProcess", Count, Optional("a quarter of `connections`, at least 64"), "100");
+    /// another PID namespace has no process ID: `connectionsPerUid` limits its connections, and in the limits below
+    /// all such processes of one uid count as one.
+    CONNECTIONS_PER_PROCESS: Count, Optional = ("connectionsPerProcess", Count, Optional("a sixteenth of `connections`, at least 64"), "100");
     /// Streams of a connection at the same time: watches, gRPC health watches and reflection. One more fails with
     /// `RESOURCE_EXHAUSTED`; other calls of the connection do not.
     WATCHES_PER_CONNECTION: Count, Is<NonZeroUsize> = ("watchesPerConnection", Count, Is(count(1000)), "100");

@@ -176,26 +176,3 @@ async fn a_problem_of_a_profile_is_logged_once_and_not_with_each_change() {
     let (_, log) = broker.stop();
     assert_eq!(log.matches("cluster.server must be a URL").count(), 1, "{log}");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hub_whose_user_is_another_kind_of_user_now_wants_a_new_start() {
-    let login = FakePlugin::builder().token("t").build();
-    let (token, exec) = (json!({"token": "t"}), json!({"exec": login.exec_stanza()}));
-    let provider = json!({"auth-provider": {"name": "gcp", "config": {"cmd-path": "/bin/false"}}});
-    for (before, after, word) in [
-        (&token, &exec, "now runs an exec plugin"),
-        (&exec, &token, "no longer runs an exec plugin"),
-        (&token, &provider, "`auth-provider`"),
-    ] {
-        let hub = Hub::start();
-        hub.server.accept_token("t");
-        hub.with_user(before);
-        let broker = hub.broker("");
-        hub_state(&broker, |hub| hub.synced).await;
-        hub.with_user(after);
-        hub.server.cut_connections();
-        hub_state(&broker, |hub| problem(hub).contains(word)).await;
-        hub.with_user(before);
-        hub_state(&broker, |hub| problem(hub).is_empty()).await;
-    }
-}

@@ -29,6 +29,13 @@ fn page<T>(token: &str, row: impl Fn(usize) -> T) -> (Vec<T>, String) {
 
 #[tonic::async_trait]
 impl CredentialBrokerAdmin for Large {
+    async fn get_broker_info(
+        &self,
+        _request: Request<pb::GetBrokerInfoRequest>,
+    ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
+        Ok(Response::new(pb::GetBrokerInfoResponse::default()))
+    }
+
     async fn list_credentials(
         &self,
         request: Request<pb::ListCredentialsRequest>,

@@ -24,8 +24,8 @@ pub(super) use held::{Held, Holding, TooManyBytes};
 /// A connection without a call for this time gives way to a new one when there is no place left.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Connections of one process that had no call yet, or half of all places if those are fewer. For one more, the oldest of
-/// them gives way at once: a client that connects has a call.
+/// Connections of one process that had no call within [`IDLE`] of their start, or half of all places if those are fewer.
+/// For one more, the oldest of them gives way, even if there are free places: a client that connects has a call.
 const SILENT: usize = 48;
 
 /// Limits of connections, and of what the broker holds for their peers.
@@ -134,11 +134,13 @@ impl Places {
         let (total, by_files) =
             (limits.connections.min(budget.connections), budget.connections < limits.connections);
         let few = if by_files { (total * 3 / 4).max(1) } else { usize::MAX };
-        let per_process = limits.connections_per_process.min(few);
+        // Without a process ID, all processes of the uid count as one, so only the share of the uid limits them.
+        let share = peer.pid.map_or(usize::MAX, |_| limits.connections_per_process);
+        let per_process = share.min(few);
         let most_silent = SILENT.min((total / 2).max(2));
         let mut taken = self.lock();
         let may_leave = budget.spare.div_ceil(2);
-        if let Some(silent) = taken.oldest_silent(process, most_silent) {
+        if let Some(silent) = taken.oldest_silent(process, most_silent, now) {
             if taken.leaving.len() >= may_leave {
                 return Err(Full::Silent(most_silent));
             }
@@ -208,14 +210,16 @@ impl Taken {
         longest.filter(|(idle, _)| *idle >= IDLE).map(|(_, number)| number)
     }
 
-    /// The oldest connection of `process` without a call, if it has `most` of them.
-    fn oldest_silent(&self, process: u64, most: usize) -> Option<u64> {
+    /// The oldest connection of `process` that had no call in time, if it has `most` of them.
+    fn oldest_silent(&self, process: u64, most: usize, now: Duration) -> Option<u64> {
         let own = &self.processes.get(&process)?.connections;
         if own.len() < most {
             return None;
         }
-        let is_silent =
-            |number: &&u64| self.served.get(number).is_some_and(|served| served.traffic.is_silent());
+        let is_silent = |number: &&u64| {
+            let traffic = self.served.get(number).map(|served| &served.traffic);
+            traffic.is_some_and(|traffic| traffic.is_silent() && traffic.idle(now) >= Some(IDLE))
+        };
         let mut silent = own.iter().filter(is_silent);
         let oldest = silent.next()?;
         (silent.count() + 1 >= most).then_some(*oldest)

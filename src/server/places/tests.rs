@@ -79,11 +79,12 @@ fn a_process_or_uid_with_its_share_gives_way_to_itself_and_takes_no_place_of_oth
 
 #[test]
 fn peers_without_a_process_id_count_by_uid() {
-    let limits = ConnectionLimits { connections_per_process: 1, ..ConnectionLimits::for_tests(10) };
-    let places = places(limits);
-    let _first = take(&places, &peer(1, 0), 0).unwrap();
-    assert_eq!(take(&places, &peer(1, 0), 0).unwrap_err(), Full::Process(1));
-    assert!(take(&places, &peer(2, 0), 0).is_ok() && take(&places, &peer(1, 7), 0).is_ok());
+    let limits = ConnectionLimits::for_tests(10);
+    let places = places(ConnectionLimits { connections_per_uid: 2, connections_per_process: 1, ..limits });
+    let _served = [(); 2].map(|()| take(&places, &peer(1, 0), 0).unwrap());
+    assert_eq!(take(&places, &peer(1, 0), 0).unwrap_err(), Full::Uid(2));
+    let _other = take(&places, &peer(2, 7), 0).unwrap();
+    assert_eq!(take(&places, &peer(2, 7), 0).unwrap_err(), Full::Process(1));
 }
 
 #[test]
@@ -120,21 +121,23 @@ fn bytes_count_for_the_process_and_the_uid_over_all_connections() {
 }
 
 #[test]
-fn connections_without_a_call_give_way_at_once_when_their_process_has_many() {
+fn connections_that_had_no_call_in_time_give_way_when_their_process_has_many() {
     let places = places(ConnectionLimits::for_tests(1000));
     let other = take(&places, &peer(1, 2), 0).unwrap();
     let called = take(&places, &peer(1, 1), 0).unwrap();
     drop(crate::server::traffic::Call::of(&called.1));
     let silent: Vec<_> = (0..SILENT).map(|_| take(&places, &peer(1, 1), 0).unwrap()).collect();
     assert!(!silent.iter().any(has_ended));
-    let leaving: Vec<_> = (0..24).map(|_| take(&places, &peer(1, 1), 0).unwrap()).collect();
-    assert_eq!(silent.iter().filter(|one| has_ended(one)).count(), leaving.len());
+    let further: Vec<_> = (0..24).map(|_| take(&places, &peer(1, 1), 0).unwrap()).collect();
+    assert!(!silent.iter().any(has_ended), "their calls may still come");
+    let leaving: Vec<_> = (0..24).map(|_| take(&places, &peer(1, 1), 1).unwrap()).collect();
+    assert_eq!(silent.iter().chain(&further).filter(|one| has_ended(one)).count(), leaving.len());
     assert!(has_ended(&silent[23]) && !has_ended(&silent[24]), "the oldest first");
     assert!(!has_ended(&called) && !has_ended(&other));
-    assert_eq!(take(&places, &peer(1, 1), 0).unwrap_err(), Full::Silent(SILENT), "too many are leaving");
-    assert!(take(&places, &peer(1, 2), 0).is_ok(), "of another process");
+    assert_eq!(take(&places, &peer(1, 1), 2).unwrap_err(), Full::Silent(SILENT), "too many are leaving");
+    assert!(take(&places, &peer(1, 2), 1).is_ok(), "of another process");
     drop(silent);
-    assert!(take(&places, &peer(1, 1), 0).is_ok());
+    assert!(take(&places, &peer(1, 1), 1).is_ok());
 }
 
 #[test]

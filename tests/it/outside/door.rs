@@ -20,8 +20,8 @@ use crate::harness::{provider, reference, request};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// What an attack may cost the broker, in KiB.
-const ALLOWED: u64 = 5 * 1024;
+/// What 256 connections, which are too young to be closed, may cost the broker in KiB, and closing them.
+const ALLOWED: u64 = 12 * 1024;
 
 /// A broker of the providers `cloud` and `other`.
 fn broker(program: impl AsRef<Path>, limits: &Value) -> (Broker, [FakePlugin; 2]) {
@@ -90,12 +90,13 @@ fn ten_thousand_silent_connections_of_one_process_lock_out_no_other() {
     assert_served(&broker, "other");
     let during = settled(broker.pid());
     assert_served(&broker, "cloud");
-    assert!(descriptors(&broker) < files + 200, "{} files", descriptors(&broker));
+    assert!(descriptors(&broker) < files + 256 + 200, "{} files", descriptors(&broker));
     drop(silent);
     until("its files are closed", || descriptors(&broker) <= files);
     let after = settled(broker.pid());
     println!("{before} KiB before, {during} during, {after} after");
-    assert!(during <= before + ALLOWED && after <= before + ALLOWED, "{before}, {during}, {after} KiB");
+    let allowed = before + ALLOWED;
+    assert!(during <= allowed && after <= allowed, "{before}, {during}, {after} KiB");
 }
 
 /// The limit that refuses one more connection of this process.

@@ -1,6 +1,10 @@
 //! The ways in which files change.
 
-use std::{fs, io::Write as _, os::unix::fs::symlink};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt as _, symlink},
+};
 
 use credbroker_test_support::Broker;
 
@@ -121,7 +125,8 @@ async fn a_configuration_that_appears_in_a_standard_place_is_used() {
     };
     assert_eq!(ask("rel").await.unwrap(), "rel");
     let place = home.path().join("config/credbroker");
-    fs::create_dir_all(&place).unwrap();
+    // A directory that a group may write to is not trusted.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&place).unwrap();
     let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
         "providers": [crate::harness::provider("gke", &gke)]});
     private_file(&place.join("config.yaml"), &config.to_string());
