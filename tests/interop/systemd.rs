@@ -44,11 +44,11 @@ fn a_socket_that_does_not_listen_is_refused() {
     let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
         "providers": [{"name": "corp", "execConfig": plugin.exec_stanza()}]});
     private_file(&config, &text.to_string());
-    // Standard input is the only descriptor that a test can choose the number of.
+    // A test chooses only the number of standard input, and the shell makes it the descriptor that systemd passes first.
     let (passed, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-    let mut command = std::process::Command::new(programs::broker());
-    command.arg("serve").arg("--config").arg(&config).env_clear();
-    command.env("LISTEN_FDS", "1").env("LISTEN_FDS_FIRST_FD", "0");
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", r#"export LISTEN_PID=$$; exec "$0" serve --config "$1" 3<&0"#]);
+    command.arg(programs::broker()).arg(&config).env_clear().env("LISTEN_FDS", "1");
     let output = command.stdin(std::os::fd::OwnedFd::from(passed)).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("does not listen"), "{stderr}");
