@@ -7,7 +7,7 @@ use std::{
 
 use super::{counter::Counter, exposition::Exposition, families};
 
-/// An RPC, by its place in [`PATHS`].
+/// An RPC, by its place in the table of paths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rpc(u8);
 
