@@ -192,7 +192,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo bench --bench rotation", BENCH),
     ("cargo bench --bench scale", BENCH),
     ("cargo build -p credbroker-exec", "the shim of these tests"),
-    ("cargo run --release --example soak -- --minutes 10", ".ci/run, for two minutes"),
+    ("cargo run --release --example soak -- --minutes 10", ".ci/run, for a minute"),
     ("cargo test --locked --test it words", "the test command"),
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
