@@ -198,11 +198,22 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let now = edges.clock.now().wall;
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
-    let monitor = config.metrics.as_ref().map(|address| {
+    let monitor = config.metrics.as_ref().map(|listen| {
         let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
         let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
         let (started, configuration) = (now, configuration.subscribe());
-        OpenMonitor::at(address, MonitorParts { health, metrics, configuration, started, tasks, draining })
+        let (policies, provider_names) = (policies.subscribe(), listen.provider_names);
+        let parts = MonitorParts {
+            health,
+            metrics,
+            configuration,
+            policies,
+            provider_names,
+            started,
+            tasks,
+            draining,
+        };
+        OpenMonitor::at(&listen.address, parts)
     });
     let monitor = monitor.transpose()?;
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();

@@ -14,6 +14,7 @@ mod connection;
 mod convert;
 mod credentials;
 mod encode;
+mod exchange;
 mod follow;
 mod handshake;
 mod health;

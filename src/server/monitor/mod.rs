@@ -1,5 +1,5 @@
-//! Metrics and health over HTTP, for Prometheus and for probes. It answers with names of providers and stable reasons, and
-//! never with a message, which may have the output of a plugin.
+//! Metrics and health over HTTP, for Prometheus and for probes. It answers with stable reasons, and never with a message,
+//! which may have the output of a plugin. With access rules, it tells no names of providers to peers without an identity.
 
 mod gather;
 mod http;
@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{info::ReloadState, ready::HealthChecks};
+use super::{access::Policies, info::ReloadState, ready::HealthChecks};
 use crate::{exec::PluginRunner, metrics::Metrics};
 
 /// Connections at a time. A further one is closed.
@@ -48,6 +48,10 @@ pub struct MonitorParts<R> {
     pub metrics: Arc<Metrics>,
     /// Which configuration is in force.
     pub configuration: watch::Receiver<Arc<ReloadState>>,
+    /// The access rules in force.
+    pub policies: Policies,
+    /// Whether answers have the names of providers; `None`: unless there are rules and the address is a loopback one.
+    pub provider_names: Option<bool>,
     /// When the broker started.
     pub started: SystemTime,
     /// Owns the connections.
@@ -81,6 +85,13 @@ impl<R: PluginRunner> Monitor<R> {
         Self { parts, slots: Arc::new(Semaphore::new(CONNECTIONS)) }
     }
 
+    /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
+    /// can connect to a loopback address.
+    fn names_providers(&self, is_loopback: bool) -> bool {
+        let by_default = || !is_loopback || !self.parts.policies.borrow().has_rules();
+        self.parts.provider_names.unwrap_or_else(by_default)
+    }
+
     /// Accepts connections until the broker drains.
     pub async fn run(self: Arc<Self>, listener: MonitorListener) {
         let draining = self.parts.draining.clone();
@@ -106,7 +117,7 @@ impl<R: PluginRunner> Monitor<R> {
     fn serve(
         self: &Arc<Self>,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        checks_host: bool,
+        is_loopback: bool,
     ) {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return debug!("a connection to the metrics was closed: {CONNECTIONS} are open");
@@ -114,7 +125,7 @@ impl<R: PluginRunner> Monitor<R> {
         let monitor = Arc::clone(self);
         self.parts.tasks.spawn(async move {
             // Without an answer in time, the connection is closed.
-            let _ended = timeout(EXCHANGE, http::exchange(monitor, stream, checks_host)).await;
+            let _ended = timeout(EXCHANGE, http::exchange(monitor, stream, is_loopback)).await;
             drop(slot);
         });
     }
