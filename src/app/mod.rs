@@ -42,8 +42,8 @@ use crate::{
     metrics::Metrics,
     resolver::Resolver,
     server::{
-        Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ReloadState, SocketError,
-        encode, record_runs, services,
+        Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
+        SocketError, encode, record_runs, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
@@ -202,17 +202,8 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
         let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
         let (started, configuration) = (now, configuration.subscribe());
-        let (policies, provider_names) = (policies.subscribe(), listen.provider_names);
-        let parts = MonitorParts {
-            health,
-            metrics,
-            configuration,
-            policies,
-            provider_names,
-            started,
-            tasks,
-            draining,
-        };
+        let names = ProviderNames { policies: policies.subscribe(), setting: listen.provider_names };
+        let parts = MonitorParts { health, metrics, configuration, names, started, tasks, draining };
         OpenMonitor::at(&listen.address, parts)
     });
     let monitor = monitor.transpose()?;

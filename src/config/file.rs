@@ -144,7 +144,7 @@ fn refuse_exposed(path: &Path, report: &mut Report) {
             );
         }
         Err(error) => {
-            report.problem(whole(path), format!("the directories above it cannot be checked: {error}"))
+            report.problem(whole(path), format!("the directories above it cannot be checked: {error}"));
         }
     }
 }

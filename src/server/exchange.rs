@@ -62,22 +62,20 @@ pub(super) fn exchange(
             }
             Err(status) => Err(status),
         };
-        match question {
-            Ok((question, slot)) => match shared.recall(&head, &question) {
-                Some(frame) => {
-                    shared.connections.services.metrics.requests.answered(Rpc::GET);
-                    Ok(whole(Answer::whole(frame, &shared.traffic, call)))
-                }
-                // Boxed, because a call that waits for room would reserve its space too.
-                None => {
-                    let loss = slot.as_ref().and_then(|_| shared.loss(head.uri.path()));
-                    Ok(Box::pin(shared.answer(head, question, call, Watching::new(slot, loss))).await)
-                }
-            },
+        let (question, slot) = match question {
+            Ok(question) => question,
             Err(status) => {
-                Ok(shared.respond(Rpc::of(head.uri.path()), status.into_http(), call, Watching::default()))
+                let rpc = Rpc::of(head.uri.path());
+                return Ok(shared.respond(rpc, status.into_http(), call, Watching::default()));
             }
+        };
+        if let Some(frame) = shared.recall(&head, &question) {
+            shared.connections.services.metrics.requests.answered(Rpc::GET);
+            return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
         }
+        let loss = slot.as_ref().and_then(|_| shared.loss(head.uri.path()));
+        // Boxed, because a call that waits for room would reserve its space too.
+        Ok(Box::pin(shared.answer(head, question, call, Watching::new(slot, loss))).await)
     }
 }
 

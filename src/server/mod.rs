@@ -45,7 +45,7 @@ pub use asked::record_runs;
 pub use clusters::Clusters;
 pub use encode::encode;
 pub use info::{BrokerInfo, ReloadFailure, ReloadState};
-pub use monitor::{Monitor, MonitorListener, MonitorParts};
+pub use monitor::{Monitor, MonitorListener, MonitorParts, ProviderNames};
 pub use peer::Peer;
 pub use places::{ConnectionLimits, affordable_runs};
 pub use ready::HealthChecks;

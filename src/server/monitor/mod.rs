@@ -48,16 +48,23 @@ pub struct MonitorParts<R> {
     pub metrics: Arc<Metrics>,
     /// Which configuration is in force.
     pub configuration: watch::Receiver<Arc<ReloadState>>,
-    /// The access rules in force.
-    pub policies: Policies,
-    /// Whether answers have the names of providers; `None`: unless there are rules and the address is a loopback one.
-    pub provider_names: Option<bool>,
+    /// Whether answers have the names of providers.
+    pub names: ProviderNames,
     /// When the broker started.
     pub started: SystemTime,
     /// Owns the connections.
     pub tasks: TaskTracker,
     /// When cancelled, no more connections are accepted.
     pub draining: CancellationToken,
+}
+
+/// Whether answers have the names of providers.
+#[derive(Debug)]
+pub struct ProviderNames {
+    /// The access rules in force.
+    pub policies: Policies,
+    /// As configured; `None`: unless there are rules and the address is a loopback one.
+    pub setting: Option<bool>,
 }
 
 /// Answers over HTTP.
@@ -88,8 +95,8 @@ impl<R: PluginRunner> Monitor<R> {
     /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
     /// can connect to a loopback address.
     fn names_providers(&self, is_loopback: bool) -> bool {
-        let by_default = || !is_loopback || !self.parts.policies.borrow().has_rules();
-        self.parts.provider_names.unwrap_or_else(by_default)
+        let ProviderNames { policies, setting } = &self.parts.names;
+        setting.unwrap_or_else(|| !is_loopback || !policies.borrow().has_rules())
     }
 
     /// Accepts connections until the broker drains.

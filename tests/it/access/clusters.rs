@@ -69,9 +69,9 @@ impl Setting {
         assert!(wrap.arg("--socket").arg(broker.socket()).env_clear().status().unwrap().success());
         let read = config::read_kubeconfig(&[path], Mode::Named).unwrap();
         let users = read.users();
-        let exec = users.iter().find(|wrapped| &*wrapped.name == user).unwrap().body.get("exec").unwrap();
+        let exec = users.iter().find(|wrapped| wrapped.name == user).unwrap().body.get("exec").unwrap();
         assert_eq!(
-            exec.get("provideClusterInfo").and_then(|value| value.as_bool()),
+            exec.get("provideClusterInfo").and_then(credbroker::document::Node::as_bool),
             Some(true),
             "it sends it"
         );

@@ -80,8 +80,8 @@ async fn the_health_of_a_provider_needs_a_right_to_it() {
     assert_eq!((removed.code(), removed.message().to_owned()), unknown, "a watch of a removed provider");
     change(&broker, &plugin, &foreign()).await;
     broker.stop().await;
-    let last = own.message().await.unwrap().unwrap().status();
-    assert_eq!(last, ServingStatus::NotServing, "the own user needs no right to the health of the broker");
+    let status = own.message().await.unwrap().unwrap().status();
+    assert_eq!(status, ServingStatus::NotServing, "the own user needs no right to the health of the broker");
 }
 
 #[tokio::test]
