@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::exec::{Attendance, AttendanceNews, AttendanceReader, Attending};
 
-/// A caller that attends each run that it waits for. The request tells it which run that is.
+/// A caller that attends each run that it waits for. The request says which run that is.
 #[derive(Debug, Default)]
 pub struct Attendant {
     run: watch::Sender<Option<Arc<Attendance>>>,

@@ -162,14 +162,14 @@ pub(crate) struct Waiter {
 impl Waiter {
     /// Lets a caller of the process `peer` wait for `flight`, and attend it.
     pub(crate) fn new(flight: Arc<Flight>, peer: u64, attendant: Option<&Attendant>) -> Self {
-        let _attending = attendant.map(|attendant| attendant.attend(&flight.attendance));
+        let attending = attendant.map(|attendant| attendant.attend(&flight.attendance));
         let outcome = flight.outcome.subscribe();
         {
             let mut progress = flight.lock();
             progress.peers.push(peer);
             progress.update_scheduler();
         }
-        Self { flight, peer, outcome, _attending }
+        Self { flight, peer, outcome, _attending: attending }
     }
 
     /// Waits for the outcome.

@@ -88,7 +88,7 @@ fn answer(
         )?;
         return Ok(2);
     };
-    let outcome = match ask(args, source.clone(), environment, err) {
+    let outcome = match ask(args, &source, environment, err) {
         Ok(credential) => rendered(args.output, &source, &credential, clock.now().wall),
         Err(failure) => Err((failure.line(Some(&source)), failure.exit_code())),
     };
@@ -116,7 +116,7 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
 /// Requests the credential with the retries and error texts for a person at a terminal.
 fn ask(
     args: &GetArgs,
-    source: Source,
+    source: &Source,
     environment: &Environment,
     err: &mut dyn Write,
 ) -> Result<Credential, Failure> {
@@ -124,7 +124,7 @@ fn ask(
     let request = request(source.clone(), None, &environment.0, String::new(), true)?;
     let ask = |notice: Option<Notice<'_>>| request_patiently(&socket, &request, args.timeout, true, notice);
     if io::stderr().is_terminal() {
-        with_notice("credbroker get", &source, err, |notice| ask(Some(notice)))
+        with_notice("credbroker get", source, err, |notice| ask(Some(notice)))
     } else {
         ask(None)
     }

@@ -162,7 +162,7 @@ impl Attendance {
         self.state.send_modify(|state| state.has_place = true);
     }
 
-    /// Whether somebody attends it.
+    /// Whether a person attends it.
     pub fn is_attended(&self) -> bool {
         self.state.borrow().attendants > 0
     }

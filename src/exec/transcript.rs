@@ -94,13 +94,15 @@ mod tests {
 
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
         let mut transcript = Transcript::default();
-        pieces.iter().for_each(|piece| transcript.push(piece));
+        for piece in pieces {
+            transcript.push(piece);
+        }
         transcript.flush();
         transcript.after(0).map(|line| line.to_string()).collect()
     }
 
     #[test]
-    fn lines_are_those_that_were_written_whatever_the_pieces() {
+    fn lines_are_those_that_were_written_in_any_pieces() {
         for (pieces, expected) in [
             (&[&b""[..]][..], &[][..]),
             (&[b"one\ntwo\n"], &["one", "two"]),
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn empty_lines_are_bounded_too() {
         let mut transcript = Transcript::default();
-        transcript.push(&[b'\n'; 100_000]);
+        transcript.push(&vec![b'\n'; 100_000]);
         assert_eq!(transcript.after(0).count(), KEPT / EACH);
     }
 

@@ -127,7 +127,7 @@ fn framed(end: Result<Arc<Issued>, Status>) -> Result<Bytes, Status> {
 }
 
 fn lines(AttendanceNews { lines, time_left }: AttendanceNews) -> Bytes {
-    let stderr_lines = lines.iter().map(|line| line.to_string()).collect();
+    let stderr_lines = lines.iter().map(ToString::to_string).collect();
     let time_left = time_left.and_then(convert::duration);
     let news =
         pb::AttendCredentialResponse { stderr_lines, time_left, ..pb::AttendCredentialResponse::default() };

@@ -57,13 +57,14 @@ pub(super) fn attend(
     deadline: &mut Deadline<'_>,
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
-    let GetCredentialRequest { r#ref, exec_plugin_caller, .. } = attend.request.clone();
+    let Attend { request, is_patient, lines, .. } = attend;
+    let GetCredentialRequest { r#ref, exec_plugin_caller, .. } = request.clone();
     let request = framed(&AttendCredentialRequest { r#ref, exec_plugin_caller });
     // Without a deadline: that of the run counts.
     let (response, mut body) = requests.send_request(head(ATTEND, None), false).map_err(lost)?;
     body.send_data(request, true).map_err(lost)?;
     let progress = Progress::default();
-    let mut attended = pin!(attended(response, attend.lines, &progress));
+    let mut attended = pin!(attended(response, lines, &progress));
     let mut is_refused = false;
     loop {
         let ended = connection.as_mut().poll(context);
@@ -88,7 +89,7 @@ pub(super) fn attend(
         if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
             return Err(lost(error));
         }
-        if let Some(left) = progress.time_left.take().filter(|_| attend.is_patient) {
+        if let Some(left) = progress.time_left.take().filter(|_| is_patient) {
             deadline.extend(left.saturating_add(GRACE));
         }
         link.turn(wire, deadline, None)?;

@@ -14,8 +14,11 @@ use rustix::{
 pub struct Notice<'a> {
     after: Duration,
     notify: &'a mut dyn FnMut(),
-    lines: Option<&'a mut dyn FnMut(&str)>,
+    lines: Option<Lines<'a>>,
 }
+
+/// Gets the lines of a plugin.
+pub(super) type Lines<'a> = &'a mut dyn FnMut(&str);
 
 impl<'a> Notice<'a> {
     /// Calls `notify` once when a call takes longer than `after`, on the thread that waits.
@@ -32,7 +35,7 @@ impl<'a> Notice<'a> {
     }
 
     /// After which time to attend, and what gets the lines.
-    pub(super) fn take_lines(&mut self) -> Option<(Duration, &'a mut dyn FnMut(&str))> {
+    pub(super) fn take_lines(&mut self) -> Option<(Duration, Lines<'a>)> {
         Some((self.after, self.lines.take()?))
     }
 }

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::{task::JoinHandle, time::timeout};
@@ -24,7 +26,6 @@ fn with_place(run: &Arc<Attendance>) {
     tokio::spawn(async move { run.take_place(|| true).await });
 }
 
-#[expect(clippy::disallowed_methods, reason = "tokio's paused clock is the test's clock")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -112,11 +113,11 @@ async fn without_a_place_an_attended_run_keeps_its_timeout_and_tries_again_to_ge
     let begun = now();
     let (run, end) = started(BUDGET);
     let (free, tries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let (place, taken, tried) = (Arc::clone(&run), Arc::clone(&free), Arc::clone(&tries));
+    let (place, is_free, attempts) = (Arc::clone(&run), Arc::clone(&free), Arc::clone(&tries));
     tokio::spawn(async move {
         let take = || {
-            tried.fetch_add(1, Ordering::SeqCst);
-            taken.load(Ordering::SeqCst)
+            attempts.fetch_add(1, Ordering::SeqCst);
+            is_free.load(Ordering::SeqCst)
         };
         place.take_place(take).await;
     });

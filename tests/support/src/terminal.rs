@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 /// Generous: a loaded machine may be slow, and a program that ends is noticed at once.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program whose standard input and standard error are a terminal of its own. Its standard output is a pipe, as API
+/// A program whose standard input and standard error are a separate terminal. Its standard output is a pipe, as API
 /// clients read it. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Terminal {
@@ -46,7 +45,7 @@ impl Terminal {
         unlockpt(&master).expect("our terminal");
         let name = ptsname(&master, Vec::new()).expect("our terminal");
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let line = || OwnedFd::from(open(&*name, flags, Mode::empty()).expect("our terminal"));
+        let line = || open(&*name, flags, Mode::empty()).expect("our terminal");
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg("--wait").arg(program.as_ref()).args(args);
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path))).envs(variables);
@@ -54,7 +53,7 @@ impl Terminal {
         let mut child = command.spawn().expect("setsid, of util-linux");
         let stdout = child.stdout.take().expect("a pipe");
         let screen = Arc::<(Mutex<Screen>, Condvar)>::default();
-        let keyboard = File::from(OwnedFd::from(master));
+        let keyboard = File::from(master);
         let shown = keyboard.try_clone().expect("a descriptor");
         let readers = vec![
             follow(shown, &screen, |screen| &mut screen.shown),
@@ -144,7 +143,7 @@ mod tests {
     const NONE: [(&str, &str); 0] = [];
 
     #[test]
-    fn a_program_has_a_terminal_of_its_own_and_its_output_is_a_pipe() {
+    fn a_program_has_a_separate_terminal_and_its_output_is_a_pipe() {
         let script =
             "test -t 0 && test -t 2 && ! test -t 1 && read answer </dev/tty && echo \"$answer\"; exit 3";
         let mut terminal = Terminal::start("sh", ["-c", script], NONE);
