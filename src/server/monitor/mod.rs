@@ -1,5 +1,5 @@
 //! Metrics and health over HTTP, for Prometheus and for probes. It answers with stable reasons, and never with a message,
-//! which may have the output of a plugin. With access rules, it tells no names of providers to peers without an identity.
+//! which may have the output of a plugin. With access rules, answers on a loopback address have no names of providers.
 
 mod gather;
 mod http;
