@@ -1,4 +1,4 @@
-//! The calls that answer with a credential: `GetCredential`, `WatchCredential` and `ReportRejected`.
+//! The calls that answer with a credential: `GetCredential`, `WatchCredential`, `AttendCredential` and `ReportRejected`.
 //!
 //! The answers were encoded once, when the credential arrived. They bypass the generated service, which would encode
 //! each of them again.
@@ -113,6 +113,9 @@ impl<R: PluginRunner> Service<HttpRequest<Body>> for Credentials<R> {
             "/credbroker.v1.CredentialBroker/WatchCredential" => {
                 Box::pin(async move { Ok(grpc().server_streaming(WatchCredential(broker), request).await) })
             }
+            "/credbroker.v1.CredentialBroker/AttendCredential" => {
+                Box::pin(async move { Ok(grpc().server_streaming(AttendCredential(broker), request).await) })
+            }
             "/credbroker.v1.CredentialBroker/ReportRejected" => {
                 Box::pin(async move { Ok(grpc().unary(ReportRejected(broker), request).await) })
             }
@@ -147,6 +150,19 @@ impl<R: PluginRunner> ServerStreamingService<pb::WatchCredentialRequest> for Wat
     fn call(&mut self, request: Request<pb::WatchCredentialRequest>) -> Self::Future {
         let broker = Arc::clone(&self.0);
         Box::pin(async move { broker.watch(request).await })
+    }
+}
+
+struct AttendCredential<R>(Arc<BrokerService<R>>);
+
+impl<R: PluginRunner> ServerStreamingService<pb::AttendCredentialRequest> for AttendCredential<R> {
+    type Response = Bytes;
+    type ResponseStream = CredentialMessages;
+    type Future = ResponseFuture<Response<CredentialMessages>>;
+
+    fn call(&mut self, request: Request<pb::AttendCredentialRequest>) -> Self::Future {
+        let broker = Arc::clone(&self.0);
+        Box::pin(async move { broker.attend(request).await })
     }
 }
 
@@ -216,7 +232,7 @@ impl<R: PluginRunner> BrokerService<R> {
         reported.map(|reported| report_answer(&reported))
     }
 
-    async fn resolve(
+    pub(super) async fn resolve(
         &self,
         ask: CredentialRequest,
         caller: Caller,
@@ -229,7 +245,7 @@ impl<R: PluginRunner> BrokerService<R> {
             status::unresolved(&error)
         })?;
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), sent.as_ref());
-        Ok((spec, cache::Request { caller, deadline, verify_at }))
+        Ok((spec, cache::Request { caller, deadline, verify_at, attendant: None }))
     }
 }
 
@@ -252,14 +268,14 @@ fn report_answer(reported: &Reported) -> Response<Bytes> {
     Response::new(preencoded::extended(&reported.issued.encoded.frame, &more))
 }
 
-fn refused(subject: &Subject, failed: &Failed) -> Status {
+pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
     tracing::debug!(provider = subject.provider(), "request failed: {failed}");
     status::failed(subject, failed)
 }
 
 /// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
 /// before the wait.
-fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
+pub(super) fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
     let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request;
     let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
     (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
@@ -285,7 +301,7 @@ async fn wait_within(deadline: Option<Duration>, event: impl Future<Output = ()>
 }
 
 /// The caller's `grpc-timeout` less a margin, so that the broker can still report what it waits for.
-fn deadline<T>(request: &Request<T>) -> Option<Duration> {
+pub(super) fn deadline<T>(request: &Request<T>) -> Option<Duration> {
     let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     let timeout = timeout(text)?;
     Some(timeout.saturating_sub((timeout / 10).min(MARGIN)))
