@@ -104,7 +104,12 @@ impl Connections {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            connection.as_mut().poll(cx)
+            let polled = connection.as_mut().poll(cx);
+            // After the first answer, so that its caller does not wait for it.
+            if polled.is_pending() && !traffic.is_silent() {
+                exchanges.access.settle();
+            }
+            polled
         });
         let mut ended = gathering.with_cancellation_token(&end).await;
         if ended.is_none() && traffic.is_stalled() {
