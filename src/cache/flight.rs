@@ -1,7 +1,7 @@
 //! A run in flight: all callers that wait for it share its outcome, also a failure.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -13,7 +13,8 @@ use crate::{
     clock::Now,
     credential::Issued,
     exec::{TicketHandle, Urgency},
-    metrics::RunReason,
+    metrics::{RunOutcome, RunReason},
+    trace::RunSpan,
 };
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
@@ -27,6 +28,7 @@ pub(crate) struct Flight {
     pub(crate) reason: RunReason,
     outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<FlightProgress>,
+    trace: OnceLock<RunSpan>,
     /// Cancelled when the outcome is not needed.
     pub(crate) abandoned: CancellationToken,
 }
@@ -71,8 +73,19 @@ impl Flight {
             reason,
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
+            trace: OnceLock::new(),
             abandoned: CancellationToken::new(),
         }
+    }
+
+    /// Sets the span of the run.
+    pub(crate) fn trace(&self, span: RunSpan) {
+        let _first = self.trace.set(span);
+    }
+
+    /// Ends the span of the run.
+    pub(crate) fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
+        self.trace.get().inspect(|span| span.end(outcome, queued));
     }
 
     /// The urgency now.
@@ -159,6 +172,7 @@ impl Waiter {
     /// Lets a caller of the process `peer` wait for `flight`.
     pub(crate) fn new(flight: Arc<Flight>, peer: u64) -> Self {
         let outcome = flight.outcome.subscribe();
+        flight.trace.get().inspect(|span| span.awaited());
         {
             let mut progress = flight.lock();
             progress.peers.push(peer);

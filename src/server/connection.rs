@@ -25,10 +25,10 @@ use super::{
     question::Question,
     service::Services,
     status,
-    tally::tally,
+    tally::{answered, tally},
     traffic::{Call, Noted, Traffic, Watchdog},
 };
-use crate::metrics::Rpc;
+use crate::{metrics::Rpc, trace::RequestSpan};
 
 /// Time from accept to the end of the peer's first SETTINGS frame.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -105,7 +105,10 @@ impl Connections {
         });
         let served = Arc::clone(&exchanges);
         // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
-        let service = service_fn(move |request| Box::pin(exchange(Arc::clone(&served), request)));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let span = RequestSpan::start(request.uri().path(), request.headers());
+            Box::pin(span.around(exchange(Arc::clone(&served), request)))
+        });
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut gathered = false;
         // A rotation wakes all watches, and each of them wakes the connection. The connection yields once, so that the
@@ -194,7 +197,7 @@ fn exchange(
         match question {
             Ok((question, slot)) => match shared.recall(&head, &question) {
                 Some(frame) => {
-                    shared.connections.services.metrics.requests.answered(Rpc::GET);
+                    answered(&shared.connections.services.metrics, Rpc::GET);
                     Ok(whole(Answer::whole(frame, &shared.traffic, call)))
                 }
                 // Boxed, because a call that waits for room would reserve its space too.

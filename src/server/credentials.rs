@@ -45,6 +45,7 @@ use crate::{
     exec::PluginRunner,
     plugin::{PluginSpec, verifiable_at},
     resolver::CredentialRequest,
+    trace,
 };
 
 /// The path of `GetCredential`.
@@ -65,6 +66,10 @@ impl<R: PluginRunner> Memory for BrokerService<R> {
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => {
                 self.audit.hit(|| asked::hit(access, &ask.source, issued.generation.to_string()));
+                if trace::is_recording() {
+                    // The key alone does not say which provider it is.
+                    self.resolver.resolve(ask).iter().for_each(trace::names);
+                }
                 Some(issued.encoded.frame.clone())
             }
             Lookup::Undecided => None,
@@ -229,6 +234,7 @@ impl<R: PluginRunner> BrokerService<R> {
             tracing::debug!("request refused: {error}");
             status::unresolved(&error)
         })?;
+        trace::names(&spec);
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), sent.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at }))
     }

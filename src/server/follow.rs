@@ -19,6 +19,7 @@ use crate::{
     exec::PluginRunner,
     plugin::PluginSpec,
     resolver::{CredentialRequest, Resolver},
+    trace,
 };
 
 /// The framed messages of one watch. A message is made when the peer can take it, so a slow reader gets only the latest
@@ -93,6 +94,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         let policies = access.changes();
         ask.permit = ask.permit.with(access.rights());
         let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
+        trace::names(&spec);
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
