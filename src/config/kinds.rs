@@ -12,8 +12,8 @@ use crate::plugin::Globs;
 /// The pattern of a [`VariableNames`] item.
 const VARIABLE_NAME: &str = r"^[^=?\[{ $\u0000]+$";
 
-/// Kinds without parameters: the type of the value, its shape, how it is read, and, if it has defaults, how they are
-/// written.
+/// Kinds without parameters: the type of the value, its shape, the function that reads it or returns `None`, and, if it
+/// has defaults, how they are written.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident: $value:ty = $shape:expr, $read:expr $(, $shown:expr)?;)+) => {$(
         $(#[doc = $doc])*
@@ -29,7 +29,7 @@ macro_rules! kinds {
             type Value = $value;
 
             fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<$value> {
-                $read(at, report)
+                $read(at, report).into()
             }
         }
 
@@ -55,7 +55,7 @@ kinds! {
     /// A whole number above 0 with its unit: `30s`, `10m`, `12h`.
     TimeSpan: Duration = Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$")), Cursor::duration, with_unit;
     /// A list of strings.
-    Texts: Vec<String> = list(&Text), texts;
+    Texts: Vec<String> = list(&Text), Cursor::texts;
     /// A list of uids or gids. The highest number identifies none.
     Ids: Vec<u32> = Shape::List(Box::new(Shape::Id)), ids;
     /// Names of environment variables, in which `*` matches any text.
@@ -163,10 +163,6 @@ fn text(at: &Cursor<'_>, report: &mut Report) -> Option<String> {
     at.text(report).map(str::to_owned)
 }
 
-fn texts(at: &Cursor<'_>, report: &mut Report) -> Option<Vec<String>> {
-    Some(at.texts(report))
-}
-
 fn name(at: &Cursor<'_>, report: &mut Report) -> Option<String> {
     let name = at.text(report)?;
     if name.is_empty() || name.chars().any(char::is_control) {
@@ -190,6 +186,7 @@ fn mode(text: &str) -> Option<u32> {
     (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as for the other kinds")]
 fn octal(mode: &u32) -> String {
     format!("\"{mode:04o}\"")
 }
@@ -202,7 +199,7 @@ fn with_unit(duration: &Duration) -> String {
     }
 }
 
-fn ids(at: &Cursor<'_>, report: &mut Report) -> Option<Vec<u32>> {
+fn ids(at: &Cursor<'_>, report: &mut Report) -> Vec<u32> {
     let mut ids = Vec::new();
     for item in at.items(report) {
         let id = item.node().as_number().and_then(|number| number.parse().ok());
@@ -211,10 +208,10 @@ fn ids(at: &Cursor<'_>, report: &mut Report) -> Option<Vec<u32>> {
             None => item.problem(report, "must be a number from 0 to 4294967294"),
         }
     }
-    Some(ids)
+    ids
 }
 
-fn variable_names(at: &Cursor<'_>, report: &mut Report) -> Option<Globs> {
+fn variable_names(at: &Cursor<'_>, report: &mut Report) -> Globs {
     let items = at.items(report);
     let mut patterns = Vec::new();
     for item in &items {
@@ -225,7 +222,7 @@ fn variable_names(at: &Cursor<'_>, report: &mut Report) -> Option<Globs> {
             patterns.push(pattern);
         }
     }
-    Some(Globs::new(patterns))
+    Globs::new(patterns)
 }
 
 #[cfg(test)]

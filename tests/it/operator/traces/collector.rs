@@ -148,7 +148,7 @@ pub(super) struct Span {
 #[derive(Clone, PartialEq, Message)]
 struct Link {
     #[prost(bytes, tag = "2")]
-    span_id: Vec<u8>,
+    to: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -188,7 +188,7 @@ impl Span {
 
     /// The spans of the runs that it waited for.
     pub(super) fn links(&self) -> Vec<String> {
-        self.links.iter().map(|link| hex(&link.span_id)).collect()
+        self.links.iter().map(|link| hex(&link.to)).collect()
     }
 
     pub(super) fn attributes(&self) -> BTreeMap<String, String> {

@@ -169,7 +169,7 @@ async fn a_collector_that_is_gone_is_one_warning() {
     let broker = broker(&endpoint, &[("cloud", &plugin)]);
     let broker = broker.env("OTEL_BSP_SCHEDULE_DELAY", "1").start();
     let warnings = || broker.log().matches("traces cannot be sent").count();
-    let mut request = async || get(&broker, "cloud", &traceparent(true)).await.unwrap();
+    let request = async || get(&broker, "cloud", &traceparent(true)).await.unwrap();
     request().await;
     super::until("it warns", || warnings() > 0);
     for _ in 0..20 {
