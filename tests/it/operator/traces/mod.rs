@@ -118,7 +118,9 @@ async fn a_request_that_joins_a_run_has_a_link_to_it() {
     let broker = broker(&collector.endpoint(), &[("cloud", &plugin)]);
     let broker = broker.env("OTEL_BSP_SCHEDULE_DELAY", "20").start();
     let joins = async {
-        tokio::task::block_in_place(|| super::until("the plugin runs", || started.exists()));
+        while !started.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         let status = request(&broker, "cloud", &traceparent(true), Duration::from_secs(1)).await.unwrap_err();
         assert!(status.message().ends_with("(RUN_PENDING)"), "{status}");
         std::fs::write(gate, "").unwrap();
