@@ -6,6 +6,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::LazyLock,
     task::{Context, Poll},
     time::Duration,
 };
@@ -32,76 +33,28 @@ const WINDOW_UPDATE: u8 = 8;
 const ACKNOWLEDGES: u8 = 1;
 
 /// What hyper sends first: its SETTINGS; and with the peer's SETTINGS, the acknowledgement and a larger window.
-const SAID: &[u8] = &said();
+static SAID: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let settings = [(3_u16, STREAMS), (4, STREAM_WINDOW), (5, FRAME), (6, HEADERS)];
+    let settings = settings.map(|(id, value)| [id.to_be_bytes().as_slice(), &value.to_be_bytes()].concat());
+    let window = (CONNECTION_WINDOW - FIRST_WINDOW).to_be_bytes();
+    [
+        frame(SETTINGS, 0, &settings.concat()),
+        frame(SETTINGS, ACKNOWLEDGES, &[]),
+        frame(WINDOW_UPDATE, 0, &window),
+    ]
+    .concat()
+});
 /// Bytes of the first frame in it.
 const OWN_SETTINGS: usize = HEAD + 4 * 6;
+/// The window of a new connection.
+const FIRST_WINDOW: u32 = 65_535;
 /// Ends a connection without a call: no stream was accepted.
 pub(super) const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-const fn said() -> [u8; OWN_SETTINGS + HEAD + HEAD + 4] {
-    let [a, b, c, d] = STREAMS.to_be_bytes();
-    let [e, f, g, h] = STREAM_WINDOW.to_be_bytes();
-    let [i, j, k, l] = FRAME.to_be_bytes();
-    let [m, n, o, p] = HEADERS.to_be_bytes();
-    // A connection begins with a window of 64 KiB less a byte.
-    let [q, r, s, t] = (CONNECTION_WINDOW - 65_535).to_be_bytes();
-    [
-        0,
-        0,
-        24,
-        SETTINGS,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        3,
-        a,
-        b,
-        c,
-        d,
-        0,
-        4,
-        e,
-        f,
-        g,
-        h,
-        0,
-        5,
-        i,
-        j,
-        k,
-        l,
-        0,
-        6,
-        m,
-        n,
-        o,
-        p,
-        0,
-        0,
-        0,
-        SETTINGS,
-        ACKNOWLEDGES,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        4,
-        WINDOW_UPDATE,
-        0,
-        0,
-        0,
-        0,
-        0,
-        q,
-        r,
-        s,
-        t,
-    ]
+/// A frame of the whole connection.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap_or(u8::MAX);
+    [&[0, 0, length, kind, flags, 0, 0, 0, 0], payload].concat()
 }
 
 /// A connection whose peer has made a call.
@@ -123,7 +76,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut heard = Vec::new();
-    let (own_settings, reply) = SAID.split_at(OWN_SETTINGS);
+    let said: &'static [u8] = &SAID;
+    let (own_settings, reply) = said.split_at(OWN_SETTINGS);
     let hello = async {
         stream.write_all(own_settings).await?;
         while judge(&heard) == Heard::Part {
@@ -141,7 +95,7 @@ where
         heard.shrink_to_fit();
         hear(stream, &mut heard).await?;
     }
-    Ok(Greeting { heard, said: SAID })
+    Ok(Greeting { heard, said })
 }
 
 async fn hear(stream: &mut (impl AsyncRead + Unpin), heard: &mut Vec<u8>) -> io::Result<()> {
