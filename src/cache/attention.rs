@@ -31,16 +31,23 @@ pub(crate) struct Attention {
 }
 
 /// How a run ended, as far as persons are concerned.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Ending {
-    /// It brought a credential.
-    pub(crate) is_success: bool,
+    pub(crate) result: EndResult,
     /// A person attended it to its end.
     pub(crate) is_attended: bool,
     /// It went on after `timeout`, because a person attended it.
     pub(crate) has_overrun: bool,
-    /// It wrote something and used up its time.
-    pub(crate) has_prompted: bool,
+}
+
+/// What a run brought.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum EndResult {
+    Credential,
+    /// Nothing: it wrote something and used up its time.
+    Prompt,
+    /// Nothing: it failed in another way.
+    Failure,
 }
 
 impl Attention {
@@ -65,16 +72,16 @@ impl Attention {
     /// What is known after a run.
     #[must_use]
     pub(crate) fn after(self, ending: Ending) -> Self {
-        let Ending { is_success, is_attended, has_overrun, has_prompted } = ending;
+        let Ending { result, is_attended, has_overrun } = ending;
         let needs_person = self.needs_person || has_overrun;
-        if is_success {
+        if result == EndResult::Credential {
             return Self { needs_person, ..Self::default() };
         }
-        let unanswered = match (has_prompted, is_attended) {
-            (true, _) => self.unanswered.saturating_add(1),
+        let unanswered = match (result, is_attended) {
+            (EndResult::Prompt, _) => self.unanswered.saturating_add(1),
             // The plugin did not wait to the end: the person answered something.
-            (false, true) => 0,
-            (false, false) => self.unanswered,
+            (_, true) => 0,
+            (_, false) => self.unanswered,
         };
         let tried_in_vain = self.tried_in_vain || (needs_person && !is_attended && !has_overrun);
         Self { needs_person, tried_in_vain, unanswered }
@@ -97,11 +104,10 @@ mod tests {
     use super::*;
 
     const ASKERS: [Asker; 4] = [Asker::Broker, Asker::Program, Asker::Person, Asker::Login];
-    const SUCCESS: Ending =
-        Ending { is_success: true, is_attended: false, has_overrun: false, has_prompted: false };
+    const SUCCESS: Ending = Ending { result: EndResult::Credential, is_attended: false, has_overrun: false };
     const LOGIN: Ending = Ending { is_attended: true, has_overrun: true, ..SUCCESS };
-    const FAILURE: Ending = Ending { is_success: false, ..SUCCESS };
-    const PROMPT: Ending = Ending { has_prompted: true, ..FAILURE };
+    const FAILURE: Ending = Ending { result: EndResult::Failure, ..SUCCESS };
+    const PROMPT: Ending = Ending { result: EndResult::Prompt, ..FAILURE };
     const LEFT: Ending = Ending { has_overrun: true, ..PROMPT };
     const REFUSED: Ending = Ending { is_attended: true, ..FAILURE };
 
@@ -140,7 +146,7 @@ mod tests {
         for third in [PROMPT, LEFT, Ending { is_attended: true, ..LEFT }] {
             assert_eq!(may(&[PROMPT, PROMPT, third]), "Login");
         }
-        assert_eq!(may(&[PROMPT, FAILURE, PROMPT, FAILURE, PROMPT]), "Login", "a failure is no answer");
+        assert_eq!(may(&[PROMPT, FAILURE, PROMPT, FAILURE, PROMPT]), "Login", "a failure does not answer");
         assert_eq!(may(&[PROMPT, PROMPT, REFUSED, PROMPT, PROMPT]), "Broker Program Person Login");
         assert_eq!(may(&[PROMPT, PROMPT, PROMPT, LEFT]), "Login", "nor is a login that is left");
         assert_eq!(may(&[PROMPT, PROMPT, PROMPT, SUCCESS]), "Broker Program Person Login");

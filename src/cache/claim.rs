@@ -12,7 +12,7 @@ use tracing::{Instrument as _, info, info_span, warn};
 use super::{
     CacheError, CredentialCache,
     account::{self, Account, Ended, RunEnd},
-    attention::Ending,
+    attention::{EndResult, Ending},
     entry::KeyEntry,
     flight::Flight,
     policy::Decision,
@@ -178,8 +178,10 @@ impl<R: PluginRunner> Claim<R> {
             let state = self.entry.cell.borrow();
             (state.current.clone(), state.failure.clone())
         };
-        let has_prompted =
-            matches!(&result, Err(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty());
+        let failure = match &result {
+            Err(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => EndResult::Prompt,
+            _ => EndResult::Failure,
+        };
         let has_run = self.flight.started_at().is_some()
             && !matches!(result, Err(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })));
         let outcome = result.and_then(|output| self.cache.accept(&self.entry, held.as_ref(), &output));
@@ -192,10 +194,9 @@ impl<R: PluginRunner> Claim<R> {
         let outcome = outcome.map(|accepted| accepted.current);
         let attendance = &self.flight.attendance;
         let ending = has_run.then(|| Ending {
-            is_success: outcome.is_ok(),
+            result: if outcome.is_ok() { EndResult::Credential } else { failure },
             is_attended: attendance.is_attended(),
             has_overrun: attendance.has_overrun(),
-            has_prompted,
         });
         self.is_over = true;
         let issued = outcome.as_ref().map(|current| Arc::clone(&current.issued));

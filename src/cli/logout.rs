@@ -38,7 +38,7 @@ pub(super) fn run(args: &LogoutArgs, environment: &Environment, out: &mut dyn Wr
         let credentials = if evicted == 1 { "credential" } else { "credentials" };
         writeln!(out, "evicted {evicted} {credentials} of provider {}", shown(name))?;
         if commands.is_empty() {
-            writeln!(out, "the broker knows no provider with this name; see `credbroker status`")?;
+            writeln!(out, "no provider has this name; see `credbroker status`")?;
         }
         commands.iter().try_for_each(|command| writeln!(out, "{}", advice(command)))
     })
@@ -56,13 +56,11 @@ const PLUGINS: [(&str, &str); 6] = [
 
 fn advice(command: &str) -> String {
     let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    match PLUGINS.iter().find(|(plugin, _)| *plugin == name) {
-        Some((_, logout)) => format!("the plugin keeps its own login; to end it, run {logout}"),
-        None => {
-            let command = shown(command);
-            format!("the plugin `{command}` may keep its own login; its documentation says how to end it")
-        }
+    if let Some((_, logout)) = PLUGINS.iter().find(|(plugin, _)| *plugin == name) {
+        return format!("the plugin keeps its own login; to end it, run {logout}");
     }
+    let command = shown(command);
+    format!("the plugin `{command}` may keep its own login; its documentation says how to end it")
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub enum RunError {
     },
     /// It tried to use a terminal.
     #[error(
-        "plugin `{command}` needs a login: it tried to use a terminal, and a broker has none{}",
+        "plugin `{command}` needs a login: it tried to use a terminal, and a broker has none{}; log in with it in your own terminal, then try again",
         tail(.stderr)
     )]
     NeedsTerminal {

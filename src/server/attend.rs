@@ -25,7 +25,7 @@ use crate::{
     cache::{self, Attendant, AttendantReader},
     credential::Issued,
     exec::{AttendanceNews, PluginRunner},
-    plugin::{ProfileName, Session},
+    plugin::ProfileName,
     resolver::Source,
 };
 
@@ -44,7 +44,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let (peer, deadline) = (access.peer, deadline(&request));
         let pb::AttendCredentialRequest { r#ref, exec_plugin_caller, session, login: is_login } =
             request.into_inner();
-        let session = Session::of(session, peer.origin);
+        let session = convert::session(session, &access);
         let get = pb::GetCredentialRequest {
             r#ref,
             exec_plugin_caller,
@@ -52,7 +52,7 @@ impl<R: PluginRunner> BrokerService<R> {
             ..pb::GetCredentialRequest::default()
         };
         let (caller, reference) = asking(&peer, get);
-        let ask = convert::ask(reference, peer.origin, access.permit(Verb::Get))?;
+        let ask = convert::ask(reference, &access, Verb::Get)?;
         let (asked, source) =
             (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());
         let resolved = async {

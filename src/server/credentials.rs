@@ -43,7 +43,7 @@ use crate::{
     cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
     credential::Issued,
     exec::PluginRunner,
-    plugin::{PluginSpec, Session, verifiable_at},
+    plugin::{PluginSpec, verifiable_at},
     resolver::CredentialRequest,
 };
 
@@ -58,9 +58,8 @@ pub(super) trait Memory: Send + Sync {
 
 impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
-        let (peer, permit) = (&access.peer, access.permit(Verb::Get));
-        let (caller, reference) = asking(peer, pb::GetCredentialRequest::decode(message).ok()?);
-        let ask = convert::ask(reference, peer.origin, permit).ok()?;
+        let (caller, reference) = asking(&access.peer, pb::GetCredentialRequest::decode(message).ok()?);
+        let ask = convert::ask(reference, access, Verb::Get).ok()?;
         let key = self.resolver.key(&ask).ok()?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => {
@@ -184,10 +183,10 @@ impl<R: PluginRunner> BrokerService<R> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
         let peer = access.peer;
         let mut message = request.into_inner();
-        let session = Session::of(std::mem::take(&mut message.session), peer.origin);
-        let session = session.filter(|_| message.at_terminal);
+        let session = std::mem::take(&mut message.session);
+        let session = if message.at_terminal { convert::session(session, &access) } else { None };
         let (caller, reference) = asking(&peer, message);
-        let ask = convert::ask(reference, peer.origin, access.permit(Verb::Get))?;
+        let ask = convert::ask(reference, &access, Verb::Get)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
@@ -206,7 +205,7 @@ impl<R: PluginRunner> BrokerService<R> {
     ) -> Result<Response<CredentialMessages>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
         let peer = access.peer;
-        let ask = convert::ask(request.into_inner().r#ref, peer.origin, access.permit(Verb::Watch))?;
+        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
@@ -223,7 +222,7 @@ impl<R: PluginRunner> BrokerService<R> {
         if generation.is_empty() {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
-        let ask = convert::ask(r#ref, peer.origin, access.permit(Verb::Report))?;
+        let ask = convert::ask(r#ref, &access, Verb::Report)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
         let report = async {
             let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
@@ -334,7 +333,7 @@ fn timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{credential::with_token as issued_for_tests, plugin::Origin};
+    use crate::credential::with_token as issued_for_tests;
 
     #[test]
     fn a_timeout_has_digits_and_a_unit() {
@@ -413,7 +412,7 @@ mod tests {
 
     #[test]
     fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
-        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid, origin: Origin::Elsewhere };
+        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid };
         let at = |pid| of(1, pid);
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
         assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);

@@ -144,7 +144,7 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     };
     let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
     let reason = cache_reason(&failed.error);
-    if reason == Reason::InteractionRequired || waits_for_person(&failed.error) {
+    if matches!(failed.error, CacheError::Unattended(_)) || waits_for_person(&failed.error) {
         let _infallible = write!(message, "; run `credbroker login {provider}` at a terminal");
     }
     // The error of a throttled issuer already names the command.

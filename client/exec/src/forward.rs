@@ -36,7 +36,7 @@ pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, St
 }
 
 /// The variables of the session of the person at the terminal. Without one that cannot be sent, a login may need another
-/// way, but it is no other identity.
+/// way, but the identity is the same.
 pub(crate) fn session(environment: &Environment) -> impl Iterator<Item = (String, String)> {
     SESSION_VARIABLES.into_iter().filter_map(|name| {
         let value = environment.get(OsStr::new(name))?.to_str().filter(|value| !value.is_empty())?;

@@ -30,8 +30,8 @@ impl Setup {
         self.cache.get(spec("a"), request).await.map(drop).map_err(|failed| failed.error)
     }
 
-    #[track_caller]
-    fn refused(&self, answer: Result<(), CacheError>, why: Unattended) {
+    async fn refuses(&self, request: &Request, why: Unattended) {
+        let answer = self.asked_by(request).await;
         assert!(matches!(&answer, Err(CacheError::Unattended(found)) if *found == why), "{answer:?}");
     }
 }
@@ -52,9 +52,9 @@ async fn a_refresh_at_night_is_tried_once_and_the_credential_is_served_until_it_
     assert_eq!(setup.runs(), 2, "one try without a person");
     setup.asked_by(&program()).await.unwrap();
     sleep(mins(12)).await;
-    setup.refused(setup.asked_by(&program()).await, Unattended::NeedsPerson);
+    setup.refuses(&program(), Unattended::NeedsPerson).await;
     sleep(NIGHT).await;
-    setup.refused(setup.asked_by(&program()).await, Unattended::NeedsPerson);
+    setup.refuses(&program(), Unattended::NeedsPerson).await;
     assert_eq!(setup.runs(), 2);
     setup.asked_by(&person()).await.unwrap();
     assert_eq!(setup.runs(), 3, "in the morning a person asks");
@@ -80,7 +80,7 @@ async fn three_prompts_without_an_answer_are_the_last_until_a_login() {
     }
     for request in [program(), person()] {
         sleep(NIGHT).await;
-        setup.refused(setup.asked_by(&request).await, Unattended::Unanswered);
+        setup.refuses(&request, Unattended::Unanswered).await;
     }
     assert_eq!(setup.runs(), 3);
     setup.asked_by(&login()).await.unwrap();
@@ -95,7 +95,7 @@ async fn programs_wait_with_the_person_for_a_run_that_they_may_not_start() {
     sleep(mins(70)).await;
     assert!(setup.asked_by(&program()).await.is_err());
     sleep(mins(10)).await;
-    setup.refused(setup.asked_by(&program()).await, Unattended::NeedsPerson);
+    setup.refuses(&program(), Unattended::NeedsPerson).await;
     let (person, program) = (person(), program());
     let (one, other) = tokio::join!(setup.asked_by(&person), async {
         sleep(mins(1)).await;
@@ -121,7 +121,7 @@ async fn an_eviction_lets_a_program_try_again() {
     sleep(mins(70)).await;
     assert!(setup.asked_by(&program()).await.is_err());
     sleep(mins(10)).await;
-    setup.refused(setup.asked_by(&program()).await, Unattended::NeedsPerson);
+    setup.refuses(&program(), Unattended::NeedsPerson).await;
     setup.cache.evict(&Selector::All);
     assert!(matches!(setup.asked_by(&program()).await, Err(CacheError::Run(_))));
     assert_eq!(setup.runs(), 3);
