@@ -1,7 +1,7 @@
 //! A run in flight: all callers that wait for it share its outcome, also a failure.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -13,8 +13,9 @@ use crate::{
     clock::Now,
     credential::Issued,
     exec::{Attendance, Attending, TicketHandle, Urgency},
-    metrics::RunReason,
+    metrics::{RunOutcome, RunReason},
     plugin::Session,
+    trace::RunSpan,
 };
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
@@ -28,6 +29,7 @@ pub(crate) struct Flight {
     pub(crate) reason: RunReason,
     outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<FlightProgress>,
+    trace: OnceLock<RunSpan>,
     /// What it shares with those who attend it.
     pub(crate) attendance: Arc<Attendance>,
     /// Cancelled when the outcome is not needed.
@@ -75,9 +77,20 @@ impl Flight {
             reason,
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
+            trace: OnceLock::new(),
             attendance: Arc::new(Attendance::with_session(session)),
             abandoned: CancellationToken::new(),
         }
+    }
+
+    /// Sets the span of the run.
+    pub(crate) fn trace(&self, span: RunSpan) {
+        let _first = self.trace.set(span);
+    }
+
+    /// Ends the span of the run.
+    pub(crate) fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
+        self.trace.get().inspect(|span| span.end(outcome, queued));
     }
 
     /// The urgency now.
@@ -173,6 +186,7 @@ impl Waiter {
             None => has_started_it.then(|| attendance.attend()),
         };
         let outcome = flight.outcome.subscribe();
+        flight.trace.get().inspect(|span| span.awaited());
         {
             let mut progress = flight.lock();
             progress.peers.push(peer);
