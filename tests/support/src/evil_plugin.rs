@@ -30,12 +30,13 @@ impl EvilPlugin {
 
     /// A provider `name` with a short timeout, whose plugin is evil in this `way`, with these variables.
     pub fn provider(&self, name: &str, way: &str, variables: &[(&str, &Path)]) -> Value {
-        let mut stanza = self.plugin.exec_stanza();
         let home = [("EVIL_HOME", self.plugin.dir())];
         let variables = variables.iter().copied().chain(home);
-        stanza["args"] = json!([way]);
-        stanza["provideClusterInfo"] = json!(false);
-        stanza["env"] = variables.map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let env: Value = variables.map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let stanza = json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": self.plugin.path(), "args": [way], "env": env,
+            "interactiveMode": "Never",
+        });
         json!({"name": name, "timeout": "2s", "execConfig": stanza})
     }
 
