@@ -1,8 +1,12 @@
 //! One connection: HTTP/2 with every limit set.
 
-use std::{convert::Infallible, future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    convert::Infallible, future::poll_fn, mem, panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll,
+    time::Duration,
+};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -171,14 +175,26 @@ struct Exchanges {
     traffic: Arc<Traffic>,
 }
 
-/// One call: waits for room for the answer, reads the request, then calls the service, which finds the peer in the
-/// request's extensions.
-///
-/// Not an `async fn`: its future would hold the arguments twice.
+/// One call. A panic ends it with INTERNAL, and no other call.
 fn exchange(
     shared: Arc<Exchanges>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
+    let (rpc, survivor) = (Rpc::of(request.uri().path()), Arc::clone(&shared));
+    let defect = move |_panic| {
+        let call = Call::of(&survivor.traffic);
+        survivor.respond(rpc, status::defect().into_http(), call, None)
+    };
+    // What calls share is consistent whenever its lock is free.
+    let answered = AssertUnwindSafe(answered(shared, request)).catch_unwind();
+    answered.map(move |answered| Ok(answered.unwrap_or_else(defect)))
+}
+
+/// Waits for room for the answer, reads the request, then calls the service, which finds the peer in the request's
+/// extensions.
+///
+/// Not an `async fn`: its future would hold the arguments twice.
+fn answered(shared: Arc<Exchanges>, request: Request<Incoming>) -> impl Future<Output = Response<Answer>> {
     let call = Call::of(&shared.traffic);
     let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
@@ -195,12 +211,12 @@ fn exchange(
             Ok((question, slot)) => match shared.recall(&head, &question) {
                 Some(frame) => {
                     shared.connections.services.metrics.requests.answered(Rpc::GET);
-                    Ok(whole(Answer::whole(frame, &shared.traffic, call)))
+                    whole(Answer::whole(frame, &shared.traffic, call))
                 }
                 // Boxed, because a call that waits for room would reserve its space too.
-                None => Ok(Box::pin(shared.answer(head, question, call, slot)).await),
+                None => Box::pin(shared.answer(head, question, call, slot)).await,
             },
-            Err(status) => Ok(shared.respond(Rpc::of(head.uri.path()), status.into_http(), call, None)),
+            Err(status) => shared.respond(Rpc::of(head.uri.path()), status.into_http(), call, None),
         }
     }
 }

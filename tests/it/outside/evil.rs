@@ -1,120 +1,126 @@
-//! A plugin that does its worst: the last valid credential is served, and nothing is left of the run.
+//! A plugin that does its worst: the last valid credential is served meanwhile and afterwards, and nothing is left of the
+//! run.
 
 use std::{
     fs,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use credbroker_test_support::{Broker, EvilPlugin, private_directory};
 use serde_json::json;
 
-use super::{resident, until};
+use super::{children, descriptors, resident, until, until_idle};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 /// KiB that a broker may have more after a run.
 const MORE: u64 = 10 << 10;
 
-fn call(socket: &Path, args: &[&str]) -> Output {
-    Command::new(PROGRAM).args(args).arg("--socket").arg(socket).env_clear().output().unwrap()
-}
-
-fn descriptors(broker: &Broker) -> usize {
-    fs::read_dir(format!("/proc/{}/fd", broker.pid())).unwrap().count()
+fn client(broker: &Broker, args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(args).arg("--socket").arg(broker.socket()).env_clear().stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    command
 }
 
 /// The last column of what `get` prints.
 fn generation(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     text.split_whitespace().next_back().unwrap_or_default().to_owned()
 }
 
-/// The children of a process, zombies included.
-fn children(parent: u32) -> usize {
-    let stats = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-        fs::read_to_string(format!("/proc/{id}/stat")).ok()
-    });
-    let parent = parent.to_string();
-    let is_child = |stat: &String| {
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(1) == Some(&parent))
-    };
-    stats.filter(is_child).count()
+/// Lets a plugin be evil in each of these ways, with a separate broker, and checks the reason that its run failed.
+fn survive(ways: &[(&str, &str)]) {
+    for (way, reason) in ways {
+        let (plugin, runs) = (EvilPlugin::new(), private_directory());
+        let providers = json!([plugin.provider("evil", way)]);
+        let broker = Broker::builder(PROGRAM).providers(&providers).env("TMPDIR", runs.path()).start();
+        let get = || generation(&client(&broker, &["get", "--provider", "evil"]).output().unwrap());
+        let nothing_is_left = || {
+            plugin.processes().is_empty()
+                && children(broker.pid()).is_empty()
+                && fs::read_dir(runs.path()).unwrap().count() == 0
+        };
+        let good = get();
+        until("the first run has ended", nothing_is_left);
+        let (memory, open) = (resident(broker.pid()), descriptors(broker.pid()));
+
+        plugin.turn_evil(Path::new(PROGRAM), &broker.socket());
+        let refresh = client(&broker, &["refresh", "evil"]).spawn().unwrap();
+        until(way, || plugin.runs() == 2);
+        assert_eq!(get(), good, "{way}: meanwhile");
+        let refreshed = refresh.wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&refreshed.stdout);
+        assert!(!refreshed.status.success() && message.contains(reason), "{way}: {refreshed:?}");
+        assert_eq!(get(), good, "{way}: afterwards");
+        assert_eq!(plugin.runs(), 2, "{way}");
+        until(way, nothing_is_left);
+        until(way, || descriptors(broker.pid()) <= open);
+        until(way, || resident(broker.pid()) <= memory + MORE);
+        until_idle(broker.pid());
+        check_what_it_wrote(way, &plugin);
+        assert_eq!(broker.stop().0.code(), Some(0), "{way}");
+    }
 }
 
-/// Lets a plugin be evil in each of these ways, with a separate broker.
-fn survive(ways: &[&str]) {
-    for way in ways {
-        let (plugin, scratch) = (EvilPlugin::new(), private_directory());
-        let socket = scratch.path().join("run/broker.sock");
-        let variables = [("EVIL_SOCKET", socket.as_path()), ("EVIL_BROKER", Path::new(PROGRAM))];
-        let runs = scratch.path().join("runs");
-        fs::create_dir(&runs).unwrap();
-        let providers = json!([plugin.provider("evil", way, &variables)]);
-        let broker = Broker::builder(PROGRAM).providers(&providers).env("TMPDIR", &runs).start();
-        std::os::unix::fs::symlink(broker.socket().parent().unwrap(), scratch.path().join("run")).unwrap();
-        let get = || call(&broker.socket(), &["get", "--provider", "evil"]);
-        let good = get();
-        assert!(good.status.success(), "{way}: {good:?}");
-        until("the first run has ended", || children(broker.pid()) == 0);
-        let (memory, open) = (resident(broker.pid()), descriptors(&broker));
-
-        plugin.turn_evil();
-        let refreshed = call(&broker.socket(), &["refresh", "evil"]);
-        assert!(!refreshed.status.success(), "{way}: {refreshed:?}");
-        assert_eq!(plugin.runs(), 2, "{way}");
-        let after = get();
-        assert!(after.status.success() && generation(&after) == generation(&good), "{way}: {after:?}");
-        until(way, || plugin.processes().is_empty() && children(broker.pid()) == 0);
-        until(way, || fs::read_dir(&runs).unwrap().count() == 0);
-        until(way, || descriptors(&broker) <= open);
-        let more = resident(broker.pid()).saturating_sub(memory);
-        assert!(more <= MORE, "{way}: {more} KiB more");
-        if *way == "dump" {
-            let read = |name: &str| fs::read_to_string(plugin.file(name)).unwrap();
-            assert_eq!(read("descriptors"), "0\n1\n2\n3\n");
+fn check_what_it_wrote(way: &str, plugin: &EvilPlugin) {
+    let read = |name: &str| fs::read_to_string(plugin.file(name)).unwrap();
+    match way {
+        "dump" => {
+            assert_eq!(read("descriptors"), "0\n1\n2\n3\n", "3 is the directory that ls reads");
             let environment = read("environment");
             let own = environment.lines().filter(|line| line.starts_with("CREDBROKER_")).count();
             assert_eq!(own, 1, "the marker of the run and nothing else: {environment}");
         }
-        assert_eq!(broker.stop().0.code(), Some(0), "{way}");
+        "call-back" => assert!(read("answer").contains("RECURSION"), "{}", read("answer")),
+        _ => {}
     }
 }
 
 #[test]
 fn floods_and_silence_end_in_time() {
-    survive(&["flood", "flood-stderr", "silence"]);
+    survive(&[
+        ("flood", "OUTPUT_TOO_LARGE"),
+        ("flood-stderr", "PLUGIN_TIMEOUT"),
+        ("silence", "PLUGIN_TIMEOUT"),
+    ]);
 }
 
 #[test]
 fn a_plugin_that_stops_or_ignores_sigterm_ends() {
-    survive(&["stop", "ignore-sigterm"]);
+    survive(&[("stop", "PLUGIN_TIMEOUT"), ("ignore-sigterm", "PLUGIN_TIMEOUT")]);
 }
 
 #[test]
 fn a_plugin_that_attacks_its_launcher_ends() {
-    survive(&["stop-launcher", "kill-launcher"]);
+    survive(&[("stop-launcher", "PLUGIN_TIMEOUT"), ("kill-launcher", "PLUGIN_SIGNAL")]);
 }
 
 #[test]
 fn daemons_and_fork_bombs_end() {
-    survive(&["daemon", "fork-bomb"]);
+    survive(&[("daemon", "PLUGIN_EXIT"), ("fork-bomb", "PLUGIN_TIMEOUT")]);
 }
 
 #[test]
 fn files_and_memory_of_a_plugin_are_gone_with_it() {
-    survive(&["replace-itself", "allocate", "fill-directory"]);
+    survive(&[
+        ("replace-itself", "PLUGIN_EXIT"),
+        ("allocate", "PLUGIN_EXIT"),
+        ("fill-directory", "PLUGIN_EXIT"),
+        ("deep-directory", "PLUGIN_TIMEOUT"),
+    ]);
 }
 
 #[test]
 fn a_plugin_sees_nothing_of_the_broker_and_cannot_wait_for_itself() {
-    survive(&["dump", "call-back"]);
+    survive(&[("dump", "PLUGIN_EXIT"), ("call-back", "PLUGIN_EXIT")]);
 }
 
 #[test]
 fn every_way_is_tested() {
     let source = include_str!("evil.rs");
     for way in EvilPlugin::ways() {
-        assert!(source.contains(&format!("\"{way}\"")), "{way}");
+        assert!(source.contains(&format!("(\"{way}\", ")), "{way}");
     }
 }

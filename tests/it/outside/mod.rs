@@ -3,6 +3,7 @@
 mod door;
 mod evil;
 mod faults;
+mod first_process;
 mod hub;
 mod logs;
 mod memory;
@@ -10,6 +11,7 @@ mod peers;
 mod plugins;
 mod raw;
 mod residue;
+mod scarcity;
 mod socket;
 mod watches;
 
@@ -33,10 +35,11 @@ fn descriptors(pid: u32) -> usize {
 }
 
 /// Children of a process, zombies included.
-fn children(pid: u32) -> usize {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
-    children.map(|children| children.unwrap_or_default().split_whitespace().count()).sum()
+    let children: Vec<_> = children.map(Result::unwrap_or_default).collect();
+    children.iter().flat_map(|ids| ids.split_whitespace()).map(|id| id.parse().unwrap()).collect()
 }
 
 /// Waits until a process uses less than a tenth of a processor.

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 
 use crate::FakePlugin;
 
-/// What the plugin does after [`EvilPlugin::turn_evil`] is its argument; every process of it has `EVIL_HOME`.
 const SCRIPT: &str = include_str!("evil_plugin.sh");
 
-/// A plugin that prints the token `good` until it turns evil.
+/// A plugin that prints the token `good` until it [turns evil](Self::turn_evil). Its argument says how it is evil.
 #[derive(Debug)]
 pub struct EvilPlugin {
     plugin: FakePlugin,
@@ -28,21 +27,21 @@ impl EvilPlugin {
         names.filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '-')).collect()
     }
 
-    /// A provider `name` with a short timeout, whose plugin is evil in this `way`, with these variables.
-    pub fn provider(&self, name: &str, way: &str, variables: &[(&str, &Path)]) -> Value {
-        let home = [("EVIL_HOME", self.plugin.dir())];
-        let variables = variables.iter().copied().chain(home);
-        let env: Value = variables.map(|(name, value)| json!({"name": name, "value": value})).collect();
+    /// A provider `name` with a short timeout, whose plugin is evil in this `way`.
+    pub fn provider(&self, name: &str, way: &str) -> Value {
         let stanza = json!({
-            "apiVersion": "client.authentication.k8s.io/v1", "command": self.plugin.path(), "args": [way], "env": env,
-            "interactiveMode": "Never",
+            "apiVersion": "client.authentication.k8s.io/v1", "command": self.plugin.path(), "args": [way],
+            "env": [{"name": "EVIL_HOME", "value": self.plugin.dir()}], "interactiveMode": "Never",
         });
         json!({"name": name, "timeout": "2s", "execConfig": stanza})
     }
 
-    /// From now on it does its worst.
-    pub fn turn_evil(&self) {
-        fs::write(self.file("evil"), "").expect("a file");
+    /// From now on it does its worst. It can run `client` to call the broker at `socket`.
+    pub fn turn_evil(&self, client: &Path, socket: &Path) {
+        let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+        for (name, text) in [("client", text(client)), ("socket", text(socket)), ("evil", String::new())] {
+            fs::write(self.file(name), text).expect("a file");
+        }
     }
 
     /// A file that the plugin writes.

@@ -2,10 +2,6 @@ if [ ! -e "$dir/evil" ]; then
   echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"good"}}'
   exit 0
 fi
-bomb() {
-  [ "$1" -eq 0 ] || { bomb $(($1 - 1)) & bomb $(($1 - 1)) & }
-  sleep 300
-}
 case $1 in
 flood)
   exec cat /dev/zero ;;
@@ -16,6 +12,7 @@ silence)
 stop)
   kill -STOP $$ ;;
 stop-launcher)
+  until [ "$(readlink /proc/$PPID/fd/1)" = /dev/null ]; do sleep 0.01; done # it has reported the start
   kill -STOP $PPID; exec sleep 300 ;;
 kill-launcher)
   sleep 300 & kill -KILL $PPID; exec sleep 300 ;;
@@ -28,11 +25,15 @@ replace-itself)
 allocate)
   head -c 200000000 /dev/zero | tail -c 200000000 | wc -c >&2; exit 1 ;;
 fork-bomb)
-  setsid sh -c 'exec sleep 300' & bomb 6 ;;
+  # Each process tries without end, so the place of one that is killed is taken at once. Root has no limit of processes.
+  [ "$(id -u)" != 0 ] || as='setpriv --reuid=64999 --clear-groups'
+  exec ${as-} prlimit --nproc=40 perl -e 'fork while 1' ;;
 fill-directory)
   i=0; while [ $i -lt 500 ]; do mkdir -p "d/$i"; : > "d/$i/f"; i=$((i + 1)); done; chmod 000 d; exit 1 ;;
+deep-directory)
+  perl -e 'for (1 .. 30000) { mkdir "d"; chdir "d" }'; exec sleep 300 ;;
 dump)
   ls /proc/self/fd > "$dir/descriptors"; env > "$dir/environment"; exit 1 ;;
 call-back)
-  "$EVIL_BROKER" get --provider evil --socket "$EVIL_SOCKET"; exit 1 ;;
+  "$(cat "$dir/client")" get --provider evil --socket "$(cat "$dir/socket")" > "$dir/answer" 2>&1; exit 1 ;;
 esac
