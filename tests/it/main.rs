@@ -25,6 +25,7 @@ mod fleet;
 mod harness;
 mod hub_log;
 mod limits;
+mod logins;
 mod many;
 mod map;
 mod operator;

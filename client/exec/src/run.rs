@@ -14,6 +14,7 @@ use crate::{
     caller::caller,
     document::document,
     exec_info::{self, ExecInfo, ExecInfoError},
+    notice::with_notice,
     request::{request, socket},
 };
 
@@ -22,8 +23,6 @@ const TOTAL: Duration = Duration::from_secs(45);
 /// How long a broker that does not run is waited for. A person prefers an early error, a controller a restart without one.
 const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
 const BROKER_START: Duration = Duration::from_secs(5);
-/// After this time a person sees what the shim waits for.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
@@ -48,8 +47,8 @@ pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
 }
 
 /// Requests the credential with the timeouts of the shim: 2 s for a broker to start if a person waits, else 5 s, and
-/// `total` (`None`: 45 s) for everything. Blocks, and calls `progress` when a second has passed. It is for a process that
-/// ends with the answer: the connection stays open until then.
+/// `total` for everything (`None`: 45 s, or as long as a run may take that it attends). Blocks, and gives `notice`. It is for
+/// a process that ends with the answer: the connection stays open until then.
 ///
 /// # Errors
 ///
@@ -59,11 +58,11 @@ pub fn request_patiently(
     request: &CredentialRequest,
     total: Option<Duration>,
     at_terminal: bool,
-    progress: Option<&mut dyn FnMut()>,
+    notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
     let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
-    let notice = progress.map(|progress| Notice::new(SILENCE, progress));
     let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
+    let timeouts = timeouts.follow_run(total.is_none());
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
     forget(connection);
     Ok(credential)
@@ -79,9 +78,14 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
-    let credential = with_progress(edges, &arguments.source, |progress| {
-        request_patiently(&socket, &request, arguments.timeout, terminal, progress)
-    })?;
+    let ask = |notice: Option<Notice<'_>>| {
+        request_patiently(&socket, &request, arguments.timeout, terminal, notice)
+    };
+    let credential = if terminal {
+        with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| ask(Some(notice)))
+    } else {
+        ask(None)
+    }?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
 
@@ -98,27 +102,6 @@ fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
 fn caller_of(edges: &Edges) -> String {
     let info = edges.variable("KUBERNETES_EXEC_INFO").and_then(|value| value.to_str()).unwrap_or_default();
     (edges.parent)().map(|parent| caller(&parent, info)).unwrap_or_default()
-}
-
-/// At a terminal, shows what the shim waits for after a second, and clears the line when the answer arrives.
-fn with_progress<T>(
-    edges: &mut Edges,
-    source: &Source,
-    answer: impl FnOnce(Option<&mut dyn FnMut()>) -> T,
-) -> T {
-    if !edges.terminal {
-        return answer(None);
-    }
-    let mut shown = false;
-    let mut progress = || {
-        edges.complain(&format!("credbroker-exec: waiting for {source} ..."));
-        shown = true;
-    };
-    let answer = answer(Some(&mut progress));
-    if shown {
-        edges.complain("\r\x1b[K");
-    }
-    answer
 }
 
 fn print(edges: &mut Edges, text: &str, source: Option<&Source>) -> u8 {

@@ -8,7 +8,7 @@ use crate::{
     access::Policy,
     app::limits,
     cache::CredentialCache,
-    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
+    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen},
     exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
@@ -38,7 +38,7 @@ pub(crate) struct Adopter {
 pub(crate) struct Started {
     pub(crate) listen: Vec<Listen>,
     pub(crate) limits: Limits,
-    pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) metrics: Option<MetricsListen>,
     pub(crate) audit: AuditTo,
 }
 
@@ -115,6 +115,7 @@ impl Adopter {
         };
         self.scheduler.set_limits(limits::runs(&in_force), issuers(&providers, cluster_profiles.as_ref()));
         self.scheduler.set_shares(limits::shares(&in_force));
+        self.scheduler.set_interactive(in_force.interactive_runs.get());
         self.cache.set_limits(limits::entries(&in_force));
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));

@@ -129,7 +129,7 @@ async fn a_daemon_whose_first_thread_has_ended_ends_with_the_run() {
 async fn a_daemon_ends_with_a_run_that_is_cancelled() {
     let (started, spec) = daemon("sleep 300").spec();
     tokio::select! {
-        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        result = started.runner.stdout(&spec, Arc::default()) => panic!("{result:?}"),
         _ = started.pid("daemon") => {}
     }
     started.leaves_nothing().await;
@@ -182,7 +182,7 @@ async fn every_process_of_a_run_belongs_to_it_until_it_ends() {
         daemon
     };
     let daemon = tokio::select! {
-        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        result = started.runner.stdout(&spec, Arc::default()) => panic!("{result:?}"),
         daemon = belongs => daemon,
     };
     started.leaves_nothing().await;

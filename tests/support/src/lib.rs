@@ -17,6 +17,7 @@ mod evil_plugin;
 mod fake_plugin;
 mod files;
 mod kubeconfig;
+mod terminal;
 mod yaml;
 
 pub use api_server::{Accepts, ApiServer, Collection, Flood, SeenRequest};
@@ -25,3 +26,4 @@ pub use evil_plugin::EvilPlugin;
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
 pub use files::{private_directory, private_file, sample_config};
 pub use kubeconfig::Kubeconfig;
+pub use terminal::Terminal;
