@@ -45,7 +45,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let pb::AttendCredentialRequest { r#ref, exec_plugin_caller } = request.into_inner();
         let get = pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal: true };
         let (caller, reference) = asking(&peer, get);
-        let ask = convert::ask(reference, peer.origin, access.permit(Verb::Get))?;
+        let ask = convert::ask(reference, &access, Verb::Get)?;
         let (asked, source) =
             (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());
         let resolved = async {
