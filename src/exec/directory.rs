@@ -14,10 +14,10 @@ use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
+use super::removal::remove_tree;
+
 /// How long a run waits for its directory.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limits the removal of a directory in which a process makes more and more.
-const PASSES: usize = 1_000_000;
 
 /// Makes and removes the directories of runs.
 #[derive(Debug)]
@@ -101,44 +101,9 @@ fn remove_all(removals: &Mutex<Removals>) {
 }
 
 fn remove(directory: &Path) {
-    if let Err(error) = flatten(directory).and_then(|()| fs::remove_dir(directory)) {
+    if let Err(error) = remove_tree(directory) {
         debug!("cannot remove the working directory of a plugin: {error}");
     }
-}
-
-/// Empties `top`. Each directory moves up to `top` before it is read, because a plugin can make directories so deep that a
-/// recursion would use up the stack and the file descriptors.
-fn flatten(top: &Path) -> io::Result<()> {
-    let mut names = (0..).map(|number: u64| top.join(number.to_string()));
-    for _ in 0..PASSES {
-        let mut is_empty = true;
-        for entry in fs::read_dir(top)? {
-            let entry = entry?;
-            let directory = entry.path();
-            is_empty = false;
-            if !entry.file_type()?.is_dir() {
-                fs::remove_file(directory)?;
-                continue;
-            }
-            let private = || Permissions::from_mode(0o700); // the plugin may have made it unreadable
-            fs::set_permissions(&directory, private())?;
-            for entry in fs::read_dir(&directory)? {
-                let entry = entry?;
-                if entry.file_type()?.is_dir() {
-                    fs::set_permissions(entry.path(), private())?;
-                    let free = names.find(|name| name.symlink_metadata().is_err());
-                    fs::rename(entry.path(), free.ok_or(io::ErrorKind::AlreadyExists)?)?;
-                } else {
-                    fs::remove_file(entry.path())?;
-                }
-            }
-            fs::remove_dir(directory)?;
-        }
-        if is_empty {
-            return Ok(());
-        }
-    }
-    Err(io::Error::other("a process fills it"))
 }
 
 /// The list is consistent whenever the lock is free, so a poisoned lock is still usable.
@@ -150,7 +115,6 @@ fn lock(removals: &Mutex<Removals>) -> std::sync::MutexGuard<'_, Removals> {
 mod tests {
     use std::sync::mpsc::{Sender, channel};
 
-    use rustix::fs::{Mode, OFlags, mkdirat, openat, symlinkat};
     use tokio::{runtime::Builder, time::advance};
 
     use super::*;
@@ -183,28 +147,6 @@ mod tests {
             scratch.tasks.close();
             scratch.tasks.wait().await;
             assert_eq!(left(), 0);
-        });
-    }
-
-    /// As deep as one path can say, and deeper than a recursion could go.
-    #[test]
-    fn a_deep_wide_and_unreadable_tree_is_removed() {
-        with_one_thread(async |base, scratch| {
-            let directory = scratch.directory().await.unwrap();
-            let mut at = rustix::fs::open(&directory.working, OFlags::DIRECTORY, Mode::empty()).unwrap();
-            for _ in 0..30_000 {
-                mkdirat(&at, "d", Mode::RWXU).unwrap();
-                symlinkat("/", &at, "link").unwrap();
-                at = openat(&at, "d", OFlags::DIRECTORY, Mode::empty()).unwrap();
-            }
-            for name in ["0", "1"] {
-                fs::create_dir_all(directory.working.join("..").join(name).join("below")).unwrap();
-            }
-            fs::set_permissions(&directory.working, Permissions::from_mode(0o000)).unwrap();
-            drop(directory);
-            scratch.tasks.close();
-            scratch.tasks.wait().await;
-            assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
         });
     }
 

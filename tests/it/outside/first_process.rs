@@ -87,6 +87,6 @@ async fn the_first_process_of_a_container_keeps_no_zombie() {
 
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::TERM).unwrap();
     until("it has ended", || children(outer.pid()).is_empty());
-    let (status, log) = outer.stop();
-    assert_eq!(status.code(), Some(0), "{log}");
+    let (ended, log) = outer.stop();
+    assert_eq!(ended.code(), Some(0), "{log}");
 }

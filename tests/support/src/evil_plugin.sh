@@ -31,7 +31,7 @@ fork-bomb)
 fill-directory)
   i=0; while [ $i -lt 500 ]; do mkdir -p "d/$i"; : > "d/$i/f"; i=$((i + 1)); done; chmod 000 d; exit 1 ;;
 deep-directory)
-  perl -e 'for (1 .. 30000) { mkdir "d"; chdir "d" }'; exec sleep 300 ;;
+  perl -e 'for (1 .. 10000) { mkdir "d"; chdir "d" }'; exec sleep 300 ;;
 dump)
   ls /proc/self/fd > "$dir/descriptors"; env > "$dir/environment"; exit 1 ;;
 call-back)
