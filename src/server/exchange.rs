@@ -20,7 +20,7 @@ use super::{
     preencoded::{self, Preencoded},
     question::Question,
     status,
-    tally::tally,
+    tally::{answered, tally},
     traffic::{Call, Traffic},
 };
 use crate::metrics::Rpc;
@@ -54,15 +54,15 @@ pub(super) fn exchange(
         survivor.respond(rpc, status::defect().into_http(), call, Watching::default())
     };
     // What calls share is consistent whenever its lock is free.
-    let answered = AssertUnwindSafe(answered(shared, request)).catch_unwind();
-    answered.map(move |answered| Ok(answered.unwrap_or_else(defect)))
+    let call = AssertUnwindSafe(serve_call(shared, request)).catch_unwind();
+    call.map(move |response| Ok(response.unwrap_or_else(defect)))
 }
 
 /// Waits for room for the answer, reads the request, then calls the service, which finds the peer in the request's
 /// extensions.
 ///
 /// Not an `async fn`: its future would hold the arguments twice.
-fn answered(shared: Arc<Exchanges>, request: Request<Incoming>) -> impl Future<Output = Response<Answer>> {
+fn serve_call(shared: Arc<Exchanges>, request: Request<Incoming>) -> impl Future<Output = Response<Answer>> {
     let call = Call::of(&shared.traffic);
     let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
@@ -83,7 +83,7 @@ fn answered(shared: Arc<Exchanges>, request: Request<Incoming>) -> impl Future<O
             }
         };
         if let Some(frame) = shared.recall(&head, &question) {
-            shared.connections.services.metrics.requests.answered(Rpc::GET);
+            answered(&shared.connections.services.metrics, Rpc::GET);
             return whole(Answer::whole(frame, &shared.traffic, call));
         }
         let loss = slot.as_ref().and_then(|_| shared.loss(head.uri.path()));

@@ -55,7 +55,7 @@ async fn a_panic_in_a_request_ends_that_request_alone() {
     let mut client = CredentialBrokerClient::new(broker.channel().await);
     let mut get = async || client.get_credential(request("cloud", None, &[])).await;
     for is_in_memory in [false, true] {
-        clock.below("server::exchange::answered");
+        clock.below("server::exchange::serve_call");
         let status = get().await.unwrap_err();
         assert_eq!(status.code(), Code::Internal, "{is_in_memory}: {status}");
         assert!(!clock.is_armed());
