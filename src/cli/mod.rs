@@ -8,6 +8,7 @@ mod configuration;
 mod credentials;
 mod demo;
 mod evict;
+mod files;
 mod fleet;
 mod get;
 mod healthcheck;

@@ -24,6 +24,7 @@ mod exec;
 mod fleet;
 mod harness;
 mod hub_log;
+mod in_place;
 mod limits;
 mod many;
 mod map;
