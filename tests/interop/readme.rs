@@ -217,6 +217,9 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("systemctl --user disable --now credbroker.socket credbroker.service", SYSTEMD),
     ("systemctl --user enable --now credbroker.socket", SYSTEMD),
     ("systemctl --user restart credbroker.service", SYSTEMD),
+    ("credbroker setup", SETUP),
+    ("credbroker setup --undo", SETUP),
+    ("credbroker doctor", "tests/it/doctor.rs"),
     ("kill -HUP $(pidof credbroker)", "tests/it/reload/process.rs sends the signal"),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
     ("cargo bench --bench fleet", BENCH),
@@ -253,6 +256,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// There is no user manager in CI.
 const SYSTEMD: &str = "systemd/check.sh verifies the units and the activation";
+const SETUP: &str = "tests/it/setup.rs, with --yes";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
 const PYTHON: &str = "python.rs, in a directory of its test";

@@ -14,6 +14,7 @@ use crate::{
     caller::caller,
     document::document,
     exec_info::{self, ExecInfo, ExecInfoError},
+    on_demand::{Starter, is_absent},
     request::{request, socket},
 };
 
@@ -62,6 +63,17 @@ pub fn request_patiently(
     progress: Option<&mut dyn FnMut()>,
 ) -> Result<Credential, Failure> {
     let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
+    request_credential(socket, request, total, broker_start, progress)
+}
+
+/// As [`request_patiently`], for a broker that may take `broker_start` to start.
+fn request_credential(
+    socket: &Socket,
+    request: &CredentialRequest,
+    total: Option<Duration>,
+    broker_start: Duration,
+    progress: Option<&mut dyn FnMut()>,
+) -> Result<Credential, Failure> {
     let notice = progress.map(|progress| Notice::new(SILENCE, progress));
     let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
@@ -79,9 +91,22 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
-    let credential = with_progress(edges, &arguments.source, |progress| {
-        request_patiently(&socket, &request, arguments.timeout, terminal, progress)
-    })?;
+    let starter = Starter::of(arguments, edges);
+    let mut ask = |patience: Option<Duration>| {
+        with_progress(edges, &arguments.source, |progress| match patience {
+            Some(start) => request_credential(&socket, &request, arguments.timeout, start, progress),
+            None => request_patiently(&socket, &request, arguments.timeout, terminal, progress),
+        })
+    };
+    // A broker that can be started is not waited for before.
+    let mut answer = ask(starter.as_ref().map(|_| Duration::ZERO));
+    if let (Some(starter), Err(failure)) = (starter, &answer)
+        && is_absent(failure)
+    {
+        starter.start()?;
+        answer = ask(None);
+    }
+    let credential = answer?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
 

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::merge::{entry, string};
 use crate::{
-    cli::files::{self, Locked},
+    cli::files::{self, Locked, is_same},
     config::{self},
     document::{self, Aliases, Node, Outline, Position, Value},
     plugin::Environment,
@@ -34,8 +34,7 @@ impl BrokerConfig {
         kubeconfigs: &[PathBuf],
         environment: &Environment,
     ) -> anyhow::Result<bool> {
-        let named = self.named(environment)?;
-        let missing: Vec<_> = kubeconfigs.iter().filter(|path| !named.contains(*path)).cloned().collect();
+        let missing = self.missing(kubeconfigs, environment)?;
         if missing.is_empty() {
             return Ok(false);
         }
@@ -56,6 +55,17 @@ impl BrokerConfig {
             file.write_private(&text)?
         }
         Ok(true)
+    }
+
+    /// Those of `kubeconfigs` that it does not name.
+    pub(in crate::cli) fn missing(
+        &self,
+        kubeconfigs: &[PathBuf],
+        environment: &Environment,
+    ) -> anyhow::Result<Vec<PathBuf>> {
+        let named = self.named(environment)?;
+        let is_named = |path: &PathBuf| named.iter().any(|named| named == path || is_same(named, path));
+        Ok(kubeconfigs.iter().filter(|path| !is_named(path)).cloned().collect())
     }
 
     /// Removes `kubeconfig` from it. Returns whether it changed.

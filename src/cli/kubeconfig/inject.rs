@@ -111,7 +111,7 @@ pub(super) fn run(
     let mut wanted = Wanted::default();
     // A new configuration replaces the default of the broker, which is all of these files.
     let mut named: Vec<_> = if config.exists {
-        plans.values().map(|plan| plan.identity.clone()).collect()
+        plans.keys().cloned().collect()
     } else {
         kubeconfig.files().iter().map(|file| file.path.clone()).collect()
     };
@@ -148,7 +148,7 @@ pub(super) fn run(
 }
 
 /// Our directory in the home of the user.
-pub(super) fn own_directory(environment: &Environment) -> anyhow::Result<PathBuf> {
+pub(in crate::cli) fn own_directory(environment: &Environment) -> anyhow::Result<PathBuf> {
     let home = || environment.set("HOME").map(|home| Path::new(home).join(".config"));
     let config = environment.set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let dir =

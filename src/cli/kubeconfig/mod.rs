@@ -1,6 +1,7 @@
 //! `credbroker kubeconfig`.
 
 mod broker_config;
+mod copy;
 mod digest;
 mod emit;
 mod fleet;
@@ -23,6 +24,10 @@ use std::{
 };
 
 use clap::Subcommand;
+
+pub(super) use broker_config::BrokerConfig;
+pub(super) use copy::{is_unchanged_copy, originals_with_plugins, wrap_to};
+pub(super) use inject::own_directory;
 
 use crate::plugin::Environment;
 

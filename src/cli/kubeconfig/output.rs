@@ -55,7 +55,8 @@ impl Output {
     }
 }
 
-fn earlier(path: &Path) -> Option<(Record, Node)> {
+/// What `kubeconfig wrap` wrote to `path`, and the file as it is now; `None`: another program wrote it.
+pub(super) fn earlier(path: &Path) -> Option<(Record, Node)> {
     let kubeconfig = config::read_kubeconfig(&[std::path::absolute(path).ok()?], Mode::Named).ok()?;
     let record = Record::read(&kubeconfig.files().first()?.root)?;
     Some((record, super::merge::merged(&kubeconfig, |_, _| {})))

@@ -64,6 +64,20 @@ pub(super) struct WrapArgs {
     server_uid: Option<String>,
 }
 
+impl WrapArgs {
+    /// From the default kubeconfig to `path`.
+    pub(super) fn to(path: &Path) -> Self {
+        Self {
+            kubeconfig: None,
+            output: Some(path.to_owned()),
+            force: false,
+            bare: BareArg::default(),
+            socket: None,
+            server_uid: None,
+        }
+    }
+}
+
 pub(super) fn run(
     args: &WrapArgs,
     environment: &Environment,
@@ -126,7 +140,7 @@ pub(super) fn run(
 }
 
 /// The files of `paths`, and instead of a file that this command wrote those that it was written from.
-fn originals(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+pub(super) fn originals(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     let sources = |path: &PathBuf| {
         let read = config::read_kubeconfig(std::slice::from_ref(path), Mode::Ambient).ok()?;
         Some(Record::read(&read.files().first()?.root)?.sources).filter(|sources| !sources.is_empty())
