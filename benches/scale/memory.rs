@@ -8,8 +8,9 @@ use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256};
 use tokio::time::sleep;
 
 use crate::{
+    broker,
     keys::{self, KEYS, TOKEN_PLUGIN, fill, request},
-    process_memory::kib,
+    process_memory::{self, kib},
     report::{Report, figure, section},
     subject::Subject,
 };
@@ -51,10 +52,11 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
 }
 
 async fn idle(report: &mut Report, directory: &Path) -> Result<()> {
-    let subject = Subject::start(directory, TOKEN_PLUGIN, "").await?;
+    broker::private(directory)?;
+    let running = broker::start(directory, TOKEN_PLUGIN, "")?;
     sleep(Duration::from_secs(2)).await;
-    let resident = subject.resident()?;
-    report.limited("idle", &kib(resident), &kib(IDLE_LIMIT), resident <= IDLE_LIMIT);
+    let resident = process_memory::resident(running.child.id())?;
+    report.limited("idle, before its first client", &kib(resident), &kib(IDLE_LIMIT), resident <= IDLE_LIMIT);
     Ok(())
 }
 

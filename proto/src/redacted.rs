@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::v1::{Cluster, Credential, CredentialRef, credential_ref::Source};
+use crate::v1::{AttendCredentialResponse, Cluster, Credential, CredentialRef, credential_ref::Source};
 
 /// Replaces a value of this many bytes.
 struct Redacted(usize);
@@ -27,6 +27,18 @@ impl fmt::Debug for Credential {
             .field("expiration_time", &self.expiration_time)
             .field("certificate_fingerprint", &self.certificate_fingerprint)
             .field("lifetime", &self.lifetime)
+            .finish()
+    }
+}
+
+/// The lines may hold a device code: their number is shown.
+impl fmt::Debug for AttendCredentialResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttendCredentialResponse")
+            .field("credential", &self.credential)
+            .field("cluster", &self.cluster)
+            .field("stderr_lines", &self.stderr_lines.len())
+            .field("time_left", &self.time_left)
             .finish()
     }
 }
@@ -90,7 +102,11 @@ mod tests {
             }),
             env: [("AWS_PROFILE".to_owned(), canary.to_owned())].into(),
         };
-        let text = format!("{credential:?} {reference:?} {credential:#?} {reference:#?}");
+        let attended = AttendCredentialResponse {
+            stderr_lines: vec![canary.into()],
+            ..AttendCredentialResponse::default()
+        };
+        let text = format!("{credential:?} {reference:?} {attended:?} {credential:#?} {reference:#?}");
         assert!(!text.contains(canary), "{text}");
         assert!(text.contains("gke") && text.contains("AWS_PROFILE") && text.contains("[redacted, 6 bytes]"));
     }

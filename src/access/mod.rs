@@ -12,7 +12,7 @@ mod verb;
 
 pub use permit::Permit;
 pub use policy::Policy;
-pub use principal::Principal;
+pub use principal::{Facts, Principal, Process};
 pub use rights::Rights;
 pub use rule::{Grant, Peers, ProfileGlobs, Rule, Target};
 pub use verb::{Verb, Verbs};

@@ -37,14 +37,15 @@ impl Peers {
     /// in none at all.
     pub fn include(&self, principal: &Principal) -> bool {
         let Some(uid) = principal.uid else { return false };
-        let has_group = |gid: &u32| principal.gid == Some(*gid) || principal.groups.contains(gid);
+        let has_group =
+            |gid: &u32| principal.gid == Some(*gid) || principal.process.facts().groups.contains(gid);
+        let executable = || principal.process.facts().executable.as_deref();
         let is_named = !self.is_empty();
         is_named
             && (self.uids.is_empty() || self.uids.contains(&uid))
-            && (self.gids.is_empty() || self.gids.iter().any(has_group))
-            && (self.executables.is_empty()
-                || self.executables.iter().any(|path| principal.executable.as_deref() == Some(path)))
             && (self.listeners.is_empty() || self.listeners.iter().any(|name| **name == *principal.listener))
+            && (self.gids.is_empty() || self.gids.iter().any(has_group))
+            && (self.executables.is_empty() || self.executables.iter().any(|path| executable() == Some(path)))
     }
 
     /// Whether no list has an item: such a selection includes no peer.

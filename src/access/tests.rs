@@ -82,8 +82,11 @@ fn a_peer_must_be_in_each_list_that_a_rule_has() {
     let peer = Principal {
         uid: Some(7),
         gid: Some(70),
-        groups: [71].into(),
-        executable: Some(std::path::Path::new("/usr/bin/kubectl").into()),
+        process: Process::new(|| Facts {
+            groups: [71].into(),
+            executable: Some(std::path::Path::new("/usr/bin/kubectl").into()),
+            ..Facts::default()
+        }),
         listener: "apps".into(),
         is_owner: false,
     };
@@ -94,7 +97,7 @@ fn a_peer_must_be_in_each_list_that_a_rule_has() {
 
 #[test]
 fn what_is_not_known_about_a_peer_is_in_no_list() {
-    let elsewhere = Principal { groups: [].into(), executable: None, ..principal(7) };
+    let elsewhere = principal(7);
     assert!(!Peers { gids: vec![71], ..Peers::default() }.include(&elsewhere));
     assert!(!Peers { executables: vec!["/bin/x".into()], ..Peers::default() }.include(&elsewhere));
     let unmapped = Principal { uid: None, ..principal(7) };

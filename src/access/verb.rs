@@ -11,7 +11,7 @@ pub enum Verb {
     Report,
     /// The calls that list clusters, credentials and providers, and `GetBrokerInfo`.
     List,
-    /// A login that the caller attends. No call needs it yet.
+    /// `AttendCredential`, for callers that are not the broker's own user.
     Login,
     /// `RefreshCredentials` and `EvictCredentials`, and all that [`List`](Self::List) allows.
     Admin,

@@ -28,6 +28,7 @@ pub(super) fn runs(limits: &Limits) -> usize {
 pub(super) fn scheduler(limits: &Limits, clock: Arc<dyn Clock>, jitter: fn() -> f64) -> Scheduler {
     let scheduler = Scheduler::new(runs(limits), clock, jitter);
     scheduler.set_shares(shares(limits));
+    scheduler.set_interactive(limits.interactive_runs.get());
     scheduler
 }
 
@@ -53,6 +54,6 @@ pub(super) fn connections(limits: &Limits) -> ConnectionLimits {
         bytes_per_uid: limits.bytes_per_uid.get(),
         bytes_per_process: limits.bytes_per_process.get(),
         watches_per_connection: limits.watches_per_connection.get(),
-        plugin_runs: limits.plugin_runs.get(),
+        plugin_runs: limits.plugin_runs.saturating_add(limits.interactive_runs.get()).get(),
     }
 }

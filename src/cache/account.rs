@@ -244,7 +244,7 @@ mod tests {
                 "signal",
             ),
             (
-                RunError::Timeout { command: command(), limit: seconds(1), stderr: stderr() },
+                RunError::Timeout { command: command(), limit: seconds(1), key: "timeout", stderr: stderr() },
                 "-1",
                 "plugin_execution_error",
                 "timeout",

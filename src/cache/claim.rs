@@ -1,7 +1,7 @@
 //! The claim to the one run of a key. The run belongs to the cache, never to the caller that started it.
 
 use std::{
-    pin::pin,
+    future::pending,
     sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
@@ -18,7 +18,7 @@ use super::{
     state::{Current, KeyState},
 };
 use crate::{
-    exec::{PluginRunner, RunError, RunOutput, Urgency},
+    exec::{Permit, PluginRunner, RunError, RunOutput, Urgency},
     metrics::RunReason,
 };
 
@@ -108,7 +108,7 @@ impl<R: PluginRunner> Claim<R> {
         let started = self.cache.now();
         self.flight.started(started);
         self.entry.runs.fetch_add(1, Ordering::Relaxed);
-        let result = self.run_plugin().await;
+        let result = self.run_plugin(&permit).await;
         account::called(&parts.metrics, &result);
         let ran = self.cache.now().boot.saturating_sub(started.boot);
         let _first = self.ended.set(Ended { ran, failure: result.as_ref().err().map(account::failure) });
@@ -121,19 +121,30 @@ impl<R: PluginRunner> Claim<R> {
             .map_err(|error| throttled.map_or(error, |throttled| throttled.into_error(spec.command())).into())
     }
 
-    /// Runs the plugin. One line says that it may run into its limit.
-    async fn run_plugin(&self) -> Result<RunOutput, RunError> {
+    /// Runs the plugin. If it waits for a person, it gives its slot to other runs. One line says that it may run into its
+    /// limit.
+    async fn run_plugin(&self, permit: &Permit) -> Result<RunOutput, RunError> {
         let spec = &self.entry.spec;
         let timeout = spec.provider.timeout;
-        let mut run = pin!(self.cache.inner.parts.runner.run(Arc::clone(spec)));
+        let attendance = &self.flight.attendance;
+        let half = async {
+            sleep(timeout / 2).await;
+            if !attendance.is_attended() {
+                warn!(
+                    timeout_s = timeout.as_secs(),
+                    "the plugin has used half of its time limit (`timeout`)"
+                );
+            }
+        };
+        let beside = async {
+            tokio::join!(half, attendance.take_place(|| permit.step_aside()));
+            pending().await
+        };
         tokio::select! {
             biased;
-            result = &mut run => return result,
-            () = sleep(timeout / 2) => {
-                warn!(timeout_s = timeout.as_secs(), "the plugin has used half of its time limit (`timeout`)");
-            }
+            result = self.cache.inner.parts.runner.run(Arc::clone(spec), Arc::clone(attendance)) => result,
+            never = beside => never,
         }
-        run.await
     }
 
     /// Ends without an outcome, because it is not needed.

@@ -8,11 +8,11 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Pending, state::Failure};
+use super::{Attendant, Pending, state::Failure};
 use crate::{
     clock::Now,
     credential::Issued,
-    exec::{TicketHandle, Urgency},
+    exec::{Attendance, Attending, TicketHandle, Urgency},
     metrics::RunReason,
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Flight {
     pub(crate) reason: RunReason,
     outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<FlightProgress>,
+    /// What it shares with those who attend it.
+    pub(crate) attendance: Arc<Attendance>,
     /// Cancelled when the outcome is not needed.
     pub(crate) abandoned: CancellationToken,
 }
@@ -71,6 +73,7 @@ impl Flight {
             reason,
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
+            attendance: Arc::default(),
             abandoned: CancellationToken::new(),
         }
     }
@@ -153,18 +156,20 @@ pub(crate) struct Waiter {
     flight: Arc<Flight>,
     peer: u64,
     outcome: watch::Receiver<Option<RunResult>>,
+    _attending: Option<Attending>,
 }
 
 impl Waiter {
-    /// Lets a caller of the process `peer` wait for `flight`.
-    pub(crate) fn new(flight: Arc<Flight>, peer: u64) -> Self {
+    /// Lets a caller of the process `peer` wait for `flight`, and attend it.
+    pub(crate) fn new(flight: Arc<Flight>, peer: u64, attendant: Option<&Attendant>) -> Self {
+        let attending = attendant.map(|attendant| attendant.attend(&flight.attendance));
         let outcome = flight.outcome.subscribe();
         {
             let mut progress = flight.lock();
             progress.peers.push(peer);
             progress.update_scheduler();
         }
-        Self { flight, peer, outcome }
+        Self { flight, peer, outcome, _attending: attending }
     }
 
     /// Waits for the outcome.

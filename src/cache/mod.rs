@@ -3,6 +3,7 @@
 //! Everything that the rest of the broker may call is in this file; the other files of the module implement it.
 
 mod account;
+mod attendant;
 mod caller;
 mod claim;
 mod entries;
@@ -54,6 +55,7 @@ use entry::{Interest, KeyEntry};
 use get::FirstStep;
 use waiting::WaitingPlaces;
 
+pub use attendant::{Attendant, AttendantReader};
 pub use caller::Caller;
 pub use entries::ListPosition;
 pub use error::{CacheError, Failed, Pending, Room};
@@ -128,6 +130,8 @@ pub struct Request {
     pub deadline: Option<Duration>,
     /// The API server to ask whether it accepts the credential; `None`: the broker cannot ask one.
     pub verify_at: Option<Arc<Cluster>>,
+    /// Attends the runs that the caller waits for; `None`: the caller does not attend them.
+    pub attendant: Option<Arc<Attendant>>,
 }
 
 /// The result of a lookup in memory.

@@ -1,12 +1,14 @@
 //! `credbroker get`: one credential, requested like the shim does, for a person or a script.
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use credbroker_client::{ClusterProfileRef, Credential, ExposeSecret};
-use credbroker_exec::{ApiVersion, Failure, Source, document, request, request_patiently};
+use credbroker_exec::{
+    ApiVersion, Failure, Notice, Source, document, request, request_patiently, with_notice,
+};
 use prost_types::Timestamp;
 
 use super::{
@@ -86,7 +88,7 @@ fn answer(
         )?;
         return Ok(2);
     };
-    let outcome = match ask(args, source.clone(), environment) {
+    let outcome = match ask(args, &source, environment, err) {
         Ok(credential) => rendered(args.output, &source, &credential, clock.now().wall),
         Err(failure) => Err((failure.line(Some(&source)), failure.exit_code())),
     };
@@ -112,10 +114,20 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
 }
 
 /// Requests the credential with the retries and error texts for a person at a terminal.
-fn ask(args: &GetArgs, source: Source, environment: &Environment) -> Result<Credential, Failure> {
+fn ask(
+    args: &GetArgs,
+    source: &Source,
+    environment: &Environment,
+    err: &mut dyn Write,
+) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
-    let request = request(source, None, &environment.0, String::new(), true)?;
-    request_patiently(&socket, &request, args.timeout, true, None)
+    let request = request(source.clone(), None, &environment.0, String::new(), true)?;
+    let ask = |notice: Option<Notice<'_>>| request_patiently(&socket, &request, args.timeout, true, notice);
+    if io::stderr().is_terminal() {
+        with_notice("credbroker get", source, err, |notice| ask(Some(notice)))
+    } else {
+        ask(None)
+    }
 }
 
 fn rendered(

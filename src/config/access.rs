@@ -107,9 +107,6 @@ fn grant(at: &Cursor<'_>, report: &mut Report) -> Option<Grant> {
             Some([]) if value.node().as_sequence().is_some_and(<[_]>::is_empty) => {
                 value.problem(report, "must not be empty");
             }
-            Some(verbs) if verbs.contains(&Verb::Login) => {
-                value.warning(report, "`login` has no effect in this release");
-            }
             _ => {}
         }
     }

@@ -35,6 +35,8 @@ pub struct Limits {
     pub plugin_runs_per_uid: NonZeroUsize,
     /// Plugin runs at the same time that the callers of one process wait for.
     pub plugin_runs_per_process: NonZeroUsize,
+    /// Plugin runs that wait for a person at the same time, besides `plugin_runs`.
+    pub interactive_runs: NonZeroUsize,
     /// Credentials in memory; one more replaces the least recently used.
     pub entries: NonZeroUsize,
     /// Credentials in use that the variables of callers of one uid select.
@@ -58,6 +60,7 @@ impl Default for Limits {
             plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.absent.0,
             plugin_runs_per_uid: runs,
             plugin_runs_per_process: all_but_a_quarter(runs),
+            interactive_runs: limits::INTERACTIVE_RUNS.absent.0,
             entries,
             entries_per_uid: all_but_a_quarter(entries),
             entries_per_process: half(entries),
@@ -87,6 +90,7 @@ pub(super) fn limits_section(at: &Cursor<'_>, report: &mut Report) -> Limits {
         plugin_runs_per_process: limits::PLUGIN_RUNS_PER_PROCESS
             .read(&fields, report)
             .unwrap_or_else(|| all_but_a_quarter(plugin_runs)),
+        interactive_runs: limits::INTERACTIVE_RUNS.read(&fields, report),
         entries,
         entries_per_uid: limits::ENTRIES_PER_UID
             .read(&fields, report)

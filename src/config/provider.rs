@@ -119,9 +119,6 @@ pub(super) fn section(
         warn_of_impatience(&value, timeout, report);
     }
     let interactive_timeout = table::INTERACTIVE_TIMEOUT.read(&fields, report);
-    if let Some(value) = fields.at(&table::INTERACTIVE_TIMEOUT) {
-        value.warning(report, "has no effect in this release, which cannot run a plugin with a terminal");
-    }
     let max_age = table::MAX_AGE.read(&fields, report);
     let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(&fields, report);
     let exec = fields.required(&table::EXEC_CONFIG, report)?;

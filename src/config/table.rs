@@ -141,7 +141,7 @@ section! {
     /// SHA-256 that the file of the plugin must have, as `sha256sum` prints it. Another file fails with
     /// `PLUGIN_NOT_ALLOWED`, so change the value when you upgrade the plugin.
     SHA256: Checked, Optional = ("sha256", Checked("64 hexadecimal digits", "^[0-9a-fA-F]{64}$"), Optional("any file"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    /// Time limit of a plugin run. A run that takes longer is killed.
+    /// Time limit of a plugin run that no person attends. A run that takes longer is killed.
     TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
     /// Upper bound on the lifetime of a credential.
     MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan, Optional("no bound besides the credential's own expiry"), "12h");
@@ -167,7 +167,8 @@ section! {
     PROFILE_ENV: VariableNames, Optional = ("profileEnv", VariableNames, Optional("none; `*` in a provider file of cluster-inventory-api"), "[CLUSTER_NAME, AWS_REGION]");
     /// Accept `client.authentication.k8s.io/v1alpha1` in `execConfig`, for a plugin that supports no other version.
     ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
-    /// Has no effect in this release, which cannot run a plugin with a terminal. `credbroker validate` warns about it.
+    /// Time limit of a plugin run while a person attends it, counted from its start. When the last person leaves, `timeout`
+    /// applies again. A person attends a run at a terminal, or with `credbroker login`; see [logins.md](logins.md).
     INTERACTIVE_TIMEOUT: TimeSpan, Is<Duration> = ("interactiveTimeout", TimeSpan, Is(Duration::from_secs(5 * 60)), "3m");
 }
 
@@ -302,8 +303,9 @@ section! {
     /// ClusterProfiles that requests may name, as `NAMESPACE/NAME`. `*` matches any text; a single `*` means all.
     CLUSTER_PROFILES: ListOf, Optional = ("clusterProfiles", ListOf(Checked("`NAMESPACE/NAME` with `*`", r"^(\*|[^/]+/[^/]+)$")), Optional("requests may not name a ClusterProfile"), "[\"fleet/*\"]");
     /// `get`, `watch` and `report` are for credentials, and `list` is for the lists of clusters, credentials and providers.
-    /// `admin` is for refreshing and evicting, and includes `list`. `login` has no effect in this release.
-    VERBS: Choices<Verb>, Required = ("verbs", Choices(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `admin`"), "[get, watch, report]");
+    /// `admin` is for refreshing and evicting, and includes `list`. `login` is for
+    /// attending plugin runs, which also needs `get`; the broker's own user needs only `get`.
+    VERBS: Choices<Verb>, Required = ("verbs", Choices(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `login`, `admin`"), "[get, watch, report]");
 }
 
 section! {
@@ -356,6 +358,10 @@ section! {
     PLUGIN_RUNS_PER_UID: Count, Optional = ("pluginRunsPerUid", Count, Optional("`pluginRuns`"), "12");
     /// Plugin runs at the same time that callers of one process wait for. Further ones are queued.
     PLUGIN_RUNS_PER_PROCESS: Count, Optional = ("pluginRunsPerProcess", Count, Optional("three quarters of `pluginRuns`, rounded up"), "8");
+    /// Plugin runs that wait for a person at the same time: a person attends them, and they have written something to stderr
+    /// or have used half of their `timeout`. They do not count among `pluginRuns`. While there are as many as this, a
+    /// further one keeps its `timeout` and its place among `pluginRuns`.
+    INTERACTIVE_RUNS: Count, Is<NonZeroUsize> = ("interactiveRuns", Count, Is(count(8)), "4");
     /// Credentials in memory. One more replaces one that the variables or the cluster of a caller selected and that no
     /// caller waits for or watches, first of the process that selected the most; if there is none, the least recently
     /// used one without a request in the last minute. If there is none either, it fails with `RESOURCE_EXHAUSTED`.

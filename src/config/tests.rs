@@ -97,17 +97,12 @@ clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: "
 limits:
   {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, pluginRunsPerProvider: 4, entries: 5, connectionsPerUid: 6,
   connectionsPerProcess: 7, bytesPerUid: 8, bytesPerProcess: 9, pluginRunsPerUid: 10, pluginRunsPerProcess: 11,
-  entriesPerUid: 12, entriesPerProcess: 13}}
+  entriesPerUid: 12, entriesPerProcess: 13, interactiveRuns: 14}}
 "#
     ));
     let loaded = home.load().unwrap();
     let warnings: Vec<_> = loaded.warnings.iter().map(|warning| warning.message.as_str()).collect();
-    assert_eq!(
-        warnings,
-        [
-            "providers[0].interactiveTimeout: has no effect in this release, which cannot run a plugin with a terminal",
-        ]
-    );
+    assert_eq!(warnings, [""; 0]);
     assert_eq!(home.shown(&loaded.source), "~/.config/credbroker/config.yaml");
     let provider = provider(&loaded);
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "MY_A", "PATH"]);
@@ -149,6 +144,7 @@ limits:
         plugin_runs_per_provider: 4,
         plugin_runs_per_uid: 10,
         plugin_runs_per_process: 11,
+        interactive_runs: 14,
         entries: 5,
         entries_per_uid: 12,
         entries_per_process: 13,

@@ -149,12 +149,14 @@ pub enum RunError {
         retry_after: Duration,
     },
     /// It ran too long, and all of its processes were ended.
-    #[error("plugin `{command}` ran longer than {limit:?} (the provider's `timeout`) and was ended{}", tail(.stderr))]
+    #[error("plugin `{command}` ran longer than {limit:?} (the provider's `{key}`) and was ended{}", tail(.stderr))]
     Timeout {
         /// The plugin's executable.
         command: Arc<str>,
-        /// The provider's limit.
+        /// The limit.
         limit: Duration,
+        /// Its key in the configuration: `timeout`, or `interactiveTimeout` for a run that a person attends.
+        key: &'static str,
         /// The end of its stderr, sanitised.
         stderr: Arc<str>,
     },

@@ -1,5 +1,6 @@
 //! Running plugins.
 
+mod attendance;
 mod directory;
 mod error;
 mod live;
@@ -9,11 +10,13 @@ mod process;
 mod runner;
 mod schedule;
 mod supervise;
+mod transcript;
 
 use std::{future::Future, sync::Arc};
 
 use crate::{credential::Decoded, plugin::PluginSpec};
 
+pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending, RunBudget};
 pub use error::RunError;
 pub use live::LiveRuns;
 pub use orphans::reap_orphans;
@@ -32,8 +35,13 @@ pub struct RunOutput {
 
 /// Runs a plugin once. The cache decides when. Tests replace it with one that starts no process.
 pub trait PluginRunner: Send + Sync + 'static {
-    /// Starts the plugin, waits for it, and decodes its output.
+    /// Starts the plugin, waits for it, and decodes its output. `attendance` gets what it writes to stderr, and decides how
+    /// long it may take.
     ///
     /// Dropping the future ends the plugin and all processes below it.
-    fn run(&self, spec: Arc<PluginSpec>) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
+    fn run(
+        &self,
+        spec: Arc<PluginSpec>,
+        attendance: Arc<Attendance>,
+    ) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
 }

@@ -1,17 +1,24 @@
 //! The output of a plugin: all of stdout up to a limit, and the end of stderr.
 
-use std::os::fd::AsFd;
+use std::{os::fd::AsFd, sync::Arc, time::Duration};
 
 use bytes::BufMut as _;
 use rustix::buffer::spare_capacity;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    time::timeout,
+};
 use zeroize::Zeroizing;
+
+use super::Attendance;
 
 const FIRST: usize = 16 << 10;
 /// Bytes of stderr that are read at a time.
 const PIECE: usize = 16 << 10;
 /// The largest size of a Linux pipe for unprivileged processes: everything written before the end fits.
 const PIPE: usize = 1 << 20;
+/// A line of stderr without an end is shown when nothing follows for so long.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// The plugin wrote more than the limit.
 #[derive(Debug)]
@@ -57,35 +64,56 @@ impl<R: AsyncRead + Unpin> Capped<R> {
     }
 }
 
-/// Stderr. All of it is read, so that the plugin never blocks, and only its end is kept.
+/// Stderr. All of it is read, so that the plugin never blocks, and only its end is kept. Those who attend the run see it as
+/// it comes.
 #[derive(Debug)]
 pub(super) struct Tail<R> {
     pipe: R,
     bytes: Vec<u8>,
     kept: usize,
     cut: bool,
+    attendance: Arc<Attendance>,
 }
 
 impl<R: AsyncRead + Unpin> Tail<R> {
-    pub(super) fn new(pipe: R, kept: usize) -> Self {
-        Self { pipe, bytes: Vec::new(), kept, cut: false }
+    pub(super) fn new(pipe: R, kept: usize, attendance: Arc<Attendance>) -> Self {
+        Self { pipe, bytes: Vec::new(), kept, cut: false, attendance }
     }
 
     /// Reads to the end. Cancel safe.
     pub(super) async fn drain(&mut self) {
         loop {
             self.bytes.reserve(PIECE);
-            match self.pipe.read_buf(&mut (&mut self.bytes).limit(PIECE)).await {
-                Ok(1..) => self.forget(2 * self.kept),
+            let before = self.bytes.len();
+            let mut buffer = (&mut self.bytes).limit(PIECE);
+            let read = self.pipe.read_buf(&mut buffer);
+            let read = if self.attendance.has_partial_line() {
+                let Ok(read) = timeout(QUIET, read).await else {
+                    self.attendance.show_partial_line();
+                    continue;
+                };
+                read
+            } else {
+                read.await
+            };
+            match read {
+                Ok(1..) => self.read_after(before),
                 Ok(0) | Err(_) => return,
             }
         }
     }
 
-    /// The kept end, and whether it starts inside a line.
+    /// The kept end, and whether it starts inside a line. There is no more.
     pub(super) fn end(&mut self) -> (&[u8], bool) {
+        self.attendance.show_partial_line();
         self.forget(self.kept);
         (&self.bytes, self.cut)
+    }
+
+    /// Notes what was read after the first `before` bytes.
+    fn read_after(&mut self, before: usize) {
+        self.attendance.wrote(self.bytes.get(before..).unwrap_or_default());
+        self.forget(2 * self.kept);
     }
 
     /// Keeps the end once there are more than `most` bytes.
@@ -103,11 +131,12 @@ impl<R: AsyncRead + AsFd + Unpin> Tail<R> {
         let mut read = 0;
         while read < PIPE {
             self.bytes.reserve(PIECE);
+            let before = self.bytes.len();
             match rustix::io::read(&self.pipe, spare_capacity(&mut self.bytes)) {
                 Ok(count @ 1..) => read += count,
                 Ok(0) | Err(_) => return,
             }
-            self.forget(2 * self.kept);
+            self.read_after(before);
         }
     }
 }
@@ -132,7 +161,7 @@ mod tests {
     async fn only_the_end_of_stderr_is_kept() {
         for (size, cut) in [(0, false), (100, false), (101, true), (100_000, true)] {
             let written: Vec<u8> = (0..=250).cycle().take(size).collect();
-            let mut stderr = Tail::new(&*written, 100);
+            let mut stderr = Tail::new(&*written, 100, Arc::default());
             stderr.drain().await;
             assert!(stderr.bytes.capacity() < 3 * PIECE);
             let start = size.saturating_sub(100);

@@ -21,7 +21,10 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::live::{LiveRun, LiveRuns};
+use super::{
+    Attendance, RunBudget,
+    live::{LiveRun, LiveRuns},
+};
 use crate::{
     launch::{Instruction, Order, Report, end_session, end_tree},
     plugin::Sandbox,
@@ -45,7 +48,8 @@ pub(super) struct Invocation<'a> {
     pub(super) directory: &'a Path,
     /// A file that exists if the plugin asks the broker for the credential that it must provide.
     pub(super) marker: &'a Arc<Path>,
-    pub(super) timeout: Duration,
+    pub(super) budget: RunBudget,
+    pub(super) attendance: &'a Arc<Attendance>,
     /// Owns the start and the end, so that a drain waits for them.
     pub(super) tasks: &'a TaskTracker,
     pub(super) live: &'a LiveRuns,
@@ -268,7 +272,7 @@ fn command(invocation: &Invocation<'_>) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the place that starts launchers")]
     let mut command = Command::new(invocation.launcher);
     command
-        .args(Order::arguments(invocation.sandbox, invocation.timeout))
+        .args(Order::arguments(invocation.sandbox, invocation.budget.unattended))
         .arg(invocation.program)
         .args(invocation.args)
         .env_clear()

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
 use super::{
-    LiveRuns, PluginRunner, RunError, RunOutput,
+    Attendance, LiveRuns, PluginRunner, RunBudget, RunError, RunOutput,
     directory::Scratch,
     process::Invocation,
     supervise::{Finished, RunEnd, supervise},
@@ -93,7 +93,11 @@ impl ProcessRunner {
     /// # Errors
     ///
     /// As [`run`](PluginRunner::run), except for the output.
-    pub async fn stdout(&self, spec: &PluginSpec) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
+    pub async fn stdout(
+        &self,
+        spec: &PluginSpec,
+        attendance: Arc<Attendance>,
+    ) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
         let command = command_of(spec);
         let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
@@ -118,7 +122,8 @@ impl ProcessRunner {
             environment: environment(spec, exec_info, &directory.marker),
             directory: &directory.working,
             marker: &directory.marker,
-            timeout: provider.timeout,
+            budget: RunBudget { unattended: provider.timeout, attended: provider.interactive_timeout },
+            attendance: &attendance,
             tasks: &self.scratch.tasks,
             live: &self.live,
         };
@@ -136,7 +141,7 @@ impl ProcessRunner {
         &self,
         finished: Finished,
         command: Arc<str>,
-        limit: Duration,
+        usual: Duration,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         let stderr: Arc<str> = finished.stderr.into();
         // A run has no terminal, so it cannot open this file.
@@ -151,15 +156,18 @@ impl ProcessRunner {
             },
             RunEnd::Recursion => RunError::Recursion { command },
             RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
-            RunEnd::TimedOut => RunError::Timeout { command, limit, stderr },
+            RunEnd::TimedOut(limit) => {
+                let key = if limit > usual { "interactiveTimeout" } else { "timeout" };
+                RunError::Timeout { command, limit, key, stderr }
+            }
             RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
         })
     }
 }
 
 impl PluginRunner for ProcessRunner {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
-        let (stdout, file_version) = self.stdout(&spec).await?;
+    async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
+        let (stdout, file_version) = self.stdout(&spec, attendance).await?;
         let decoded = decode(&stdout, spec.provider.api_version)
             .map_err(|source| RunError::Decode { command: command_of(&spec), source })?;
         Ok(RunOutput { decoded, file_version })

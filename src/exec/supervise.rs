@@ -33,7 +33,8 @@ pub(super) enum RunEnd {
     Exited(ExitStatus),
     Recursion,
     Stopped,
-    TimedOut,
+    /// It used up this time.
+    TimedOut(Duration),
     TooLarge,
 }
 
@@ -51,10 +52,12 @@ pub(super) struct Finished {
 pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
     let (mut run, Pipes { stdout, stderr }) = Run::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
-    let mut stderr = Tail::new(stderr, limits.stderr);
+    let attendance = invocation.attendance;
+    attendance.started(invocation.budget);
+    let mut stderr = Tail::new(stderr, limits.stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
-        () = sleep(invocation.timeout) => StopCause::TimedOut,
+        limit = attendance.used_up() => StopCause::TimedOut(limit),
         event = run.next() => event.into(),
         () = recursion(invocation.marker) => StopCause::Recursion,
         () = overflow(&mut stdout, &mut stderr) => StopCause::TooLarge,
@@ -70,7 +73,7 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
                 watched = StopCause::TooLarge;
             }
         }
-        StopCause::TimedOut => {
+        StopCause::TimedOut(_) => {
             run.terminate();
             tokio::select! {
                 biased;
@@ -96,7 +99,7 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
         StopCause::Lost => RunEnd::Exited(ExitStatus::from_raw(Signal::KILL.as_raw())),
         StopCause::Recursion => RunEnd::Recursion,
         StopCause::Stopped => RunEnd::Stopped,
-        StopCause::TimedOut => RunEnd::TimedOut,
+        StopCause::TimedOut(limit) => RunEnd::TimedOut(limit),
         StopCause::TooLarge => RunEnd::TooLarge,
     };
     let (bytes, cut) = stderr.end();
@@ -111,7 +114,7 @@ enum StopCause {
     Lost,
     Recursion,
     Stopped,
-    TimedOut,
+    TimedOut(Duration),
     TooLarge,
 }
 

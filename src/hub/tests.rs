@@ -27,7 +27,7 @@ use crate::{
     clock::{Clock, Now},
     config::Prewarm,
     credential::{Decoded, Material, Token},
-    exec::{RunError, RunOutput},
+    exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules},
     plugin::{Command, Globs, PluginSpec, ProfileName, Providers, Target, test_provider},
 };
@@ -46,7 +46,7 @@ pub(super) struct Runner {
 }
 
 impl PluginRunner for Arc<Runner> {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let provider = Arc::clone(&spec.provider.name);
         let name = spec.target.as_ref().map_or(&provider, |target| &target.profile.name).to_string();
         let number = {

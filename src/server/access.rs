@@ -10,7 +10,10 @@ use super::{
     peer::Peer,
     status::{self, NoRights},
 };
-use crate::access::{Permit, Policy, Principal, Rights, Verb};
+use crate::{
+    access::{Permit, Policy, Principal, Rights, Verb},
+    plugin::Origin,
+};
 
 /// The policy in force, and each that follows it.
 pub type Policies = watch::Receiver<Arc<Policy>>;
@@ -88,6 +91,16 @@ impl Access {
         &self.principal
     }
 
+    /// Where the peer runs.
+    pub(super) fn origin(&self) -> Origin {
+        self.principal.process.facts().origin
+    }
+
+    /// Reads what can be learned about the peer's process, if nothing has needed it yet, and closes its pidfd.
+    pub(super) fn settle(&self) {
+        self.principal.process.facts();
+    }
+
     /// Why the peer has no right.
     pub(super) fn no_rights(&self) -> NoRights {
         match self.principal.uid {
@@ -102,14 +115,13 @@ impl Access {
 impl Access {
     /// That of a user who is not the broker's.
     pub(super) fn of_uid(uid: u32, policies: Policies) -> Arc<Self> {
-        let peer = Peer { listener: 0, uid, gid: uid, pid: None, origin: crate::plugin::Origin::Elsewhere };
+        let peer = Peer { listener: 0, uid, gid: uid, pid: None };
         Arc::new(Self::new(peer, Principal { uid: Some(uid), ..Principal::default() }, policies))
     }
 
     /// That of the broker's own user without rules.
     pub(super) fn of_the_owner() -> Arc<Self> {
-        let peer =
-            Peer { listener: 0, uid: 1000, gid: 1000, pid: None, origin: crate::plugin::Origin::Elsewhere };
+        let peer = Peer { listener: 0, uid: 1000, gid: 1000, pid: None };
         let principal = Principal { uid: Some(1000), is_owner: true, ..Principal::default() };
         let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
         Arc::new(Self::new(peer, principal, policies))
@@ -121,7 +133,7 @@ mod tests {
     use super::*;
     use crate::{
         access::{Grant, Peers, Rule, Target},
-        plugin::{Globs, Origin},
+        plugin::Globs,
     };
 
     fn rules(uid: u32, provider: &str) -> Arc<Policy> {
@@ -132,7 +144,7 @@ mod tests {
     }
 
     fn access(policies: Policies) -> Access {
-        let peer = Peer { listener: 0, uid: 7, gid: 7, pid: None, origin: Origin::Elsewhere };
+        let peer = Peer { listener: 0, uid: 7, gid: 7, pid: None };
         Access::new(peer, Principal { uid: Some(7), ..Principal::default() }, policies)
     }
 

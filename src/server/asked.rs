@@ -110,7 +110,7 @@ fn decision<'a>(access: &'a Access, call: &'a str) -> Decision<'a> {
         listener: &principal.listener,
         user: (access.peer.uid, access.peer.gid),
         pid: access.peer.pid,
-        executable: principal.executable.as_deref(),
+        executable: principal.process.facts().executable.as_deref(),
         call,
         target: None,
         outcome: Outcome::Allowed,

@@ -116,7 +116,12 @@ impl Connections {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            connection.as_mut().poll(cx)
+            let polled = connection.as_mut().poll(cx);
+            // After the first answer, so that its caller does not wait for it.
+            if polled.is_pending() && !traffic.is_silent() {
+                exchanges.access.settle();
+            }
+            polled
         });
         let ended = if let Some(ended) =
             tokio_util::future::FutureExt::with_cancellation_token(gathering, &end).await

@@ -6,19 +6,19 @@ use credbroker_proto::v1 as pb;
 use prost_types::Timestamp;
 use tonic::Status;
 
-use super::status;
+use super::{access::Access, status};
 use crate::{
-    access::Permit,
+    access::Verb,
     credential::Cluster,
     plugin::{Origin, ProfileName, ProviderRef},
     resolver::{CredentialRequest, Source},
 };
 
-/// Reads the `ref` of a request.
+/// Reads the `ref` of a request of this peer, which needs the right to do `verb`.
 pub(super) fn ask(
     reference: Option<pb::CredentialRef>,
-    origin: Origin,
-    permit: Permit,
+    access: &Access,
+    verb: Verb,
 ) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
         return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
@@ -34,7 +34,10 @@ pub(super) fn ask(
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }
     };
-    Ok(CredentialRequest { source, cluster: cluster.map(self::cluster), env, origin, permit })
+    // Where the peer runs matters for its variables only, and reading it takes longer than the rest of a call.
+    let origin = if env.is_empty() { Origin::default() } else { access.origin() };
+    let (cluster, permit) = (cluster.map(self::cluster), access.permit(verb));
+    Ok(CredentialRequest { source, cluster, env, origin, permit })
 }
 
 /// Reads the profile that `field` of a request names.
@@ -131,14 +134,14 @@ mod tests {
     fn a_request_that_names_nothing_is_refused() {
         for reference in [None, Some(pb::CredentialRef::default())] {
             assert_eq!(
-                ask(reference, Origin::Elsewhere, Permit::default()).unwrap_err().code(),
+                ask(reference, &Access::of_the_owner(), Verb::Get).unwrap_err().code(),
                 tonic::Code::InvalidArgument
             );
         }
         let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: String::new() };
         let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
         let reference = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
-        let status = ask(reference, Origin::Elsewhere, Permit::default()).unwrap_err();
+        let status = ask(reference, &Access::of_the_owner(), Verb::Get).unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument);
     }
 }

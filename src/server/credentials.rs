@@ -1,4 +1,4 @@
-//! The calls that answer with a credential: `GetCredential`, `WatchCredential` and `ReportRejected`.
+//! The calls that answer with a credential: `GetCredential`, `WatchCredential`, `AttendCredential` and `ReportRejected`.
 //!
 //! The answers were encoded once, when the credential arrived. They bypass the generated service, which would encode
 //! each of them again.
@@ -58,9 +58,8 @@ pub(super) trait Memory: Send + Sync {
 
 impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
-        let (peer, permit) = (&access.peer, access.permit(Verb::Get));
-        let (caller, reference) = asking(peer, pb::GetCredentialRequest::decode(message).ok()?);
-        let ask = convert::ask(reference, peer.origin, permit).ok()?;
+        let (caller, reference) = asking(&access.peer, pb::GetCredentialRequest::decode(message).ok()?);
+        let ask = convert::ask(reference, access, Verb::Get).ok()?;
         let key = self.resolver.key(&ask).ok()?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => {
@@ -114,6 +113,9 @@ impl<R: PluginRunner> Service<HttpRequest<Body>> for Credentials<R> {
             "/credbroker.v1.CredentialBroker/WatchCredential" => {
                 Box::pin(async move { Ok(grpc().server_streaming(WatchCredential(broker), request).await) })
             }
+            "/credbroker.v1.CredentialBroker/AttendCredential" => {
+                Box::pin(async move { Ok(grpc().server_streaming(AttendCredential(broker), request).await) })
+            }
             "/credbroker.v1.CredentialBroker/ReportRejected" => {
                 Box::pin(async move { Ok(grpc().unary(ReportRejected(broker), request).await) })
             }
@@ -151,6 +153,19 @@ impl<R: PluginRunner> ServerStreamingService<pb::WatchCredentialRequest> for Wat
     }
 }
 
+struct AttendCredential<R>(Arc<BrokerService<R>>);
+
+impl<R: PluginRunner> ServerStreamingService<pb::AttendCredentialRequest> for AttendCredential<R> {
+    type Response = Bytes;
+    type ResponseStream = CredentialMessages;
+    type Future = ResponseFuture<Response<CredentialMessages>>;
+
+    fn call(&mut self, request: Request<pb::AttendCredentialRequest>) -> Self::Future {
+        let broker = Arc::clone(&self.0);
+        Box::pin(async move { broker.attend(request).await })
+    }
+}
+
 struct ReportRejected<R>(Arc<BrokerService<R>>);
 
 impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for ReportRejected<R> {
@@ -168,7 +183,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
         let peer = access.peer;
         let (caller, reference) = asking(&peer, request.into_inner());
-        let ask = convert::ask(reference, peer.origin, access.permit(Verb::Get))?;
+        let ask = convert::ask(reference, &access, Verb::Get)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
         let get = async {
             let (spec, request) = self.resolve(ask, caller, deadline).await?;
@@ -186,7 +201,7 @@ impl<R: PluginRunner> BrokerService<R> {
     ) -> Result<Response<CredentialMessages>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
         let peer = access.peer;
-        let ask = convert::ask(request.into_inner().r#ref, peer.origin, access.permit(Verb::Watch))?;
+        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
         self.resolver.settled(&ask).await;
         let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
@@ -203,7 +218,7 @@ impl<R: PluginRunner> BrokerService<R> {
         if generation.is_empty() {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
-        let ask = convert::ask(r#ref, peer.origin, access.permit(Verb::Report))?;
+        let ask = convert::ask(r#ref, &access, Verb::Report)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
         let report = async {
             let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
@@ -217,7 +232,7 @@ impl<R: PluginRunner> BrokerService<R> {
         reported.map(|reported| report_answer(&reported))
     }
 
-    async fn resolve(
+    pub(super) async fn resolve(
         &self,
         ask: CredentialRequest,
         caller: Caller,
@@ -230,7 +245,7 @@ impl<R: PluginRunner> BrokerService<R> {
             status::unresolved(&error)
         })?;
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), sent.as_ref());
-        Ok((spec, cache::Request { caller, deadline, verify_at }))
+        Ok((spec, cache::Request { caller, deadline, verify_at, attendant: None }))
     }
 }
 
@@ -253,14 +268,14 @@ fn report_answer(reported: &Reported) -> Response<Bytes> {
     Response::new(preencoded::extended(&reported.issued.encoded.frame, &more))
 }
 
-fn refused(subject: &Subject, failed: &Failed) -> Status {
+pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
     tracing::debug!(provider = subject.provider(), "request failed: {failed}");
     status::failed(subject, failed)
 }
 
 /// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
 /// before the wait.
-fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
+pub(super) fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
     let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request;
     let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
     (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
@@ -286,7 +301,7 @@ async fn wait_within(deadline: Option<Duration>, event: impl Future<Output = ()>
 }
 
 /// The caller's `grpc-timeout` less a margin, so that the broker can still report what it waits for.
-fn deadline<T>(request: &Request<T>) -> Option<Duration> {
+pub(super) fn deadline<T>(request: &Request<T>) -> Option<Duration> {
     let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     let timeout = timeout(text)?;
     Some(timeout.saturating_sub((timeout / 10).min(MARGIN)))
@@ -314,7 +329,7 @@ fn timeout(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{credential::with_token as issued_for_tests, plugin::Origin};
+    use crate::credential::with_token as issued_for_tests;
 
     #[test]
     fn a_timeout_has_digits_and_a_unit() {
@@ -393,7 +408,7 @@ mod tests {
 
     #[test]
     fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
-        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid, origin: Origin::Elsewhere };
+        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid };
         let at = |pid| of(1, pid);
         assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
         assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);

@@ -1,7 +1,7 @@
-//! The answer to gets, watches and reports, encoded once for each generation of each key.
+//! The answer to gets, watches and reports, and the last of an attended get, encoded once for each generation of each key.
 //!
-//! `GetCredentialResponse`, `WatchCredentialResponse` and `ReportRejectedResponse` share the encoded fields, so one
-//! encoding serves all three. A test checks this.
+//! `GetCredentialResponse`, `WatchCredentialResponse`, `AttendCredentialResponse` and `ReportRejectedResponse` share the
+//! encoded fields, so one encoding serves all four. A test checks this.
 
 use std::ops::Range;
 
@@ -110,15 +110,17 @@ mod tests {
     }
 
     #[test]
-    fn one_encoding_is_the_answer_to_all_three_calls() {
+    fn one_encoding_is_the_answer_to_all_four_calls() {
         let generation = Generation::new(Arc::from("e"), 7);
         let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
         let encoded = message(&encode(&Draft { cluster: Some(&cluster), ..draft(&generation) }));
         let get = pb::GetCredentialResponse::decode(encoded.clone()).unwrap();
         let watch = pb::WatchCredentialResponse::decode(encoded.clone()).unwrap();
+        let attended = pb::AttendCredentialResponse::decode(encoded.clone()).unwrap();
         let report = pb::ReportRejectedResponse::decode(encoded).unwrap();
         assert_eq!(get.cluster.as_ref().unwrap().server, "https://paris");
         assert_eq!((&get.credential, &get.cluster), (&watch.credential, &watch.cluster));
+        assert_eq!((&get.credential, &get.cluster), (&attended.credential, &attended.cluster));
         assert_eq!((&get.credential, &get.cluster), (&report.credential, &report.cluster));
     }
 }

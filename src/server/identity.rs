@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection: read once, when it is accepted.
+//! Who is at the other end of a connection, as the kernel recorded it when the peer connected.
 
 use std::{io, sync::Arc};
 
@@ -11,17 +11,27 @@ use super::{
     process::{Pin, Status, executable},
     users::Users,
 };
-use crate::{access::Principal, exec::LiveRuns};
+use crate::{
+    access::{Facts, Principal, Process},
+    exec::LiveRuns,
+    plugin::Origin,
+};
+
+/// The most processes whose facts may wait to be read, because each of them takes an open file. The facts of further ones
+/// are read at once.
+pub(super) const PINNED: usize = 8;
 
 /// Reads the identity of peers.
 #[derive(Debug)]
 pub(super) struct Identities {
-    home: Home,
+    home: Arc<Home>,
     users: Users,
     own_pid: i32,
     /// Names of the listeners, in the order of the configuration.
     listeners: Vec<Arc<str>>,
     runs: LiveRuns,
+    /// One reference for each process whose facts are not read yet.
+    pinned: Arc<()>,
 }
 
 /// The identity of one peer.
@@ -36,68 +46,91 @@ pub(super) struct Identity {
 impl Identities {
     pub(super) fn new(listeners: Vec<Arc<str>>, runs: LiveRuns) -> Self {
         let own_pid = getpid().as_raw_nonzero().get();
-        Self { home: Home::of_this_process(), users: Users::of_this_process(), own_pid, listeners, runs }
+        Self {
+            home: Arc::new(Home::of_this_process()),
+            users: Users::of_this_process(),
+            own_pid,
+            listeners,
+            runs,
+            pinned: Arc::default(),
+        }
     }
 
     /// The identity of the peer of `stream`, which the listener of that number accepted. The kernel recorded uid, gid and
-    /// process ID when the peer connected. All else is read from `/proc`, which does not block, and counts only if the
-    /// process still runs afterwards.
+    /// process ID when the peer connected.
     pub(super) fn of(&self, stream: &UnixStream, listener: usize) -> io::Result<Identity> {
-        let mut peer = Peer::of(stream, listener)?;
-        let mut principal = Principal {
+        let peer = Peer::of(stream, listener)?;
+        // A process of another PID namespace is known by its uid and gid only, and so is every process if `/proc` shows
+        // another PID namespace than that of the broker.
+        let pid = peer.pid.filter(|_| self.home.sees_processes());
+        let pin = pid.and_then(|pid| Pin::of(stream, pid));
+        let is_of_a_run = pid.is_some_and(|pid| self.is_of_a_run(peer.uid, pid, pin.as_ref()));
+        let process = match pid.zip(pin) {
+            None => Process::default(),
+            Some((pid, pin)) => {
+                let (home, users, pinned) = (Arc::clone(&self.home), self.users, Arc::clone(&self.pinned));
+                Process::new(move || {
+                    let read = facts(&home, users, &peer, pid, &pin);
+                    drop(pinned);
+                    read
+                })
+            }
+        };
+        if Arc::strong_count(&self.pinned) > PINNED {
+            process.facts();
+        }
+        let principal = Principal {
             uid: self.users.user(peer.uid),
             gid: self.users.group(peer.gid),
-            groups: Box::default(),
-            executable: None,
+            process,
             listener: self.listeners.get(listener).cloned().unwrap_or_default(),
             is_owner: self.users.is_owner(peer.uid),
         };
-        // A process of another PID namespace is known by its uid and gid only, and so is every process if `/proc` shows
-        // another PID namespace than that of the broker.
-        let Some(pid) = peer.pid.filter(|_| self.home.sees_processes()) else {
-            return Ok(Identity { peer, principal, is_of_a_run: false });
-        };
-        let pin = Pin::of(stream, pid);
-        // A plugin and its descendants have the broker's uid. A process that has ended may have given its connection to
-        // one that still runs, so it counts as one of a run while there are runs.
+        Ok(Identity { peer, principal, is_of_a_run })
+    }
+
+    /// Whether the process `pid` of user `uid` may be a plugin or a descendant of one. These have the broker's uid. A
+    /// process that has ended may have given its connection to one that still runs, so it counts as one of a run while
+    /// there are runs.
+    fn is_of_a_run(&self, uid: u32, pid: i32, pin: Option<&Pin>) -> bool {
         let belongs = || self.runs.include(pid.cast_unsigned());
-        let has_ended = || !pin.as_ref().is_some_and(Pin::is_alive);
-        let is_of_a_run = self.users.is_own(peer.uid)
+        let has_ended = || !pin.is_some_and(Pin::is_alive);
+        self.users.is_own(uid)
             && pid != self.own_pid
             && !self.runs.is_empty()
             // Twice: a process of the chain may have ended between two looks, and its children have another parent then.
-            && (belongs() || has_ended() || belongs());
-        if let Some(pin) = &pin {
-            let status = Status::of(pid).unwrap_or_default();
-            let is_same = status.owner == Some((peer.uid, peer.gid));
-            let origin = self.home.origin(peer.uid, Some(pid));
-            // A path means the same file only in the broker's own mount namespace.
-            let executable = if self.home.shares_mounts(pid) { executable(pid) } else { None };
-            if pin.is_alive() {
-                peer.origin = origin;
-                if is_same {
-                    principal.groups = self.groups(&status);
-                    principal.executable = executable;
-                }
-            }
-        }
-        Ok(Identity { peer, principal, is_of_a_run })
+            && (belongs() || has_ended() || belongs())
     }
 
     /// Whether the broker can identify its own user.
     pub(super) fn identify_own(&self) -> bool {
         self.users.identify_own()
     }
+}
 
-    fn groups(&self, status: &Status) -> Box<[u32]> {
-        status.groups.iter().filter_map(|gid| self.users.group(*gid)).collect()
+/// What `/proc` says about the process `pid` of `peer`, which does not block. It counts only if the process still runs
+/// afterwards.
+fn facts(home: &Home, users: Users, peer: &Peer, pid: i32, pin: &Pin) -> Facts {
+    let status = Status::of(pid).unwrap_or_default();
+    let is_same = status.owner == Some((peer.uid, peer.gid));
+    let shared = home.shared(pid);
+    // A path means the same file only in the broker's own mount namespace.
+    let executable = if is_same && shared.mounts { executable(pid) } else { None };
+    if !pin.is_alive() {
+        return Facts::default();
+    }
+    let groups = if is_same { status.groups } else { Vec::new() };
+    let is_beside = users.is_own(peer.uid) && shared.mounts && shared.processes;
+    Facts {
+        groups: groups.into_iter().filter_map(|gid| users.group(gid)).collect(),
+        executable,
+        origin: if is_beside { Origin::Beside } else { Origin::Elsewhere },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::Origin;
 
     #[tokio::test]
     async fn the_kernel_says_who_it_is() {
@@ -106,13 +139,14 @@ mod tests {
             Identities::new(vec!["other".into(), "apps".into()], LiveRuns::default()).of(&ours, 1).unwrap();
         let Identity { peer, principal, is_of_a_run } = identity;
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        assert_eq!((peer.uid, peer.gid, peer.origin), (uid, gid, Origin::Beside));
+        let facts = principal.process.facts();
+        assert_eq!((peer.uid, peer.gid, facts.origin), (uid, gid, Origin::Beside));
         assert_eq!(peer.pid, Some(getpid().as_raw_nonzero().get()));
         assert_eq!((principal.uid, principal.gid, &*principal.listener), (Some(uid), Some(gid), "apps"));
-        assert_eq!(principal.executable.as_deref(), std::env::current_exe().ok().as_deref());
+        assert_eq!(facts.executable.as_deref(), std::env::current_exe().ok().as_deref());
         let groups: Vec<_> =
             rustix::process::getgroups().unwrap().into_iter().map(rustix::fs::Gid::as_raw).collect();
-        assert_eq!(principal.groups.to_vec(), groups);
+        assert_eq!(facts.groups.to_vec(), groups);
         assert!(principal.is_owner && !is_of_a_run);
     }
 
@@ -120,9 +154,10 @@ mod tests {
     async fn without_proc_only_uid_and_gid_are_known() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let mut identities = Identities::new(Vec::new(), LiveRuns::default());
-        identities.home = Home::blind();
-        let Identity { peer, principal, .. } = identities.of(&ours, 0).unwrap();
-        assert_eq!(peer.origin, Origin::Elsewhere);
-        assert!(principal.uid.is_some() && principal.groups.is_empty() && principal.executable.is_none());
+        identities.home = Arc::new(Home::blind());
+        let Identity { principal, .. } = identities.of(&ours, 0).unwrap();
+        let facts = principal.process.facts();
+        assert_eq!(facts.origin, Origin::Elsewhere);
+        assert!(principal.uid.is_some() && facts.groups.is_empty() && facts.executable.is_none());
     }
 }

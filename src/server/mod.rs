@@ -7,6 +7,7 @@ mod access;
 mod admin;
 mod answer;
 mod asked;
+mod attend;
 mod authority;
 mod clusters;
 mod codec;

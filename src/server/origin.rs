@@ -1,66 +1,58 @@
-//! Where a peer runs: beside the broker, or elsewhere.
+//! Which namespaces a peer shares with the broker.
 
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
 
-use rustix::process::{geteuid, getpid};
+use rustix::process::getpid;
 
-use crate::plugin::Origin;
-
-/// User and namespaces of the broker, to compare those of a peer with.
+/// The namespaces of the broker, to compare those of a peer with. `None`: `/proc` shows another PID namespace, so it cannot
+/// identify peers.
 #[derive(Debug)]
-pub(super) struct Home {
-    uid: u32,
-    /// `None`: `/proc` shows another PID namespace, so it cannot identify peers.
-    namespaces: Option<Namespaces>,
-}
+pub(super) struct Home(Option<Namespaces>);
 
 /// Namespaces as `/proc` names them, for example `mnt:[4026531841]`.
-#[derive(Debug, Eq, PartialEq)]
+#[derive(Debug, Default, Eq, PartialEq)]
 struct Namespaces {
-    mount: PathBuf,
-    pid: PathBuf,
+    mount: Option<PathBuf>,
+    pid: Option<PathBuf>,
+}
+
+/// What a process has in common with the broker.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Shared {
+    /// The mounts, so that a path means the same file to both.
+    pub(super) mounts: bool,
+    /// The PID namespace.
+    pub(super) processes: bool,
 }
 
 impl Home {
-    /// User and namespaces of this process.
+    /// The namespaces of this process.
     pub(super) fn of_this_process() -> Self {
         let own = getpid().as_raw_nonzero().get();
         let shown =
             std::fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&own.to_string()));
-        let namespaces = Namespaces::of(own).ok().filter(|_| shown);
-        Self { uid: geteuid().as_raw(), namespaces }
+        Self(shown.then(|| Namespaces::of(own)))
     }
 
     /// Whether `/proc` shows the processes of the broker's own PID namespace.
     pub(super) fn sees_processes(&self) -> bool {
-        self.namespaces.is_some()
+        self.0.is_some()
     }
 
-    /// Whether the process `pid` has the mounts of the broker, so that a path means the same file to both.
-    pub(super) fn shares_mounts(&self, pid: i32) -> bool {
-        let mount = std::fs::read_link(format!("/proc/{pid}/ns/mnt"));
-        self.namespaces.as_ref().is_some_and(|own| mount.is_ok_and(|mount| mount == own.mount))
-    }
-
-    /// Where the process `pid` of user `uid` runs, which has just connected. Reads `/proc`, which does not block.
-    ///
-    /// `pid` could name another process only if the peer ended and all other PIDs were used since it connected.
-    pub(super) fn origin(&self, uid: u32, pid: Option<i32>) -> Origin {
-        match (pid, &self.namespaces) {
-            (Some(pid), Some(own))
-                if uid == self.uid && Namespaces::of(pid).is_ok_and(|peers| peers == *own) =>
-            {
-                Origin::Beside
-            }
-            _ => Origin::Elsewhere,
-        }
+    /// What the process `pid` shares with the broker. Reads `/proc`, which does not block.
+    pub(super) fn shared(&self, pid: i32) -> Shared {
+        let Some(own) = &self.0 else { return Shared::default() };
+        let peers = Namespaces::of(pid);
+        let shares = |peer: Option<PathBuf>, own: &Option<PathBuf>| peer.is_some() && peer == *own;
+        Shared { mounts: shares(peers.mount, &own.mount), processes: shares(peers.pid, &own.pid) }
     }
 }
 
 impl Namespaces {
-    fn of(pid: i32) -> io::Result<Self> {
-        let link = |name| std::fs::read_link(format!("/proc/{pid}/ns/{name}"));
-        Ok(Self { mount: link("mnt")?, pid: link("pid")? })
+    /// Those that the broker may read.
+    fn of(pid: i32) -> Self {
+        let link = |name| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+        Self { mount: link("mnt"), pid: link("pid") }
     }
 }
 
@@ -68,7 +60,7 @@ impl Namespaces {
 impl Home {
     /// One that sees no processes.
     pub(super) fn blind() -> Self {
-        Self { namespaces: None, ..Self::of_this_process() }
+        Self(None)
     }
 }
 
@@ -80,31 +72,23 @@ mod tests {
         getpid().as_raw_nonzero().get()
     }
 
-    fn origin_of_this_process(change: impl FnOnce(&mut Home)) -> Origin {
-        let mut home = Home::of_this_process();
-        change(&mut home);
-        home.origin(geteuid().as_raw(), Some(own_pid()))
+    #[test]
+    fn a_process_with_the_same_namespaces_shares_them() {
+        let home = Home::of_this_process();
+        assert_eq!(home.shared(own_pid()), Shared { mounts: true, processes: true });
+        assert_eq!(home.shared(i32::MAX), Shared::default(), "it has ended");
+        assert_eq!(Home::blind().shared(own_pid()), Shared::default());
     }
 
     #[test]
-    fn a_process_of_the_same_user_and_namespaces_is_beside_the_broker() {
-        assert_eq!(origin_of_this_process(|_| {}), Origin::Beside);
-    }
-
-    #[test]
-    fn another_user_or_namespace_is_elsewhere_and_so_is_what_proc_does_not_show() {
-        let other = || PathBuf::from("mnt:[1]");
-        let changes: [fn(&mut Home, PathBuf); 4] = [
-            |home, _| home.uid += 1,
-            |home, other| home.namespaces.as_mut().unwrap().mount = other,
-            |home, other| home.namespaces.as_mut().unwrap().pid = other,
-            |home, _| home.namespaces = None,
-        ];
-        for change in changes {
-            assert_eq!(origin_of_this_process(|home| change(home, other())), Origin::Elsewhere);
+    fn each_other_namespace_is_seen_and_one_that_cannot_be_read_is_not_shared() {
+        for other in [Some(PathBuf::from("mnt:[1]")), None] {
+            let home = Home(Some(Namespaces { mount: other.clone(), ..Namespaces::of(own_pid()) }));
+            assert_eq!(home.shared(own_pid()), Shared { mounts: false, processes: true });
+            let home = Home(Some(Namespaces { pid: other, ..Namespaces::of(own_pid()) }));
+            assert_eq!(home.shared(own_pid()), Shared { mounts: true, processes: false });
         }
-        let origin = |pid| Home::of_this_process().origin(geteuid().as_raw(), pid);
-        assert_eq!(origin(None), Origin::Elsewhere, "it is in another PID namespace");
-        assert_eq!(origin(Some(i32::MAX)), Origin::Elsewhere, "it has ended");
+        let home = Home(Some(Namespaces::default()));
+        assert_eq!(home.shared(i32::MAX), Shared::default(), "neither can be read");
     }
 }

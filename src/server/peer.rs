@@ -4,8 +4,6 @@ use std::io;
 
 use tokio::net::UnixStream;
 
-use crate::plugin::Origin;
-
 /// The process that connected, as the kernel recorded it. The peer cannot choose these numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Peer {
@@ -17,17 +15,15 @@ pub struct Peer {
     pub gid: u32,
     /// Process ID; `None` if the peer is in another PID namespace.
     pub pid: Option<i32>,
-    /// Where the process runs.
-    pub origin: Origin,
 }
 
 impl Peer {
-    /// Reads `SO_PEERCRED`. The origin is not known yet.
+    /// Reads `SO_PEERCRED`.
     pub(super) fn of(stream: &UnixStream, listener: usize) -> io::Result<Self> {
         let credentials = stream.peer_cred()?;
         let pid = credentials.pid().filter(|pid| *pid > 0);
         let (uid, gid) = (credentials.uid(), credentials.gid());
-        Ok(Self { listener, uid, gid, pid, origin: Origin::Elsewhere })
+        Ok(Self { listener, uid, gid, pid })
     }
 
     /// The process that limits per process count: the uid in the upper half, the process ID in the lower one. Peers in

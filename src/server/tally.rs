@@ -58,12 +58,12 @@ fn result(status: &Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{metrics::Exposition, plugin::Origin, server::status};
+    use crate::{metrics::Exposition, server::status};
 
     #[test]
     fn every_answer_is_counted_once_by_its_reason() {
         let metrics = Metrics::default();
-        let peer = Peer { uid: 1001, gid: 1, pid: None, origin: Origin::Elsewhere, listener: 0 };
+        let peer = Peer { uid: 1001, gid: 1, pid: None, listener: 0 };
         for status in [
             Status::ok(""),
             status::peer_denied(1001, status::NoRights::Stranger),

@@ -27,6 +27,7 @@ mod harness;
 mod hub_log;
 mod in_place;
 mod limits;
+mod logins;
 mod many;
 mod map;
 mod operator;

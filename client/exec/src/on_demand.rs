@@ -5,12 +5,16 @@ use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Read as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::{
+        fs::{MetadataExt as _, OpenOptionsExt as _},
+        net::UnixStream,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
-use credbroker_client::{Error, paths::exposed};
+use credbroker_client::{Error, Reason, Socket, paths::exposed};
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
     process::geteuid,
@@ -21,6 +25,8 @@ use crate::{Edges, Failure, arguments::Arguments};
 
 /// Largest mark, in bytes.
 const MOST: u64 = 64 * 1024;
+/// How long a broker that was started is waited for.
+const START: Duration = Duration::from_secs(10);
 /// A log of this size is started again, in bytes.
 const LOG: u64 = 1 << 20;
 
@@ -71,23 +77,29 @@ impl Starter {
         Some(Self { mark, runtime_directory: runtime_directory.to_owned() })
     }
 
-    /// Starts the broker if there is a mark and this user is not root. Returns at once.
-    pub(crate) fn start(&self) -> Result<(), Failure> {
-        let user = geteuid();
-        if user.is_root() {
-            return Ok(());
+    /// Starts the broker, if there is a mark and this user is not root. Returns its socket at once, or `None` if it was not
+    /// started.
+    fn start(&self) -> Result<Option<Socket>, Failure> {
+        let (user, own) = (geteuid(), self.runtime_directory.join("credbroker/credbroker.sock"));
+        let is_absent = || {
+            UnixStream::connect(&own).is_err_and(|error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+            })
+        };
+        if user.is_root() || !is_absent() {
+            return Ok(None);
         }
-        let Some((mark, recorded)) = self.recorded(user.as_raw())? else { return Ok(()) };
+        let Some((mark, recorded)) = self.recorded(user.as_raw())? else { return Ok(None) };
         if recorded.environment.get("XDG_RUNTIME_DIR").map(Path::new) != Some(&self.runtime_directory) {
-            return Ok(());
+            return Ok(None);
         }
         // Of many shims one starts the broker; the lock ends with its process.
-        if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Ok(());
+        if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            std::mem::forget(mark);
+            checked(&recorded.program, user.as_raw())?;
+            spawn(&recorded).map_err(|error| problem(&recorded.program, &error.to_string()))?;
         }
-        std::mem::forget(mark);
-        checked(&recorded.program, user.as_raw())?;
-        spawn(&recorded).map_err(|error| problem(&recorded.program, &error.to_string()))
+        Ok(Some(Socket::at(own)))
     }
 
     fn recorded(&self, user: u32) -> Result<Option<(File, OnDemand)>, Failure> {
@@ -108,13 +120,30 @@ impl Starter {
     }
 }
 
-/// Whether no broker runs, and not one that hangs.
-pub(crate) fn is_absent(failure: &Failure) -> bool {
-    use io::ErrorKind::{ConnectionRefused, NotFound};
-    let Failure::Broker(Error::Unreachable { source, .. }) = failure else { return false };
-    source
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| matches!(error.kind(), NotFound | ConnectionRefused))
+/// Asks with `ask`, and if no broker serves this user, starts the user's own one where that is allowed. `ask` gets the
+/// socket, and how long a broker may take to start if that is not the usual time.
+pub(crate) fn with_start<T>(
+    starter: Option<Starter>,
+    socket: &Socket,
+    mut ask: impl FnMut(&Socket, Option<Duration>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let Some(starter) = starter else { return ask(socket, None) };
+    // A broker that can be started is not waited for before.
+    let failure = match ask(socket, Some(Duration::ZERO)) {
+        Err(Failure::Broker(failure)) => failure,
+        answer => return answer,
+    };
+    let is_unreachable = matches!(failure, Error::Unreachable { .. });
+    // The machine's broker does not serve this user.
+    let is_refused = matches!(failure.reason(), Some(Reason::PeerDenied | Reason::UnknownDefinition));
+    if !is_unreachable && !is_refused {
+        return Err(failure.into());
+    }
+    match starter.start()? {
+        Some(own) => ask(&own, Some(START)),
+        None if is_unreachable => ask(socket, None),
+        None => Err(failure.into()),
+    }
 }
 
 /// Refuses a file that other users can change or replace.

@@ -14,7 +14,8 @@ use crate::{
     caller::caller,
     document::document,
     exec_info::{self, ExecInfo, ExecInfoError},
-    on_demand::{Starter, is_absent},
+    notice::with_notice,
+    on_demand::{Starter, with_start},
     request::{request, socket},
 };
 
@@ -23,8 +24,6 @@ const TOTAL: Duration = Duration::from_secs(45);
 /// How long a broker that does not run is waited for. A person prefers an early error, a controller a restart without one.
 const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
 const BROKER_START: Duration = Duration::from_secs(5);
-/// After this time a person sees what the shim waits for.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
@@ -49,8 +48,8 @@ pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
 }
 
 /// Requests the credential with the timeouts of the shim: 2 s for a broker to start if a person waits, else 5 s, and
-/// `total` (`None`: 45 s) for everything. Blocks, and calls `progress` when a second has passed. It is for a process that
-/// ends with the answer: the connection stays open until then.
+/// `total` for everything (`None`: 45 s, or as long as a run may take that it attends). Blocks, and gives `notice`. It is for
+/// a process that ends with the answer: the connection stays open until then.
 ///
 /// # Errors
 ///
@@ -60,10 +59,10 @@ pub fn request_patiently(
     request: &CredentialRequest,
     total: Option<Duration>,
     at_terminal: bool,
-    progress: Option<&mut dyn FnMut()>,
+    notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
     let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
-    request_credential(socket, request, total, broker_start, progress)
+    request_credential(socket, request, total, broker_start, notice)
 }
 
 /// As [`request_patiently`], for a broker that may take `broker_start` to start.
@@ -72,10 +71,10 @@ fn request_credential(
     request: &CredentialRequest,
     total: Option<Duration>,
     broker_start: Duration,
-    progress: Option<&mut dyn FnMut()>,
+    notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
-    let notice = progress.map(|progress| Notice::new(SILENCE, progress));
     let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
+    let timeouts = timeouts.follow_run(total.is_none());
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
     forget(connection);
     Ok(credential)
@@ -91,22 +90,18 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
-    let starter = Starter::of(arguments, edges);
-    let mut ask = |patience: Option<Duration>| {
-        with_progress(edges, &arguments.source, |progress| match patience {
-            Some(start) => request_credential(&socket, &request, arguments.timeout, start, progress),
-            None => request_patiently(&socket, &request, arguments.timeout, terminal, progress),
-        })
+    let ask = |socket: &Socket, start: Option<Duration>, notice: Option<Notice<'_>>| match start {
+        Some(start) => request_credential(socket, &request, arguments.timeout, start, notice),
+        None => request_patiently(socket, &request, arguments.timeout, terminal, notice),
     };
-    // A broker that can be started is not waited for before.
-    let mut answer = ask(starter.as_ref().map(|_| Duration::ZERO));
-    if let (Some(starter), Err(failure)) = (starter, &answer)
-        && is_absent(failure)
-    {
-        starter.start()?;
-        answer = ask(None);
-    }
-    let credential = answer?;
+    let credential = with_start(Starter::of(arguments, edges), &socket, |socket, start| {
+        if !terminal {
+            return ask(socket, start, None);
+        }
+        with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| {
+            ask(socket, start, Some(notice))
+        })
+    })?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
 
@@ -123,27 +118,6 @@ fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
 fn caller_of(edges: &Edges) -> String {
     let info = edges.variable("KUBERNETES_EXEC_INFO").and_then(|value| value.to_str()).unwrap_or_default();
     (edges.parent)().map(|parent| caller(&parent, info)).unwrap_or_default()
-}
-
-/// At a terminal, shows what the shim waits for after a second, and clears the line when the answer arrives.
-fn with_progress<T>(
-    edges: &mut Edges,
-    source: &Source,
-    answer: impl FnOnce(Option<&mut dyn FnMut()>) -> T,
-) -> T {
-    if !edges.terminal {
-        return answer(None);
-    }
-    let mut shown = false;
-    let mut progress = || {
-        edges.complain(&format!("credbroker-exec: waiting for {source} ..."));
-        shown = true;
-    };
-    let answer = answer(Some(&mut progress));
-    if shown {
-        edges.complain("\r\x1b[K");
-    }
-    answer
 }
 
 fn print(edges: &mut Edges, text: &str, source: Option<&Source>) -> u8 {

@@ -14,12 +14,29 @@ use rustix::{
 pub struct Notice<'a> {
     after: Duration,
     notify: &'a mut dyn FnMut(),
+    lines: Option<Lines<'a>>,
 }
+
+/// Gets the lines of a plugin.
+pub(super) type Lines<'a> = &'a mut dyn FnMut(&str);
 
 impl<'a> Notice<'a> {
     /// Calls `notify` once when a call takes longer than `after`, on the thread that waits.
     pub fn new(after: Duration, notify: &'a mut dyn FnMut()) -> Self {
-        Self { after, notify }
+        Self { after, notify, lines: None }
+    }
+
+    /// Also attends the plugin run that the call waits for: calls `lines` with each line that the plugin has written to
+    /// stderr, and each that it writes. The broker has sanitized them.
+    #[must_use]
+    pub fn attend(mut self, lines: &'a mut dyn FnMut(&str)) -> Self {
+        self.lines = Some(lines);
+        self
+    }
+
+    /// After which time to attend, and what gets the lines.
+    pub(super) fn take_lines(&mut self) -> Option<(Duration, Lines<'a>)> {
+        Some((self.after, self.lines.take()?))
     }
 }
 
@@ -51,7 +68,12 @@ impl<'a> Deadline<'a> {
         self.limit.saturating_sub(self.passed())
     }
 
-    fn passed(&self) -> Duration {
+    /// Waits longer, if it must: at least for `left` from now on.
+    pub(super) fn extend(&mut self, left: Duration) {
+        self.limit = self.limit.max(self.passed().saturating_add(left));
+    }
+
+    pub(super) fn passed(&self) -> Duration {
         now().saturating_duration_since(self.start)
     }
 

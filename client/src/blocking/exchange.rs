@@ -14,9 +14,10 @@ use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture};
 
 use super::{
+    attend::{Attend, attend},
     deadline::Deadline,
     error::ExchangeError,
-    grpc::{MAX_RESPONSE, RawResponse, head},
+    grpc::{GET, MAX_RESPONSE, RawResponse, head},
     link::Link,
     wire::Wire,
 };
@@ -24,11 +25,13 @@ use super::{
 /// Room for a status whose message has the end of a plugin's stderr, in both of its headers.
 const MAX_HEADERS: u32 = 256 * 1024;
 
-/// Sends `message` and returns the response. The stream cannot be used afterwards.
+/// Sends `message` and returns the response. If that takes long, `attended` says how to attend the plugin run. The stream
+/// cannot be used afterwards.
 pub(super) fn exchange(
     stream: &UnixStream,
     message: Bytes,
     deadline: &mut Deadline<'_>,
+    attended: Option<Attend<'_>>,
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
     let wire = Wire::default();
@@ -39,11 +42,13 @@ pub(super) fn exchange(
         return Err(ExchangeError::NotGrpc("HTTP/2 could not be started".into()));
     };
     let (mut requests, connection) = handshake.map_err(lost)?;
-    let (response, mut body) = requests.send_request(head(deadline.left()), false).map_err(lost)?;
+    let (response, mut body) =
+        requests.send_request(head(GET, Some(deadline.left())), false).map_err(lost)?;
     body.send_data(message, true).map_err(lost)?;
 
     let (mut connection, mut answer) = (pin!(connection), pin!(received(response)));
     let mut link = Link::new(stream);
+    let wake = attended.as_ref().map(|attended| attended.after);
     loop {
         let ended = connection.as_mut().poll(context);
         if let Poll::Ready(answer) = answer.as_mut().poll(context) {
@@ -58,7 +63,12 @@ pub(super) fn exchange(
         if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
             return Err(lost(error));
         }
-        link.turn(&wire, deadline)?;
+        match attended {
+            Some(attended) if attended.after <= deadline.passed() => {
+                return attend(attended, &mut requests, (connection, answer), (&mut link, &wire), deadline);
+            }
+            _ => link.turn(&wire, deadline, wake)?,
+        }
     }
 }
 
@@ -77,7 +87,7 @@ async fn received(response: ResponseFuture) -> Result<RawResponse, ExchangeError
     Ok(RawResponse { http_status: head.status.as_u16(), headers: head.headers, body, trailers })
 }
 
-fn lost(error: impl Display) -> ExchangeError {
+pub(super) fn lost(error: impl Display) -> ExchangeError {
     ExchangeError::Lost(error.to_string())
 }
 
@@ -126,7 +136,7 @@ mod tests {
 
     fn asked(ours: UnixStream) -> thread::JoinHandle<Result<RawResponse, ExchangeError>> {
         let message = Bytes::from_static(b"\0\0\0\0\x03abc");
-        thread::spawn(move || exchange(&ours, message, &mut Deadline::starting_now(LONG, None)))
+        thread::spawn(move || exchange(&ours, message, &mut Deadline::starting_now(LONG, None), None))
     }
 
     #[test]

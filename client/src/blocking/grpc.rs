@@ -7,7 +7,10 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use bytes::Bytes;
-use credbroker_proto::{Code, v1::GetCredentialResponse};
+use credbroker_proto::{
+    Code,
+    v1::{AttendCredentialResponse, GetCredentialResponse},
+};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use percent_encoding::percent_decode;
 use prost::Message;
@@ -18,7 +21,8 @@ use super::error::ExchangeError;
 pub(super) const MAX_RESPONSE: usize = 4 * 1024 * 1024;
 /// The bytes before each message: a compression flag, and the length in four bytes.
 const PREFIX: usize = 5;
-const METHOD: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
+pub(super) const GET: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
+pub(super) const ATTEND: &str = "http://localhost/credbroker.v1.CredentialBroker/AttendCredential";
 /// A timeout has at most eight digits.
 const LONGEST_TIMEOUT: u128 = 99_999_999;
 
@@ -51,16 +55,16 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
     framed.into()
 }
 
-/// The headers of the request. `left` is the time for the response.
-pub(super) fn head(left: Duration) -> Request<()> {
+/// The headers of a request. `left` is the time for the response; `None`: the broker decides.
+pub(super) fn head(method: &'static str, left: Option<Duration>) -> Request<()> {
     let mut request = Request::new(());
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = Uri::from_static(METHOD);
+    *request.uri_mut() = Uri::from_static(method);
     *request.version_mut() = Version::HTTP_2;
     let headers = request.headers_mut();
     headers.insert(header::TE, HeaderValue::from_static("trailers"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    if let Ok(timeout) = HeaderValue::try_from(timeout(left)) {
+    if let Some(Ok(timeout)) = left.map(timeout).map(HeaderValue::try_from) {
         headers.insert("grpc-timeout", timeout);
     }
     request
@@ -88,6 +92,23 @@ pub(super) fn outcome(
     let undecodable = || not_grpc("the response is not a credential".into());
     let message = unframed(&answer.body).ok_or_else(undecodable)?;
     GetCredentialResponse::decode(message).map(Ok).ok().ok_or_else(undecodable)
+}
+
+/// Whether a response has only headers, which say why there is none.
+pub(super) fn is_refused(headers: &HeaderMap) -> bool {
+    headers.contains_key("grpc-status")
+}
+
+/// Takes the first message with its prefix from the begin of `body`, if all of it is there.
+pub(super) fn take_framed(body: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let [_, length @ ..] = *body.first_chunk::<PREFIX>()?;
+    let length = usize::try_from(u32::from_be_bytes(length)).ok()?.checked_add(PREFIX)?;
+    (body.len() >= length).then(|| body.drain(..length).collect())
+}
+
+/// The message with this prefix.
+pub(super) fn message(framed: &[u8]) -> Option<AttendCredentialResponse> {
+    AttendCredentialResponse::decode(unframed(framed)?).ok()
 }
 
 fn not_grpc(text: String) -> ExchangeError {
@@ -148,6 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn messages_are_taken_from_a_stream_one_by_one() {
+        let message =
+            |text: &str| AttendCredentialResponse { stderr_lines: vec![text.into()], ..Default::default() };
+        let sent = [framed(&message("one")), framed(&message("two"))].concat();
+        let (mut body, mut taken) = (Vec::new(), Vec::new());
+        for byte in sent {
+            body.push(byte);
+            taken.extend(take_framed(&mut body));
+        }
+        let texts: Vec<_> =
+            taken.iter().flat_map(|framed| super::message(framed).unwrap().stderr_lines).collect();
+        assert_eq!((texts, body.len()), (vec!["one".to_owned(), "two".to_owned()], 0));
+        assert!(super::message(&[0, 0, 0, 0, 1, 0xff]).is_none());
+    }
+
+    #[test]
     fn a_body_that_is_not_one_plain_message_is_refused() {
         let framed = framed(&GetCredentialResponse::default());
         let compressed = [&[1][..], &framed[1..]].concat();
@@ -199,7 +236,7 @@ mod tests {
             (86_400_000, "86399500m"),
             (u64::MAX, "99999999m"),
         ] {
-            let request = head(Duration::from_millis(left));
+            let request = head(GET, Some(Duration::from_millis(left)));
             assert_eq!(request.headers()["grpc-timeout"], expected, "{left} ms");
         }
     }

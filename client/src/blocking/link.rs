@@ -40,8 +40,14 @@ impl<'a> Link<'a> {
         Self { stream, outbound: Vec::new(), sent: 0, heard: false, ended: false }
     }
 
-    /// Sends the output of `wire`, and waits until there is input for it: more bytes, or the end.
-    pub(super) fn turn(&mut self, wire: &Wire, deadline: &mut Deadline<'_>) -> Result<(), ExchangeError> {
+    /// Sends the output of `wire`, and waits until there is input for it, more bytes or the end, or until the time `wake`
+    /// since the call began.
+    pub(super) fn turn(
+        &mut self,
+        wire: &Wire,
+        deadline: &mut Deadline<'_>,
+        wake: Option<Duration>,
+    ) -> Result<(), ExchangeError> {
         wire.take_outbound(&mut self.outbound);
         let mut hold = self.left() == ACKNOWLEDGEMENT;
         loop {
@@ -57,6 +63,9 @@ impl<'a> Link<'a> {
             if !self.heard {
                 at_most = SILENCE;
             }
+            if let Some(wake) = wake {
+                at_most = at_most.min(wake.saturating_sub(deadline.passed()));
+            }
             let ready = deadline.wait(PollFd::new(self.stream, events), at_most).map_err(lost)?;
             if ready && self.receive(wire)? {
                 return Ok(());
@@ -64,6 +73,7 @@ impl<'a> Link<'a> {
             match ready {
                 true => {}
                 false if deadline.is_over() => return Err(ExchangeError::TimedOut),
+                false if wake.is_some_and(|wake| wake <= deadline.passed()) => return Ok(()),
                 false if hold => hold = false,
                 false => return Err(ExchangeError::Silent),
             }

@@ -3,6 +3,7 @@
 //! It is for processes that live for a millisecond, such as exec plugins. The output is collected until a response is
 //! needed, so the whole request is one write.
 
+mod attend;
 mod deadline;
 mod error;
 mod exchange;
@@ -24,6 +25,7 @@ use crate::{
     lost::ConnectionLost,
     socket::Socket,
 };
+use attend::Attend;
 use deadline::Deadline;
 use error::ExchangeError;
 use exchange::exchange;
@@ -55,13 +57,18 @@ pub fn get_credential(
     socket: &Socket,
     request: &CredentialRequest,
     timeouts: Timeouts,
-    notice: Option<Notice<'_>>,
+    mut notice: Option<Notice<'_>>,
 ) -> Result<(Credential, OpenConnection), Error> {
+    let mut lines = notice.as_mut().and_then(Notice::take_lines);
     let message = grpc::framed(request.message());
     let mut deadline = Deadline::starting_now(timeouts.total, notice);
     let mut pauses = Pauses::new(timeouts.broker_start);
     loop {
-        let error = match attempt(socket, message.clone(), &mut deadline) {
+        let attend = lines.as_mut().map(|(after, lines)| {
+            let (after, is_patient) = (*after, timeouts.follow_run);
+            Attend { after, request: request.message(), is_patient, lines: &mut **lines }
+        });
+        let error = match attempt(socket, message.clone(), &mut deadline, attend) {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
@@ -79,14 +86,16 @@ fn attempt(
     socket: &Socket,
     message: Bytes,
     deadline: &mut Deadline<'_>,
+    attend: Option<Attend<'_>>,
 ) -> Result<(Credential, OpenConnection), Error> {
     let (stream, directory) = connect(socket)?;
     let unreachable = |kind: io::ErrorKind, text: String| Error::Unreachable {
         socket: socket.clone(),
         source: Arc::new(io::Error::new(kind, text)),
     };
+    let answer = exchange(&stream, message, deadline, attend);
     let limit = deadline.limit();
-    let answer = exchange(&stream, message, deadline).and_then(|answer| grpc::outcome(&answer));
+    let answer = answer.and_then(|answer| grpc::outcome(&answer));
     match answer {
         Ok(Ok(answer)) => {
             let credential = Credential::from_message(answer.credential.unwrap_or_default(), answer.cluster)?;

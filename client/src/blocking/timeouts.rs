@@ -11,11 +11,14 @@ pub struct Timeouts {
     /// For everything, the start included. Default: 45 seconds, which is longer than the default limit of a plugin run, so
     /// that the run's error arrives.
     pub total: Duration,
+    /// A call that attends a plugin run waits as long as the run may take, even if that is longer than `total`. Default:
+    /// false.
+    pub follow_run: bool,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { broker_start: Duration::from_secs(5), total: Duration::from_secs(45) }
+        Self { broker_start: Duration::from_secs(5), total: Duration::from_secs(45), follow_run: false }
     }
 }
 
@@ -31,6 +34,13 @@ impl Timeouts {
     #[must_use]
     pub fn total(mut self, limit: Duration) -> Self {
         self.total = limit;
+        self
+    }
+
+    /// Sets whether a call that attends a plugin run waits as long as the run may take.
+    #[must_use]
+    pub fn follow_run(mut self, follow_run: bool) -> Self {
+        self.follow_run = follow_run;
         self
     }
 }

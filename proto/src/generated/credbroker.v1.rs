@@ -183,6 +183,34 @@ pub struct WatchCredentialResponse {
     #[prost(message, optional, tag = "2")]
     pub cluster: ::core::option::Option<Cluster>,
 }
+/// Request of AttendCredential.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AttendCredentialRequest {
+    /// Which credential. Required.
+    #[prost(message, optional, tag = "1")]
+    pub r#ref: ::core::option::Option<CredentialRef>,
+    /// As in GetCredentialRequest.
+    #[prost(message, optional, tag = "2")]
+    pub exec_plugin_caller: ::core::option::Option<ExecPluginCaller>,
+}
+/// One message of AttendCredential. The last one has the credential.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct AttendCredentialResponse {
+    /// A valid credential. Only in the last message.
+    #[prost(message, optional, tag = "1")]
+    pub credential: ::core::option::Option<Credential>,
+    /// As in GetCredentialResponse.
+    #[prost(message, optional, tag = "2")]
+    pub cluster: ::core::option::Option<Cluster>,
+    /// Lines that the plugin has written to stderr since the last message. Control characters and invisible characters are
+    /// written as `U+XXXX`. They may contain a device code: show them to the person, and do not log them.
+    #[prost(string, repeated, tag = "3")]
+    pub stderr_lines: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How long the run may still take. Absent: as before, or it has not started.
+    #[prost(message, optional, tag = "4")]
+    pub time_left: ::core::option::Option<::prost_types::Duration>,
+}
 /// Request of ReportRejected.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReportRejectedRequest {
@@ -1094,6 +1122,37 @@ pub mod credential_broker_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
+        /// As GetCredential, for a person who watches: sends what the plugin writes to stderr while the request waits for a
+        /// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
+        /// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
+        /// broker's own user, and for callers with the verb `login`. The deadline of the call counts; without one, the broker's
+        /// limits of the run do.
+        pub async fn attend_credential(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AttendCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::AttendCredentialResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SmallBuffers::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/AttendCredential",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "AttendCredential"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
         /// report of a generation runs the plugin, and at most one such run starts in ten seconds.
         pub async fn report_rejected(
@@ -1212,6 +1271,20 @@ pub mod credential_broker_server {
             request: tonic::Request<super::WatchCredentialRequest>,
         ) -> std::result::Result<
             tonic::Response<BoxStream<super::WatchCredentialResponse>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        /// As GetCredential, for a person who watches: sends what the plugin writes to stderr while the request waits for a
+        /// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
+        /// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
+        /// broker's own user, and for callers with the verb `login`. The deadline of the call counts; without one, the broker's
+        /// limits of the run do.
+        async fn attend_credential(
+            &self,
+            request: tonic::Request<super::AttendCredentialRequest>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::AttendCredentialResponse>>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -1405,6 +1478,54 @@ pub mod credential_broker_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchCredentialSvc(inner);
+                        let codec = crate::codec::SmallBuffers::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/AttendCredential" => {
+                    #[allow(non_camel_case_types)]
+                    struct AttendCredentialSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::ServerStreamingService<
+                        super::AttendCredentialRequest,
+                    > for AttendCredentialSvc<T> {
+                        type Response = super::AttendCredentialResponse;
+                        type ResponseStream = BoxStream<super::AttendCredentialResponse>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AttendCredentialRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::attend_credential(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AttendCredentialSvc(inner);
                         let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -115,6 +115,7 @@ impl Adopter {
         };
         self.scheduler.set_limits(limits::runs(&in_force), issuers(&providers, cluster_profiles.as_ref()));
         self.scheduler.set_shares(limits::shares(&in_force));
+        self.scheduler.set_interactive(in_force.interactive_runs.get());
         self.cache.set_limits(limits::entries(&in_force));
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));

@@ -16,7 +16,7 @@ use super::{
     model::{Model, Shared, since, text_of},
 };
 use crate::{
-    exec::{PluginRunner, RunError, RunOutput},
+    exec::{Attendance, PluginRunner, RunError, RunOutput},
     plugin::PluginSpec,
 };
 
@@ -125,7 +125,7 @@ impl Drop for Going<'_> {
 }
 
 impl PluginRunner for Arc<Plugins> {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let file_version = spec.file_version();
         let (going, takes) = {
             let mut model = self.0.lock().unwrap();
@@ -135,7 +135,7 @@ impl PluginRunner for Arc<Plugins> {
         if takes > spec.provider.timeout {
             sleep(spec.provider.timeout).await;
             let (command, limit) = (Arc::from("fake"), spec.provider.timeout);
-            let error = RunError::Timeout { command, limit, stderr: "".into() };
+            let error = RunError::Timeout { command, limit, key: "timeout", stderr: "".into() };
             self.0.lock().unwrap().failed(&going.1);
             return Err(error);
         }

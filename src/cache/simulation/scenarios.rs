@@ -20,7 +20,7 @@ use super::{
 use crate::{
     cache::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Lookup, Request, Selector},
     clock::Clock,
-    exec::{PluginRunner, RunError, RunOutput, Scheduler},
+    exec::{Attendance, PluginRunner, RunError, RunOutput, Scheduler},
     plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
 };
 
@@ -47,7 +47,7 @@ struct Town {
 }
 
 impl PluginRunner for Arc<Idp> {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let throttles = self.throttles.load(SeqCst);
         self.runs.lock().unwrap().push((self.clock.awake(), throttles));
         sleep(Duration::from_millis(self.takes.load(SeqCst))).await;

@@ -35,7 +35,7 @@ use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, R
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},
-    exec::{PluginRunner, RunError, RunOutput, Scheduler},
+    exec::{Attendance, PluginRunner, RunError, RunOutput, Scheduler},
     fleet::{ClusterProfile, EndpointRules, Fleet},
     plugin::{
         Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
@@ -162,7 +162,7 @@ impl Clock for FakeClock {
 }
 
 impl PluginRunner for Arc<FakeRunner> {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let file_version = spec.file_version();
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         let script = {

@@ -81,7 +81,6 @@ impl BrokerConfig {
         let text = self.utf8(file.read()?.unwrap_or_default())?;
         let is_it = |item: &str| config::expanded(&self.path, item, environment) == kubeconfig;
         let text = removed(&text, is_it).with_context(|| self.by_hand("Remove", &[kubeconfig.to_owned()]))?;
-        self.check(&text, environment)?;
         file.rewrite(&text)?;
         Ok(true)
     }

@@ -62,7 +62,7 @@ fn what_a_rule_lacks_or_has_wrong_is_a_problem() {
     insta::assert_snapshot!(home.problems(), @r"
 ~/.config/credbroker/config.yaml:7:3: access[0]: name must be specified: a name for messages and audit records
 ~/.config/credbroker/config.yaml:7:11: access[0].peers: must not be empty: add `uids`, `gids`, `executables` or `listeners`
-~/.config/credbroker/config.yaml:7:22: access[0].allow: verbs must be specified: some of `get`, `watch`, `report`, `list`, `admin`
+~/.config/credbroker/config.yaml:7:22: access[0].allow: verbs must be specified: some of `get`, `watch`, `report`, `list`, `login`, `admin`
 ~/.config/credbroker/config.yaml:7:22: access[0].allow: must not be empty: add `providers` or `clusterProfiles`
 ~/.config/credbroker/config.yaml:8:20: access[1].peers: must not be empty: add `uids`, `gids`, `executables` or `listeners`
 ~/.config/credbroker/config.yaml:8:28: access[1].peers.uids[0]: must be a number from 0 to 4294967294
@@ -97,7 +97,6 @@ fn validate_warns_of_rules_without_an_admin_and_of_what_has_no_effect() {
 ~/.config/credbroker/config.yaml:8:62: access[0].peers.listeners[1]: no listener has the name `apps`, so this matches no process
 ~/.config/credbroker/config.yaml:9:34: access[0].allow.providers[2]: no provider has the name `gkee`, so this has no effect; did you mean `gke`?
 ~/.config/credbroker/config.yaml:9:58: access[0].allow.clusterProfiles: has no effect without `clusterProfiles` at the top of the configuration
-~/.config/credbroker/config.yaml:9:72: access[0].allow.verbs: `login` has no effect in this release
 ");
     let home = rule("{uids: [0]}", "{providers: [gke], verbs: [admin]}");
     assert!(!home.warnings().contains("admin"), "{}", home.warnings());

@@ -107,6 +107,11 @@ impl Scheduler {
         self.shared.with(|state, now| state.queue.set_shares(shares, now));
     }
 
+    /// Sets how many runs may wait for a person at a time. Without it, none may.
+    pub fn set_interactive(&self, runs: usize) {
+        self.shared.with(|state, _| state.queue.set_interactive(runs));
+    }
+
     /// Starts the runs whose time has come. Never returns.
     pub async fn keep_time(&self) {
         loop {

@@ -103,6 +103,8 @@ pub(super) struct RunRecord {
     /// The number of pauses before it. A run that started before a pause shows nothing about its end.
     pauses: u64,
     probe: bool,
+    /// It does not count among the runs of the issuer.
+    is_aside: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +215,16 @@ impl Pace {
             self.starts.pop_front();
         }
         self.starts.push_back(now);
-        RunRecord { pauses: self.pauses, probe }
+        RunRecord { pauses: self.pauses, probe, is_aside: false }
+    }
+
+    /// Stops counting a run in progress: it waits for a person, and must not delay others.
+    pub(super) fn step_aside(&mut self, run: &mut RunRecord) {
+        self.running = self.running.saturating_sub(1);
+        run.is_aside = true;
+        if std::mem::take(&mut run.probe) && matches!(self.mode, PaceMode::Probe { .. }) {
+            self.mode = PaceMode::Probe { in_flight: false };
+        }
     }
 
     /// Notes the end of a run. `u` is uniform in [0, 1).
@@ -224,7 +235,9 @@ impl Pace {
         u: f64,
         now: Duration,
     ) -> Option<PaceChange> {
-        self.running = self.running.saturating_sub(1);
+        if !run.is_aside {
+            self.running = self.running.saturating_sub(1);
+        }
         let is_recent = run.pauses == self.pauses;
         let is_closed = matches!(self.mode, PaceMode::Paused { .. } | PaceMode::Probe { .. });
         match outcome {

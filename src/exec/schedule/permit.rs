@@ -19,6 +19,12 @@ impl Permit {
         Self { shared: Arc::clone(shared), id, outcome: Outcome::Unknown }
     }
 
+    /// Counts the run among those that wait for a person, and returns whether there was room for it. Its slot is free from
+    /// then on.
+    pub fn step_aside(&self) -> bool {
+        self.shared.with(|state, now| state.queue.step_aside(self.id, now))
+    }
+
     /// Returns the slot, and learns from `result` whether the issuer asks for fewer runs: true if it does.
     pub fn finish<T>(mut self, result: &Result<T, RunError>) -> bool {
         self.outcome = outcome(result);
@@ -77,7 +83,12 @@ mod tests {
             (RunError::Exit { command: command(), code: 1, stderr: stderr() }, after(None)),
             (RunError::Signal { command: command(), signal: 9, stderr: stderr() }, after(None)),
             (
-                RunError::Timeout { command: command(), limit: long, stderr: "Retry-After: 1".into() },
+                RunError::Timeout {
+                    command: command(),
+                    limit: long,
+                    key: "timeout",
+                    stderr: "Retry-After: 1".into(),
+                },
                 after(Some(second)),
             ),
             (RunError::Exit { command: command(), code: 429, stderr: "no".into() }, Outcome::Reached),

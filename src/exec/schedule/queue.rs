@@ -28,9 +28,13 @@ pub(super) enum Admission {
 #[derive(Debug)]
 pub(super) struct Queue {
     runs: usize,
+    /// The runs that may wait for a person at a time.
+    interactive: usize,
     shares: Shares,
     waiting: HashMap<u64, QueuedRun>,
     started: HashMap<u64, StartedRun>,
+    /// The started runs that wait for a person, which do not count among the others.
+    aside: HashMap<u64, StartedRun>,
     /// The number of started background runs.
     background: usize,
     issuers: HashMap<Arc<str>, IssuerLine>,
@@ -67,9 +71,11 @@ impl Queue {
     pub(super) fn new(runs: usize) -> Self {
         Self {
             runs: runs.max(1),
+            interactive: 0,
             shares: Shares::new(RunShares { per_uid: usize::MAX, per_process: usize::MAX }),
             waiting: HashMap::new(),
             started: HashMap::new(),
+            aside: HashMap::new(),
             background: 0,
             issuers: HashMap::new(),
             limits: HashMap::new(),
@@ -137,6 +143,33 @@ impl Queue {
         }
     }
 
+    /// Sets how many runs may wait for a person at a time.
+    pub(super) fn set_interactive(&mut self, runs: usize) {
+        self.interactive = runs;
+    }
+
+    /// Counts a started run among those that wait for a person, and returns whether there is room for it.
+    pub(super) fn step_aside(&mut self, id: u64, now: Duration) -> bool {
+        if self.aside.len() >= self.interactive {
+            return false;
+        }
+        let Some(mut started) = self.started.remove(&id) else { return false };
+        let had_share = self.leave_slot(&started);
+        let issuer = Arc::clone(&started.issuer);
+        if let Some(line) = self.issuers.get_mut(&issuer) {
+            line.pace.step_aside(&mut started.run);
+        }
+        self.aside.insert(id, started);
+        self.list_more(&issuer, had_share, now);
+        true
+    }
+
+    /// Frees the slot of a started run. Returns whether its party had its share.
+    fn leave_slot(&mut self, started: &StartedRun) -> bool {
+        self.background -= usize::from(started.class == Class::Background);
+        self.shares.finish(started.party)
+    }
+
     /// Notes the end of a started run. `u` is uniform in [0, 1).
     pub(super) fn finish(
         &mut self,
@@ -145,9 +178,14 @@ impl Queue {
         u: f64,
         now: Duration,
     ) -> Option<(Arc<str>, PaceChange)> {
-        let StartedRun { issuer, party, class, run } = self.started.remove(&id)?;
-        let had_share = self.shares.finish(party);
-        self.background -= usize::from(class == Class::Background);
+        let (started, had_share) = match self.started.remove(&id) {
+            Some(started) => {
+                let had_share = self.leave_slot(&started);
+                (started, had_share)
+            }
+            None => (self.aside.remove(&id)?, false),
+        };
+        let StartedRun { issuer, run, .. } = started;
         let line = self.issuers.get_mut(&issuer)?;
         let change = line.pace.finish(run, outcome, u, now);
         if let Some(left) = line.pace.paused(now).filter(|_| change.is_some()) {
@@ -156,11 +194,7 @@ impl Queue {
                 self.answers.push((id, Admission::Throttled(left)));
             }
         }
-        if had_share {
-            self.list_all(now);
-        } else {
-            self.list(&issuer, now);
-        }
+        self.list_more(&issuer, had_share, now);
         change.map(|change| (issuer, change))
     }
 
@@ -248,7 +282,12 @@ impl Queue {
             self.started.insert(id, StartedRun { issuer: Arc::clone(issuer), party, class, run });
             self.answers.push((id, Admission::Start));
         }
-        if has_share {
+        self.list_more(issuer, has_share, now);
+    }
+
+    /// Updates the sets after a run of `issuer` has started or ended. `all`: its party got its share, or has less again.
+    fn list_more(&mut self, issuer: &Arc<str>, all: bool, now: Duration) {
+        if all {
             self.list_all(now);
         } else {
             self.list(issuer, now);

@@ -19,7 +19,7 @@ use crate::{
     access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
     cache::CacheParts,
     clock::{Now, SystemClock},
-    exec::{RunError, RunOutput},
+    exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules, HubState},
     plugin::{Command, PluginSpec, Providers, test_provider},
 };
@@ -29,7 +29,7 @@ use crate::{
 struct NoRuns;
 
 impl PluginRunner for NoRuns {
-    async fn run(&self, _: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+    async fn run(&self, _: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         std::future::pending().await
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     cache::{CacheParts, Request},
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
-    exec::{RunError, RunOutput},
+    exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules, Fleet, HubState},
     plugin::{Command, ProfileName, Providers, test_provider},
     resolver::Source,
@@ -25,7 +25,7 @@ use crate::{
 struct ServerAsToken;
 
 impl PluginRunner for ServerAsToken {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let server = spec.target.as_ref().map(|target| target.endpoint.server.clone()).unwrap_or_default();
         let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
         let token = Token { secret: server.into(), expires_at: None };

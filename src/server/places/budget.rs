@@ -1,7 +1,9 @@
 //! How many connections the limit of open files allows, beside plugin runs and the broker's own files.
 
-/// Descriptors of the broker itself: its log, timers, listeners, lock files, the hub.
-const OWN: usize = 32;
+use crate::server::identity::PINNED;
+
+/// Descriptors of the broker itself: its log, timers, listeners, lock files, the hub, and processes that it pinned.
+const OWN: usize = 32 + PINNED;
 /// Descriptors of one plugin run: the pipes of its output and of its start, and the process.
 const PER_RUN: usize = 12;
 /// The most connections that are refused or leave at a time. They do not take the place of served ones.
@@ -37,12 +39,12 @@ mod tests {
     #[test]
     fn runs_keep_their_descriptors_however_many_connections_there_are() {
         for (open_files, runs, expected) in [
-            (1_048_576, 8, (1_048_400, 48, 8)),
-            (1024, 8, (848, 48, 8)),
-            (256, 8, (96, 32, 8)),
-            (64, 8, (12, 4, 1)),
+            (1_048_576, 8, (1_048_392, 48, 8)),
+            (1024, 8, (840, 48, 8)),
+            (256, 8, (90, 30, 8)),
+            (72, 8, (12, 4, 1)),
             (0, 8, (1, 0, 1)),
-            (usize::MAX, usize::MAX, (usize::MAX / 2 - 63, 48, (usize::MAX - 32) / 2 / 12)),
+            (usize::MAX, usize::MAX, (usize::MAX / 2 - 67, 48, (usize::MAX - 40) / 2 / 12)),
         ] {
             let Budget { connections, spare, runs } = Budget::of(open_files, runs);
             assert_eq!((connections, spare, runs), expected, "{open_files}");

@@ -1,7 +1,6 @@
 //! Which connection gives way, and which is refused.
 
 use super::*;
-use crate::plugin::Origin;
 
 impl ConnectionLimits {
     /// `connections` of any peer, and no other limit that a test reaches.
@@ -23,7 +22,7 @@ fn places(limits: ConnectionLimits) -> Arc<Places> {
 }
 
 fn peer(uid: u32, pid: i32) -> Peer {
-    Peer { listener: 0, uid, gid: uid, pid: Some(pid).filter(|pid| *pid > 0), origin: Origin::Elsewhere }
+    Peer { listener: 0, uid, gid: uid, pid: Some(pid).filter(|pid| *pid > 0) }
 }
 
 /// A connection of that peer, which comes at that second.
@@ -90,7 +89,7 @@ fn peers_without_a_process_id_count_by_uid() {
 #[test]
 fn few_connections_leave_at_a_time_and_few_are_refused() {
     let limits = ConnectionLimits::for_tests(1000);
-    let places = Arc::new(Places { limits, open_files: || 64, taken: Mutex::default() });
+    let places = Arc::new(Places { limits, open_files: || 72, taken: Mutex::default() });
     let mut served: Vec<_> = (1..=12).map(|pid| take(&places, &peer(1, pid), 0).unwrap()).collect();
     assert_eq!(take(&places, &peer(1, 20), 0).unwrap_err(), Full::OpenFiles(12));
     served.extend([20, 21].map(|pid| take(&places, &peer(1, pid), 5).unwrap()));
@@ -143,7 +142,7 @@ fn connections_that_had_no_call_in_time_give_way_when_their_process_has_many() {
 #[test]
 fn with_few_descriptors_a_process_leaves_a_quarter_of_the_places_to_others() {
     let limits = ConnectionLimits::for_tests(1000);
-    let places = Arc::new(Places { limits, open_files: || 64, taken: Mutex::default() });
+    let places = Arc::new(Places { limits, open_files: || 72, taken: Mutex::default() });
     let mut connections = Vec::new();
     for _ in 0..9 {
         let connection = take(&places, &peer(1, 1), 0).unwrap();

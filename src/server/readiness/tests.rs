@@ -8,7 +8,7 @@ use crate::{
     cache::{CacheParts, Caller, Request},
     clock::{Clock as _, SystemClock},
     credential::{Decoded, Material, Token},
-    exec::{RunError, RunOutput},
+    exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules, Fleet},
     plugin::{Command, PluginKey, PluginSpec, Providers, test_provider},
     resolver::{CredentialRequest, Source},
@@ -19,7 +19,7 @@ use crate::{
 struct AsTheCallerSays;
 
 impl PluginRunner for AsTheCallerSays {
-    async fn run(&self, spec: Arc<PluginSpec>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         match spec.caller_env.get("THEN").map(String::as_str) {
             Some("wait") => std::future::pending().await,
             Some("fail") => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),

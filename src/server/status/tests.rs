@@ -56,7 +56,12 @@ fn run_errors() -> Vec<RunError> {
             issuer: "idp".into(),
             retry_after: Duration::from_millis(40_200),
         },
-        RunError::Timeout { command: command(), limit: Duration::from_secs(30), stderr: stderr() },
+        RunError::Timeout {
+            command: command(),
+            limit: Duration::from_secs(30),
+            key: "timeout",
+            stderr: stderr(),
+        },
         RunError::Unanswered { command: command() },
         RunError::Unreadable { command: command(), source: cause() },
     ]

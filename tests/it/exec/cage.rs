@@ -105,7 +105,7 @@ async fn a_daemon_ends_with_a_run_that_fails_or_takes_too_long() {
 async fn a_daemon_ends_with_a_run_that_is_cancelled() {
     let (started, spec) = daemon("sleep 300").spec();
     tokio::select! {
-        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        result = started.runner.stdout(&spec, Arc::default()) => panic!("{result:?}"),
         _ = started.pid("daemon") => {}
     }
     started.leaves_nothing().await;
@@ -158,7 +158,7 @@ async fn every_process_of_a_run_belongs_to_it_until_it_ends() {
         daemon
     };
     let daemon = tokio::select! {
-        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        result = started.runner.stdout(&spec, Arc::default()) => panic!("{result:?}"),
         daemon = belongs => daemon,
     };
     started.leaves_nothing().await;

@@ -101,7 +101,7 @@ async fn dropping_the_run_kills_the_group_and_leaves_nothing() {
     let (started, spec) = plugin.spec();
     let started_up = async { (started.pid("pid").await, started.pid("child").await) };
     let (pid, _) = tokio::select! {
-        result = started.runner.stdout(&spec) => panic!("{result:?}"),
+        result = started.runner.stdout(&spec, Arc::default()) => panic!("{result:?}"),
         pids = started_up => pids,
     };
     started.is_gone("child").await;

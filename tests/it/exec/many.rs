@@ -32,7 +32,7 @@ async fn runs_of_a_provider_are_limited_and_all_of_them_start() {
             let (now, most) = &*counts;
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             pair.wait().await;
-            let length = started.runner.stdout(&spec).await.map(|(stdout, _)| stdout.len());
+            let length = started.runner.stdout(&spec, Arc::default()).await.map(|(stdout, _)| stdout.len());
             now.fetch_sub(1, Ordering::SeqCst);
             length
         });
@@ -51,7 +51,7 @@ async fn three_hundred_runs_leave_no_process_and_no_descriptor() {
     let (started, spec) = Plugin::program(home, path).spec();
     let before = descriptors();
     for _ in 0..300 {
-        started.runner.stdout(&spec).await.unwrap();
+        started.runner.stdout(&spec, Arc::default()).await.unwrap();
     }
     started.leaves_nothing().await;
     let after = descriptors();

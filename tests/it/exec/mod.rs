@@ -114,7 +114,7 @@ impl Plugin {
     /// Runs the plugin once, and checks that the run leaves nothing behind.
     async fn run(self) -> (Result<String, RunError>, Started) {
         let (started, spec) = self.spec();
-        let stdout = timeout(AGES, started.runner.stdout(&spec)).await.expect("the run ends");
+        let stdout = timeout(AGES, started.runner.stdout(&spec, Arc::default())).await.expect("the run ends");
         let stdout = stdout.map(|(bytes, _)| String::from_utf8(bytes.to_vec()).unwrap());
         started.leaves_nothing().await;
         (stdout, started)

@@ -53,13 +53,13 @@ async fn a_newly_installed_plugin_runs_at_the_next_request() {
     let plugin = Plugin::program(private_directory(), "/nowhere".into());
     let bin = plugin.home.path().to_owned();
     let (started, spec) = plugin.of("plugin").spec();
-    let error = started.runner.stdout(&spec).await.unwrap_err();
+    let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
     assert!(matches!(error, RunError::NotFound { .. }), "{error:?}");
     assert_eq!(error.to_string(), "plugin `plugin` is not installed in the broker's PATH");
     let version = async |text: &str| {
         write_executable(&bin.join("new"), &format!("#!/bin/sh\necho {text}\n"));
         fs::rename(bin.join("new"), bin.join("plugin")).unwrap();
-        let (stdout, version) = started.runner.stdout(&spec).await.unwrap();
+        let (stdout, version) = started.runner.stdout(&spec, Arc::default()).await.unwrap();
         assert_eq!(*stdout, format!("{text}\n").into_bytes());
         assert_eq!(spec.file_version(), version);
         version
@@ -111,7 +111,7 @@ async fn an_environment_that_is_too_large_has_its_own_error() {
 async fn a_working_directory_that_cannot_be_created_has_its_own_error() {
     let (started, spec) = Plugin::script("").spec();
     fs::remove_dir(started.file("runs")).unwrap();
-    let error = started.runner.stdout(&spec).await.unwrap_err();
+    let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
     assert!(matches!(error, RunError::Directory { .. }), "{error:?}");
     assert!(error.to_string().contains(started.file("runs").to_str().unwrap()), "{error}");
 }
@@ -132,7 +132,7 @@ async fn a_plugin_that_calls_the_broker_is_ended_even_if_it_ignores_sigterm() {
 async fn the_output_of_a_successful_run_is_decoded() {
     let document = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"abc"}}"#;
     let (started, spec) = Plugin::script(&format!("echo '{document}'; echo chatter >&2")).spec();
-    let RunOutput { decoded, file_version } = started.runner.run(spec).await.unwrap();
+    let RunOutput { decoded, file_version } = started.runner.run(spec, Arc::default()).await.unwrap();
     assert_eq!(file_version, 1);
     assert_eq!(decoded.material.token.unwrap().secret.expose_secret(), "abc");
 }
@@ -140,7 +140,7 @@ async fn the_output_of_a_successful_run_is_decoded() {
 #[tokio::test]
 async fn output_without_a_credential_is_refused() {
     let (started, spec) = Plugin::script("echo secret-on-stdout").spec();
-    let error = started.runner.run(spec).await.unwrap_err();
+    let error = started.runner.run(spec, Arc::default()).await.unwrap_err();
     assert!(matches!(error, RunError::Decode { .. }), "{error:?}");
     assert!(!format!("{error:?} {error}").contains("secret"), "{error:?}");
 }

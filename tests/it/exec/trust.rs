@@ -38,16 +38,16 @@ async fn a_plugin_is_refused_until_its_modes_are_corrected() {
     let plugin = Plugin::script("echo token");
     let path = plugin.path.clone();
     let (started, spec) = plugin.spec();
-    assert!(started.runner.stdout(&spec).await.is_ok());
+    assert!(started.runner.stdout(&spec, Arc::default()).await.is_ok());
     set_mode(&path, 0o757);
-    let error = started.runner.stdout(&spec).await.unwrap_err();
+    let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
     let expected = format!(
         "plugin `{0}` is not allowed: users other than its owner can write {0} (mode 0757); run `chmod go-w {0}`, or set `sandbox: compatible` for the provider",
         path.display()
     );
     assert_eq!(error.to_string(), expected);
     set_mode(&path, 0o755);
-    assert!(started.runner.stdout(&spec).await.is_ok());
+    assert!(started.runner.stdout(&spec, Arc::default()).await.is_ok());
 }
 
 /// `sha256sum` of "#!/bin/sh\necho token\n".
@@ -60,12 +60,12 @@ async fn another_file_than_the_pinned_one_runs_in_no_sandbox() {
         (plugin.provider.sandbox, plugin.provider.sha256) = (sandbox, Sha256::from_hex(DIGEST));
         let path = plugin.path.clone();
         let (started, spec) = plugin.spec();
-        assert!(started.runner.stdout(&spec).await.is_ok());
+        assert!(started.runner.stdout(&spec, Arc::default()).await.is_ok());
         write_executable(&path, "#!/bin/sh\necho other\n");
-        let error = started.runner.stdout(&spec).await.unwrap_err();
+        let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
         assert!(matches!(&error, RunError::NotAllowed { refusal: Refusal::Digest { .. }, .. }), "{error:?}");
         write_executable(&path, "#!/bin/sh\necho token\n");
-        assert!(started.runner.stdout(&spec).await.is_ok());
+        assert!(started.runner.stdout(&spec, Arc::default()).await.is_ok());
     }
 }
 

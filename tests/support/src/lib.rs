@@ -16,6 +16,7 @@ mod broker;
 mod fake_plugin;
 mod files;
 mod kubeconfig;
+mod terminal;
 mod yaml;
 
 pub use api_server::{Accepts, ApiServer, Collection, Flood, SeenRequest};
@@ -23,3 +24,4 @@ pub use broker::{Broker, BrokerBuilder};
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
 pub use files::{private_directory, private_file, sample_config};
 pub use kubeconfig::Kubeconfig;
+pub use terminal::Terminal;

@@ -339,3 +339,38 @@ fn limits_of_a_newer_configuration_apply_to_issuers_that_are_new_to_the_queue() 
     setup.queue.set_limits(10, [Arc::new(issuer("a", 100_000, 3))], setup.now);
     assert_eq!(setup.enter("a", waited(1), 5)[..3], setup.started(), "the provider names the earlier limit");
 }
+
+#[test]
+fn a_run_that_waits_for_a_person_frees_its_slot_its_share_and_its_issuer() {
+    let mut setup = Setup::new(1, 1);
+    setup.queue.set_interactive(1);
+    setup.queue.set_shares(RunShares { per_uid: 1, per_process: 1 }, NOW);
+    let ids = setup.enter("a", waited(1), 3);
+    assert_eq!(setup.started(), ids[..1]);
+    assert!(setup.started().is_empty());
+    assert!(setup.queue.step_aside(ids[0], setup.now));
+    assert_eq!(setup.started(), ids[1..2], "although slots, share and issuer allow one run");
+    assert!(!setup.queue.step_aside(ids[1], setup.now), "one may wait for a person");
+    assert!(!setup.queue.step_aside(ids[2], setup.now), "it has not started");
+    setup.queue.finish(ids[0], Outcome::Success, 0.5, setup.now);
+    assert!(setup.started().is_empty(), "the end of that run frees nothing again");
+    assert!(setup.queue.step_aside(ids[1], setup.now), "its place is free");
+    assert_eq!(setup.started(), ids[2..]);
+    for id in &ids[1..] {
+        setup.queue.finish(*id, Outcome::Success, 0.5, setup.now);
+    }
+    assert!(setup.queue.aside.is_empty() && setup.queue.started.is_empty());
+    let next = setup.enter("a", waited(1), 2);
+    assert_eq!(setup.started(), next[..1]);
+}
+
+#[test]
+fn a_throttled_run_that_waited_for_a_person_pauses_its_issuer() {
+    let mut setup = Setup::new(2, 2);
+    setup.queue.set_interactive(1);
+    let ids = setup.enter("a", Urgency::Background, 1);
+    assert_eq!(setup.started(), ids);
+    assert!(setup.queue.step_aside(ids[0], setup.now));
+    setup.queue.finish(ids[0], THROTTLED, 0.5, setup.now);
+    assert!(setup.queue.paused("a", setup.now).is_some());
+}

@@ -1,0 +1,103 @@
+//! What a person sees while a request takes long: what it waits for, and what the plugin writes.
+
+use std::{cell::RefCell, io::Write, time::Duration};
+
+use credbroker_client::blocking::Notice;
+
+use crate::Source;
+
+/// After this time a person sees what the request waits for.
+const SILENCE: Duration = Duration::from_secs(1);
+const CLEAR: &str = "\r\x1b[K";
+
+/// Calls `answer` with a notice that shows on `err`, a terminal, what the request for `source` waits for, and the lines of
+/// the plugin. Clears the first when the plugin writes, and when the answer arrives.
+pub fn with_notice<T>(
+    program: &str,
+    source: &Source,
+    err: &mut dyn Write,
+    answer: impl FnOnce(Notice<'_>) -> T,
+) -> T {
+    let shown = RefCell::new(Shown { err, is_waiting: false });
+    let mut waits = || shown.borrow_mut().waits(&format!("{program}: waiting for {source} ..."));
+    let mut lines = |line: &str| shown.borrow_mut().line(line);
+    let answer = answer(Notice::new(SILENCE, &mut waits).attend(&mut lines));
+    shown.borrow_mut().clear();
+    answer
+}
+
+/// What is on the terminal.
+struct Shown<'a> {
+    err: &'a mut dyn Write,
+    is_waiting: bool,
+}
+
+impl Shown<'_> {
+    fn waits(&mut self, text: &str) {
+        self.write(text);
+        self.is_waiting = true;
+    }
+
+    fn line(&mut self, line: &str) {
+        self.clear();
+        self.write(&format!("{}\n", visible(line)));
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.write(CLEAR);
+        }
+    }
+
+    /// Errors are ignored: there is no other place for the text.
+    fn write(&mut self, text: &str) {
+        drop(self.err.write_all(text.as_bytes()).and_then(|()| self.err.flush()));
+    }
+}
+
+/// `line` without what a terminal obeys, or what hides or reorders text. The broker does this too; the shim does not depend
+/// on it.
+pub(crate) fn visible(line: &str) -> String {
+    line.chars().map(|character| if is_visible(character) { character } else { '\u{fffd}' }).collect()
+}
+
+fn is_visible(character: char) -> bool {
+    let is_control = character.is_control() && character != '\t';
+    let is_hidden = matches!(character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    !is_control && !is_hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_shown() {
+        for (line, shown) in [
+            ("Code: ABCD-EFGH", "Code: ABCD-EFGH"),
+            ("Größe 日本語 👍\ttab", "Größe 日本語 👍\ttab"),
+            ("\u{1b}]0;title\u{7}\u{1b}[2J", "\u{fffd}]0;title\u{fffd}\u{fffd}[2J"),
+            ("one\r\ntwo\u{9b}2J\u{85}", "one\u{fffd}\u{fffd}two\u{fffd}2J\u{fffd}"),
+            ("exe\u{202e}gpj\u{2066}\u{200b}\u{feff}", "exe\u{fffd}gpj\u{fffd}\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(visible(line), shown);
+        }
+    }
+
+    #[test]
+    fn the_waiting_line_gives_way_to_the_plugins_lines_and_to_the_answer() {
+        let (mut err, source) = (Vec::new(), Source::Provider { name: "gke".into(), definition: None });
+        with_notice("x", &source, &mut err, |_notice| ());
+        assert!(err.is_empty());
+        let mut shown = Shown { err: &mut err, is_waiting: false };
+        shown.waits("waiting");
+        shown.line("code");
+        shown.line("\u{1b}more");
+        shown.clear();
+        shown.waits("again");
+        shown.clear();
+        assert_eq!(str::from_utf8(&err).unwrap(), "waiting\r\x1b[Kcode\n\u{fffd}more\nagain\r\x1b[K");
+    }
+}

@@ -1,0 +1,130 @@
+//! A second call on the connection, which attends the plugin run that the first one waits for.
+
+use std::{
+    cell::Cell,
+    future::Future,
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use credbroker_proto::v1::{AttendCredentialRequest, GetCredentialRequest};
+use h2::client::{ResponseFuture, SendRequest};
+
+use super::{
+    deadline::Deadline,
+    error::ExchangeError,
+    exchange::lost,
+    grpc::{ATTEND, MAX_RESPONSE, RawResponse, framed, head, is_refused, message, take_framed},
+    link::Link,
+    wire::Wire,
+};
+
+/// How long after the limit of the run its outcome may arrive.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// How to attend a run.
+pub(super) struct Attend<'a> {
+    /// When to begin.
+    pub(super) after: Duration,
+    /// The request of the first call.
+    pub(super) request: &'a GetCredentialRequest,
+    /// Whether the deadline follows the limit of the run.
+    pub(super) is_patient: bool,
+    pub(super) lines: &'a mut dyn FnMut(&str),
+}
+
+/// What the second call has found out.
+#[derive(Default)]
+struct Progress {
+    /// The broker lets the caller attend.
+    is_accepted: Cell<bool>,
+    time_left: Cell<Option<Duration>>,
+}
+
+/// Attends the run, and returns the response of one of the calls: of the second one if the broker accepts it. `connection`
+/// and `answer` are those of the first call.
+#[cold]
+pub(super) fn attend(
+    attend: Attend<'_>,
+    requests: &mut SendRequest<Bytes>,
+    (mut connection, mut answer): (
+        Pin<&mut impl Future<Output = Result<(), h2::Error>>>,
+        Pin<&mut impl Future<Output = Result<RawResponse, ExchangeError>>>,
+    ),
+    (link, wire): (&mut Link<'_>, &Wire),
+    deadline: &mut Deadline<'_>,
+) -> Result<RawResponse, ExchangeError> {
+    let context = &mut Context::from_waker(Waker::noop());
+    let Attend { request, is_patient, lines, .. } = attend;
+    let GetCredentialRequest { r#ref, exec_plugin_caller, .. } = request.clone();
+    let request = framed(&AttendCredentialRequest { r#ref, exec_plugin_caller });
+    // Without a deadline: that of the run counts.
+    let (response, mut body) = requests.send_request(head(ATTEND, None), false).map_err(lost)?;
+    body.send_data(request, true).map_err(lost)?;
+    let progress = Progress::default();
+    let mut attended = pin!(attended(response, lines, &progress));
+    let mut is_refused = false;
+    loop {
+        let ended = connection.as_mut().poll(context);
+        if !is_refused && let Poll::Ready(end) = attended.as_mut().poll(context) {
+            match end {
+                // The first call still waits, for as long as it can.
+                Ok(_) if !progress.is_accepted.get() => is_refused = true,
+                end => return end,
+            }
+        }
+        // Its deadline is shorter than that of the run.
+        if !progress.is_accepted.get()
+            && let Poll::Ready(answer) = answer.as_mut().poll(context)
+        {
+            return answer;
+        }
+        match ended {
+            Poll::Ready(Ok(())) => return Err(ExchangeError::Lost("it was closed".into())),
+            Poll::Ready(Err(error)) => return Err(lost(error)),
+            Poll::Pending => {}
+        }
+        if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
+            return Err(lost(error));
+        }
+        if let Some(left) = progress.time_left.take().filter(|_| is_patient) {
+            deadline.extend(left.saturating_add(GRACE));
+        }
+        link.turn(wire, deadline, None)?;
+    }
+}
+
+/// Passes on the lines, and returns the response with the last message as its body.
+async fn attended(
+    response: ResponseFuture,
+    lines: &mut dyn FnMut(&str),
+    progress: &Progress,
+) -> Result<RawResponse, ExchangeError> {
+    let (head, mut stream) = response.await.map_err(lost)?.into_parts();
+    progress.is_accepted.set(!is_refused(&head.headers));
+    let (mut body, mut last) = (Vec::new(), Vec::new());
+    while let Some(chunk) = stream.data().await {
+        let chunk = chunk.map_err(lost)?;
+        body.extend_from_slice(&chunk);
+        stream.flow_control().release_capacity(chunk.len()).map_err(lost)?;
+        while let Some(framed) = take_framed(&mut body) {
+            let unreadable =
+                || ExchangeError::NotGrpc("a message about the plugin run cannot be read".into());
+            let news = message(&framed).ok_or_else(unreadable)?;
+            news.stderr_lines.iter().for_each(|line| lines(line));
+            if let Some(left) = news.time_left.and_then(|left| left.try_into().ok()) {
+                progress.time_left.set(Some(left));
+            }
+            if news.credential.is_some() {
+                last = framed;
+            }
+        }
+        if body.len() > MAX_RESPONSE {
+            return Err(ExchangeError::NotGrpc(format!("the answer is longer than {MAX_RESPONSE} bytes")));
+        }
+    }
+    let trailers = stream.trailers().await.map_err(lost)?;
+    Ok(RawResponse { http_status: head.status.as_u16(), headers: head.headers, body: last, trailers })
+}

@@ -1,0 +1,257 @@
+//! Attending a run: what a plugin run shares with those who watch it, and how long it may take because of them.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::transcript::Transcript;
+
+/// How long a run that waits for a person is without a place before it tries again to get one.
+const NEXT_TRY: Duration = Duration::from_secs(1);
+
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RunBudget {
+    /// `timeout`.
+    pub unattended: Duration,
+    /// `interactiveTimeout`.
+    pub attended: Duration,
+}
+
+impl RunBudget {
+    /// The time from its start that a run has: `interactiveTimeout` while a person attends it and it has a place among
+    /// the interactive runs, and `timeout` otherwise. Attending never shortens a run.
+    pub fn limit(self, is_attended: bool, has_place: bool) -> Duration {
+        if is_attended && has_place { self.attended.max(self.unattended) } else { self.unattended }
+    }
+}
+
+/// Whether a run waits for a person, as far as the broker can know: a person attends it, and it has written something, or
+/// takes longer than runs usually do.
+fn waits_for_person(is_attended: bool, has_written: bool, elapsed: Duration, budget: RunBudget) -> bool {
+    is_attended && (has_written || elapsed >= budget.unattended / 2)
+}
+
+/// One plugin run, as those see it who attend it. The run writes to it, and reads how long it may take.
+#[derive(Debug, Default)]
+pub struct Attendance {
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    attendants: usize,
+    /// When the plugin started; `None`: it has not.
+    started: Option<Instant>,
+    budget: RunBudget,
+    /// It counts as an interactive run.
+    has_place: bool,
+    /// It went on after `timeout`, because it was attended.
+    has_overrun: bool,
+    transcript: Transcript,
+}
+
+impl State {
+    fn limit(&self) -> Duration {
+        self.budget.limit(self.attendants > 0, self.has_place)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.map(|started| started.elapsed()).unwrap_or_default()
+    }
+
+    fn waits_for_person(&self) -> bool {
+        let has_written = self.transcript.count() > 0 || self.transcript.has_partial();
+        self.started.is_some()
+            && waits_for_person(self.attendants > 0, has_written, self.elapsed(), self.budget)
+    }
+}
+
+impl Attendance {
+    /// Notes that the plugin starts.
+    pub fn started(&self, budget: RunBudget) {
+        #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the limit does")]
+        let now = Instant::now();
+        self.state.send_modify(|state| (state.started, state.budget) = (Some(now), budget));
+    }
+
+    /// Adds what the plugin wrote to stderr.
+    pub(super) fn wrote(&self, bytes: &[u8]) {
+        self.state.send_modify(|state| state.transcript.push(bytes));
+    }
+
+    /// Whether the plugin has begun a line and not ended it.
+    pub(super) fn has_partial_line(&self) -> bool {
+        self.state.borrow().transcript.has_partial()
+    }
+
+    /// Shows a line that has no end, such as a prompt.
+    pub(super) fn show_partial_line(&self) {
+        self.state.send_modify(|state| state.transcript.flush());
+    }
+
+    /// Waits until the run has used up its time, and returns the limit that it had. The limit follows those who come and
+    /// leave.
+    pub async fn used_up(&self) -> Duration {
+        let mut changes = self.state.subscribe();
+        loop {
+            let (limit, end) = {
+                let state = changes.borrow_and_update();
+                let limit = state.limit();
+                (limit, state.started.and_then(|started| started.checked_add(limit)))
+            };
+            let over = async {
+                match end {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = over => return limit,
+                () = self.overruns() => {}
+                _changed = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Waits until the run goes on after `timeout`, and notes it. Never returns if that is known.
+    async fn overruns(&self) {
+        let end = {
+            let state = self.state.borrow();
+            let usual = state.started.and_then(|started| started.checked_add(state.budget.unattended));
+            usual.filter(|_| !state.has_overrun)
+        };
+        match end {
+            Some(end) => sleep_until(end).await,
+            None => std::future::pending().await,
+        }
+        self.state.send_modify(|state| state.has_overrun = true);
+    }
+
+    /// Waits until the run waits for a person and `take` gives it a place among the interactive runs. From then on it may
+    /// take `interactiveTimeout` while it is attended.
+    pub async fn take_place(&self, mut take: impl FnMut() -> bool) {
+        let mut changes = self.state.subscribe();
+        loop {
+            let half = {
+                let state = changes.borrow_and_update();
+                if state.waits_for_person() {
+                    None
+                } else {
+                    Some((state.budget.unattended / 2).saturating_sub(state.elapsed()))
+                }
+            };
+            match half {
+                None if take() => break,
+                None => sleep(NEXT_TRY).await,
+                Some(half) => {
+                    let half = async {
+                        if half.is_zero() { std::future::pending().await } else { sleep(half).await }
+                    };
+                    tokio::select! {
+                        () = half => {}
+                        _changed = changes.changed() => {}
+                    }
+                }
+            }
+        }
+        self.state.send_modify(|state| state.has_place = true);
+    }
+
+    /// Whether a person attends it.
+    pub fn is_attended(&self) -> bool {
+        self.state.borrow().attendants > 0
+    }
+
+    /// Whether it went on after `timeout`, because it was attended.
+    pub fn has_overrun(&self) -> bool {
+        self.state.borrow().has_overrun
+    }
+
+    /// Counts an attendant until the result is dropped.
+    pub fn attend(self: &Arc<Self>) -> Attending {
+        self.state.send_modify(|state| state.attendants += 1);
+        Attending(Arc::clone(self))
+    }
+
+    /// Reads it from the first line that is kept.
+    pub fn read(self: &Arc<Self>) -> AttendanceReader {
+        let changes = self.state.subscribe();
+        AttendanceReader { _attendance: Arc::clone(self), changes, seen: 0, end: None }
+    }
+}
+
+/// One who attends a run.
+#[derive(Debug)]
+pub struct Attending(Arc<Attendance>);
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        self.0.state.send_modify(|state| state.attendants = state.attendants.saturating_sub(1));
+    }
+}
+
+/// What is new about a run. The lines may have a device code, so `Debug` does not show them.
+#[derive(Default)]
+pub struct AttendanceNews {
+    /// Lines of its stderr, sanitised.
+    pub lines: Vec<Arc<str>>,
+    /// How long it may still take, if that is not what it was before.
+    pub time_left: Option<Duration>,
+}
+
+impl AttendanceNews {
+    /// Whether nothing is new.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.time_left.is_none()
+    }
+}
+
+impl fmt::Debug for AttendanceNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttendanceNews").field("time_left", &self.time_left).finish_non_exhaustive()
+    }
+}
+
+/// Reads a run as it goes on.
+#[derive(Debug)]
+pub struct AttendanceReader {
+    /// Keeps the sender of `changes` alive.
+    _attendance: Arc<Attendance>,
+    changes: watch::Receiver<State>,
+    /// The number of lines that were read.
+    seen: u64,
+    /// The limit that was read.
+    end: Option<Instant>,
+}
+
+impl AttendanceReader {
+    /// Waits until something is new. Cancel safe.
+    pub async fn next(&mut self) -> AttendanceNews {
+        loop {
+            let news = self.news();
+            if !news.is_empty() {
+                return news;
+            }
+            drop(self.changes.changed().await);
+        }
+    }
+
+    /// What is new now.
+    pub fn news(&mut self) -> AttendanceNews {
+        let state = self.changes.borrow_and_update();
+        let lines = state.transcript.after(self.seen).collect();
+        let end = state.started.and_then(|started| started.checked_add(state.limit()));
+        let left = state.limit().saturating_sub(state.elapsed());
+        let time_left = end.filter(|end| self.end != Some(*end)).map(|_| left);
+        (self.seen, self.end) = (state.transcript.count(), end);
+        AttendanceNews { lines, time_left }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+#![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::{task::JoinHandle, time::timeout};
+
+use super::*;
+
+const BUDGET: RunBudget = RunBudget { unattended: secs(30), attended: secs(300) };
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A run that has started, and the task that ends with the time that it had.
+fn started(budget: RunBudget) -> (Arc<Attendance>, JoinHandle<Duration>) {
+    let run = Arc::<Attendance>::default();
+    run.started(budget);
+    let used_up = Arc::clone(&run);
+    (run, tokio::spawn(async move { used_up.used_up().await }))
+}
+
+/// Lets the run have a place as soon as it waits for a person.
+fn with_place(run: &Arc<Attendance>) {
+    let run = Arc::clone(run);
+    tokio::spawn(async move { run.take_place(|| true).await });
+}
+
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[test]
+fn an_attended_run_with_a_place_has_the_longer_time() {
+    let short = RunBudget { unattended: secs(600), attended: secs(300) };
+    for (budget, is_attended, has_place, limit) in [
+        (BUDGET, false, false, 30),
+        (BUDGET, true, false, 30),
+        (BUDGET, false, true, 30),
+        (BUDGET, true, true, 300),
+        (short, true, true, 600),
+        (short, false, false, 600),
+    ] {
+        assert_eq!(budget.limit(is_attended, has_place), secs(limit), "{budget:?} {is_attended} {has_place}");
+    }
+}
+
+#[test]
+fn a_run_waits_for_a_person_who_attends_it_when_it_has_written_or_takes_long() {
+    for (is_attended, has_written, elapsed, waits) in [
+        (false, false, 0, false),
+        (false, true, 29, false),
+        (true, false, 0, false),
+        (true, false, 14, false),
+        (true, false, 15, true),
+        (true, true, 0, true),
+    ] {
+        assert_eq!(waits_for_person(is_attended, has_written, secs(elapsed), BUDGET), waits);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_attendants_ends_at_its_timeout() {
+    let begun = now();
+    let (run, end) = started(BUDGET);
+    with_place(&run);
+    run.wrote(b"open https://issuer and enter CODE\n");
+    assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(30)));
+    assert!(!run.has_overrun());
+}
+
+#[tokio::test(start_paused = true)]
+async fn attending_extends_a_run_that_is_under_way_and_leaving_ends_it() {
+    let begun = now();
+    let (run, end) = started(BUDGET);
+    with_place(&run);
+    sleep(secs(29)).await;
+    let (first, second) = (run.attend(), run.attend());
+    run.wrote(b"code: ");
+    sleep(secs(2)).await;
+    assert!(run.has_overrun() && !end.is_finished());
+    drop(first);
+    sleep(secs(60)).await;
+    assert!(!end.is_finished(), "the other attends it");
+    drop(second);
+    assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(91)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_the_timeout_applies_when_the_last_attendant_leaves() {
+    let begun = now();
+    let (run, end) = started(BUDGET);
+    with_place(&run);
+    let attending = run.attend();
+    run.wrote(b"code\n");
+    sleep(secs(10)).await;
+    drop(attending);
+    assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(30)));
+    assert!(!run.has_overrun());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attended_run_ends_at_the_interactive_timeout_even_if_it_writes_nothing() {
+    let begun = now();
+    let (run, end) = started(BUDGET);
+    with_place(&run);
+    let _attending = run.attend();
+    assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(300), secs(300)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_place_an_attended_run_keeps_its_timeout_and_tries_again_to_get_one() {
+    let begun = now();
+    let (run, end) = started(BUDGET);
+    let (free, tries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (place, is_free, attempts) = (Arc::clone(&run), Arc::clone(&free), Arc::clone(&tries));
+    tokio::spawn(async move {
+        let take = || {
+            attempts.fetch_add(1, Ordering::SeqCst);
+            is_free.load(Ordering::SeqCst)
+        };
+        place.take_place(take).await;
+    });
+    let _attending = run.attend();
+    sleep(secs(5)).await;
+    assert_eq!(tries.load(Ordering::SeqCst), 0, "it has written nothing");
+    run.wrote(b"code\n");
+    sleep(secs(5)).await;
+    assert!(tries.load(Ordering::SeqCst) > 1);
+    free.store(true, Ordering::SeqCst);
+    sleep(secs(25)).await;
+    assert!(run.has_overrun(), "it has a place in time");
+    assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(300), secs(300)));
+
+    let begun = now();
+    let (run, end) = started(BUDGET);
+    let _attending = run.attend();
+    assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_attend_read_all_lines_and_each_change_of_the_time_that_is_left() {
+    let run = Arc::<Attendance>::default();
+    let mut early = run.read();
+    assert!(timeout(secs(1), early.next()).await.is_err(), "nothing is new");
+    run.started(BUDGET);
+    assert_eq!(early.next().await.time_left, Some(secs(30)));
+    run.wrote(b"one\ntw");
+    assert_eq!(texts(&early.next().await), ["one"]);
+    let mut late = run.read();
+    let news = late.next().await;
+    assert_eq!((texts(&news), news.time_left), (vec!["one"], Some(secs(30))));
+    run.wrote(b"o\n");
+    for reader in [&mut early, &mut late] {
+        let news = reader.next().await;
+        assert_eq!((texts(&news), news.time_left), (vec!["two"], None));
+    }
+    run.wrote(b"Password: ");
+    assert!(early.news().is_empty() && run.has_partial_line());
+    run.show_partial_line();
+    assert_eq!(texts(&early.next().await), ["Password:"]);
+    let _attending = run.attend();
+    run.take_place(|| true).await;
+    sleep(secs(10)).await;
+    assert_eq!(early.next().await.time_left, Some(secs(290)));
+}
+
+fn texts(news: &AttendanceNews) -> Vec<&str> {
+    news.lines.iter().map(AsRef::as_ref).collect()
+}
+
+#[test]
+fn debug_shows_no_line() {
+    let run = Arc::<Attendance>::default();
+    run.wrote(b"canary\n");
+    let mut reader = run.read();
+    let shown = format!("{run:?} {reader:?} {:?}", reader.news());
+    assert!(!shown.contains("canary"), "{shown}");
+}

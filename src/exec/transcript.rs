@@ -1,0 +1,154 @@
+//! The lines that a plugin writes to stderr, sanitised, for those who attend its run. Pure.
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use crate::text::sanitize;
+
+/// The bytes of lines that are kept: those who attend late get these.
+const KEPT: usize = 64 << 10;
+/// The longest line in bytes. A longer one is cut into several.
+const LINE: usize = 4 << 10;
+/// What a line takes besides its text.
+const EACH: usize = 32;
+
+/// The last lines of a plugin's stderr. They may have a device code, so `Debug` does not show them.
+#[derive(Default)]
+pub(super) struct Transcript {
+    lines: VecDeque<Arc<str>>,
+    bytes: usize,
+    /// The number of lines so far, also of those that are not kept.
+    count: u64,
+    /// The begin of a line whose end has not been written.
+    partial: Vec<u8>,
+}
+
+impl Transcript {
+    /// Adds what the plugin wrote. A carriage return ends a line too: progress bars draw one over the other.
+    pub(super) fn push(&mut self, mut written: &[u8]) {
+        while let Some((&first, rest)) = written.split_first() {
+            written = rest;
+            match first {
+                b'\n' => self.end_line(),
+                b'\r' if !self.partial.is_empty() && rest.first() != Some(&b'\n') => self.end_line(),
+                b'\r' => {}
+                byte => {
+                    if self.partial.len() >= LINE && is_boundary(byte) {
+                        self.end_line();
+                    }
+                    self.partial.push(byte);
+                }
+            }
+        }
+    }
+
+    /// Whether a line has no end yet, such as a prompt.
+    pub(super) fn has_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Counts what has no end as a line.
+    pub(super) fn flush(&mut self) {
+        if self.has_partial() {
+            self.end_line();
+        }
+    }
+
+    /// The number of lines so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The lines after the first `seen` that are kept.
+    pub(super) fn after(&self, seen: u64) -> impl Iterator<Item = Arc<str>> {
+        let unseen = usize::try_from(self.count.saturating_sub(seen)).unwrap_or(usize::MAX);
+        self.lines.iter().skip(self.lines.len().saturating_sub(unseen)).cloned()
+    }
+
+    fn end_line(&mut self) {
+        let line: Arc<str> = sanitize(String::from_utf8_lossy(&self.partial).trim_end()).into();
+        self.partial.clear();
+        self.count += 1;
+        self.bytes += line.len() + EACH;
+        self.lines.push_back(line);
+        while self.bytes > KEPT {
+            let Some(oldest) = self.lines.pop_front() else { break };
+            self.bytes -= oldest.len() + EACH;
+        }
+    }
+}
+
+impl fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transcript").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+/// Whether a character of UTF-8 begins with `byte`.
+fn is_boundary(byte: u8) -> bool {
+    byte & 0b1100_0000 != 0b1000_0000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(pieces: &[&[u8]]) -> Vec<String> {
+        let mut transcript = Transcript::default();
+        for piece in pieces {
+            transcript.push(piece);
+        }
+        transcript.flush();
+        transcript.after(0).map(|line| line.to_string()).collect()
+    }
+
+    #[test]
+    fn lines_are_those_that_were_written_in_any_pieces() {
+        for (pieces, expected) in [
+            (&[&b""[..]][..], &[][..]),
+            (&[b"one\ntwo\n"], &["one", "two"]),
+            (&[b"on", b"e\n", b"\ntwo"], &["one", "", "two"]),
+            (&[b"one\r\ntwo\r", b"\n"], &["one", "two", ""]),
+            (&[b"10%\r20%\rdone\n"], &["10%", "20%", "done"]),
+            (&[b"gr\xc3", b"\xb6n\n"], &["grön"]),
+            (&[b"  code:  A B  \n"], &["  code:  A B"]),
+            (&[b"\x1b[2Jno \xff\xe2\x80\xae\n"], &["U+001B[2Jno \u{fffd}U+202E"]),
+        ] {
+            assert_eq!(lines(pieces), expected, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_bounded_and_cut_between_characters() {
+        let cut = lines(&["ö".repeat(LINE).as_bytes()]);
+        assert_eq!(cut.len(), 2);
+        assert!(cut.iter().all(|line| line.len() == LINE && line.chars().all(|character| character == 'ö')));
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept_and_none_is_shown_twice() {
+        let mut transcript = Transcript::default();
+        for number in 0..10_000 {
+            transcript.push(format!("line {number}\n").as_bytes());
+        }
+        let kept: Vec<_> = transcript.after(0).collect();
+        assert!(transcript.bytes <= KEPT && kept.len() > 1000, "{}", kept.len());
+        assert_eq!(kept.last().unwrap().as_ref(), "line 9999");
+        let last: Vec<_> = transcript.after(9_998).collect();
+        assert_eq!(last.iter().map(AsRef::as_ref).collect::<Vec<_>>(), ["line 9998", "line 9999"]);
+        assert_eq!((transcript.after(10_000).count(), transcript.count()), (0, 10_000));
+    }
+
+    #[test]
+    fn empty_lines_are_bounded_too() {
+        let mut transcript = Transcript::default();
+        transcript.push(&vec![b'\n'; 100_000]);
+        assert_eq!(transcript.after(0).count(), KEPT / EACH);
+    }
+
+    #[test]
+    fn debug_shows_no_line() {
+        let mut transcript = Transcript::default();
+        transcript.push(b"code canary\nmore canary");
+        assert!(!format!("{transcript:?}").contains("canary"));
+    }
+}

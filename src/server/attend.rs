@@ -1,0 +1,178 @@
+//! `AttendCredential`: a get whose caller sees what the plugin writes while it runs.
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use credbroker_proto::v1 as pb;
+use futures_util::stream::unfold;
+use rustix::process::geteuid;
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::{Request, Response, Status};
+use tracing::{Instrument as _, debug_span};
+
+use super::{
+    access::Access,
+    asked::Asked,
+    convert,
+    credentials::{asking, deadline, refused},
+    follow::{CredentialMessages, WatchSlots},
+    preencoded::{self, Preencoded},
+    service::BrokerService,
+    status::{self, Subject},
+};
+use crate::{
+    access::Verb,
+    cache::{self, Attendant, AttendantReader},
+    credential::Issued,
+    exec::{AttendanceNews, PluginRunner},
+    plugin::ProfileName,
+    resolver::Source,
+};
+
+/// How long a run may be queued while a caller without a deadline waits for it.
+const QUEUED: Duration = Duration::from_secs(60);
+
+/// The end of the request.
+type Answer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
+
+impl<R: PluginRunner> BrokerService<R> {
+    pub(super) async fn attend(
+        &self,
+        request: Request<pb::AttendCredentialRequest>,
+    ) -> Result<Response<CredentialMessages>, Status> {
+        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        let (peer, deadline) = (access.peer, deadline(&request));
+        let pb::AttendCredentialRequest { r#ref, exec_plugin_caller } = request.into_inner();
+        let get = pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal: true };
+        let (caller, reference) = asking(&peer, get);
+        let ask = convert::ask(reference, &access, Verb::Get)?;
+        let (asked, source) =
+            (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());
+        let resolved = async {
+            let (spec, request) = self.resolve(ask, caller, deadline).await?;
+            let profile = spec.target.as_ref().map(|target| &target.profile);
+            check(&access, &source, &spec.provider.name, profile)?;
+            Ok((spec, request))
+        };
+        let (spec, request) = asked.decided(resolved.await)?;
+        let attendant = Arc::<Attendant>::default();
+        let reader = attendant.read();
+        let limit = request.deadline.unwrap_or(spec.provider.interactive_timeout.saturating_add(QUEUED));
+        let request = cache::Request { attendant: Some(attendant), deadline: Some(limit), ..request };
+        let (cache, subject) = (self.cache.clone(), Subject::of(&spec));
+        let answer =
+            async move { cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed)) };
+        let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
+        let attended =
+            AttendStream { answer: Box::pin(answer.instrument(span)), reader, end: None, _slot: slot };
+        Ok(Preencoded::response(attended.messages()))
+    }
+}
+
+/// Checks whether the caller may attend the run that `source` leads to: it is the broker's own user, or has the verb `login`.
+fn check(
+    access: &Access,
+    source: &Source,
+    provider: &str,
+    profile: Option<&ProfileName>,
+) -> Result<(), Status> {
+    if access.principal().uid == Some(geteuid().as_raw()) {
+        return Ok(());
+    }
+    let allowed = source.check(&access.permit(Verb::Login), provider, profile);
+    allowed.map_err(|_forbidden| status::verb_denied(Verb::Login))
+}
+
+/// A request that is attended.
+struct AttendStream {
+    answer: Answer,
+    reader: AttendantReader,
+    /// The answer, when the last lines are sent before it.
+    end: Option<Result<Arc<Issued>, Status>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl fmt::Debug for AttendStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttendStream").field("reader", &self.reader).finish_non_exhaustive()
+    }
+}
+
+impl AttendStream {
+    fn messages(self) -> CredentialMessages {
+        Box::pin(unfold(Some(self), async |attended| {
+            let mut attended = attended?;
+            if let Some(end) = attended.end.take() {
+                return Some((framed(end), None));
+            }
+            tokio::select! {
+                biased;
+                news = attended.reader.next() => Some((Ok(lines(news)), Some(attended))),
+                end = &mut attended.answer => {
+                    let news = attended.reader.news();
+                    if news.lines.is_empty() {
+                        return Some((framed(end), None));
+                    }
+                    attended.end = Some(end);
+                    Some((Ok(lines(news)), Some(attended)))
+                }
+            }
+        }))
+    }
+}
+
+/// The last message. It is that of a get: both have the same fields.
+fn framed(end: Result<Arc<Issued>, Status>) -> Result<Bytes, Status> {
+    end.map(|issued| issued.encoded.frame.clone())
+}
+
+fn lines(AttendanceNews { lines, time_left }: AttendanceNews) -> Bytes {
+    let stderr_lines = lines.iter().map(ToString::to_string).collect();
+    let time_left = time_left.and_then(convert::duration);
+    let news =
+        pb::AttendCredentialResponse { stderr_lines, time_left, ..pb::AttendCredentialResponse::default() };
+    preencoded::frame(&news)
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{
+        access::{Grant, Peers, Policy, Rule},
+        plugin::{Globs, ProviderRef},
+    };
+
+    #[test]
+    fn attending_is_for_the_brokers_own_user_and_for_the_verb_login() {
+        let own = geteuid().as_raw();
+        for (uid, verbs, may) in [
+            (own, &[Verb::Get][..], true),
+            (own + 1, &[Verb::Get, Verb::Watch, Verb::Admin], false),
+            (own + 1, &[Verb::Get, Verb::Login], true),
+        ] {
+            let peers = Peers { uids: vec![uid], ..Peers::default() };
+            let verbs = verbs.iter().copied().collect();
+            let allow = Grant { providers: Globs::new(["p"]), verbs, ..Grant::default() };
+            let policy = Policy::new([Rule { name: "r".into(), peers, allow }]);
+            let access = Access::of_uid(uid, watch::Sender::new(Arc::new(policy)).subscribe());
+            let source = |name: &str| Source::Provider(ProviderRef { name: name.into(), definition: None });
+            let checked = check(&access, &source("p"), "p", None);
+            assert_eq!(checked.is_ok(), may, "{uid}");
+            let denied = check(&access, &source("q"), "q", None);
+            assert_eq!(denied.is_ok(), uid == own, "{uid}: `get` is checked before");
+        }
+    }
+
+    #[test]
+    fn a_message_has_lines_and_how_long_the_run_may_take() {
+        let news = AttendanceNews { lines: vec!["code".into()], time_left: Some(Duration::from_secs(3)) };
+        let sent = preencoded::message(&lines(news)).unwrap();
+        let sent = pb::AttendCredentialResponse::decode(sent).unwrap();
+        assert_eq!((sent.stderr_lines, sent.time_left.unwrap().seconds), (vec!["code".to_owned()], 3));
+        assert!(sent.credential.is_none());
+    }
+}
