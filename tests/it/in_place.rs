@@ -102,8 +102,26 @@ users:
         let exec = &users.iter().find(|user| user["name"] == name).unwrap()["user"]["exec"];
         assert!(exec["command"].as_str().unwrap().contains("credbroker"), "{exec}");
         let args: Vec<_> = exec["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
-        let document: Value = serde_json::from_str(&self.said(socket, &args)).unwrap();
+        let mut command = Command::new(exec["command"].as_str().unwrap());
+        command.args(args).env_clear().env("CREDBROKER_SOCKET", socket).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         document["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns when the broker has read its files again.
+    fn has_read_again(&self, broker: &Broker) {
+        let read = || {
+            let status = self.said(&broker.socket(), &["status", "-o", "json"]);
+            let status: Value = serde_json::from_str(&status).unwrap();
+            assert_eq!(status["configuration"]["problems"], serde_json::json!([]), "{status}");
+            status["configuration"]["readTime"].clone()
+        };
+        let before = read();
+        let pid = rustix::process::Pid::from_raw(i32::try_from(broker.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        assert!((0..200).any(|_| read() != before), "the broker does not read its files");
     }
 
     /// The file with the original definitions.
@@ -132,6 +150,7 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     let [moved] = &home.moved()[..] else { panic!("{:?}", home.moved()) };
     assert_eq!(mode(moved), 0o600);
     assert!(!fs::read_to_string(moved).unwrap().contains("c4n4ry"));
+    home.has_read_again(&broker);
     // The credential from before is still the one that is served.
     assert_eq!(home.token(&socket, "dev"), "token-1");
     assert_eq!(home.plugin.runs(), 1);
@@ -144,6 +163,9 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     let said = home.said(&socket, &["kubeconfig", "restore"]);
     assert!(said.contains("restored dev, ops"), "{said}");
     assert_eq!(home.kubeconfig(), before);
+    home.has_read_again(&broker);
+    let dev = home.said(&socket, &["get", "--provider", "dev", "-o", "token"]);
+    assert_eq!((dev.trim(), home.plugin.runs()), ("token-1", 2));
     assert_eq!(home.moved(), [PathBuf::new(); 0]);
     assert!(!fs::read_to_string(home.path(".config/credbroker/config.yaml")).unwrap().contains("injected"));
     let (_, log) = broker.stop();

@@ -62,6 +62,9 @@ pub(super) struct WrapArgs {
     /// The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]
     #[arg(long, value_name = "UID")]
     server_uid: Option<String>,
+    /// `setup` says how the copy is used.
+    #[arg(skip)]
+    of_setup: bool,
 }
 
 impl WrapArgs {
@@ -74,6 +77,7 @@ impl WrapArgs {
             bare: BareArg::default(),
             socket: None,
             server_uid: None,
+            of_setup: true,
         }
     }
 }
@@ -134,8 +138,10 @@ pub(super) fn run(
     summarise(path, &definitions.served, out)?;
     note.map(|note| writeln!(out, "{note}")).transpose()?;
     report(&kept, path, out, err)?;
-    writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
-    writeln!(out, "{}", advice(&socket, environment, &definitions.served)?)?;
+    if !args.of_setup {
+        writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
+        writeln!(out, "{}", advice(&socket, environment, &definitions.served)?)?;
+    }
     Ok(0)
 }
 

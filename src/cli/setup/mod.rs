@@ -158,7 +158,7 @@ fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) ->
     if plan.kubeconfigs.is_empty() {
         return Ok(());
     }
-    let exists = plan::config_at(&plan.config);
+    let exists = plan.config.try_exists().unwrap_or(true);
     let config = BrokerConfig { path: plan.config.clone(), exists };
     let missing = config.missing(&plan.kubeconfigs, environment)?;
     let is_ours = !exists || manifest.may_write(&plan.config);

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     cli::{kubeconfig, programs},
-    config,
     plugin::{Environment, Globs},
 };
 
@@ -200,9 +199,4 @@ fn start(
     let path = path.context("HOME is not set, so there is no place for the files; set it")?;
     let log = state.join("credbroker/broker.log");
     Ok(Start::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
-}
-
-/// Whether the configuration at `path` exists.
-pub(super) fn config_at(path: &Path) -> bool {
-    config::place(Some(path), &Environment::default()).is_some_and(|(_, exists)| exists)
 }
