@@ -5,9 +5,13 @@ use std::time::Duration;
 use tonic_health::ServingStatus;
 
 use super::{Bound, SERVICES};
+use crate::server::Keeper;
 
 /// How long a drain may take.
 pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long the removal of the sockets' names may take.
+const WITHDRAWAL: Duration = Duration::from_millis(500);
 
 /// How long the last audit records may take.
 const RECORDS: Duration = Duration::from_secs(1);
@@ -32,7 +36,12 @@ impl Bound {
             self.health.set_service_status(service, ServingStatus::NotServing).await;
         }
         self.health.set_service_status("", ServingStatus::NotServing).await;
+        self.withdraw().await;
         self.draining.cancel();
+        // What waits at a socket of systemd's is for the next broker.
+        for socket in self.sockets.iter().filter(|socket| !socket.is_inherited) {
+            self.acceptor.accept_the_rest(socket.listener, &socket.newest.borrow());
+        }
         self.tasks.close();
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
         drop(self.sockets);
@@ -40,5 +49,13 @@ impl Bound {
         // Without a result, the runtime ends, and the rest of the records is lost.
         drop(tokio::task::spawn_blocking(move || audit.flush(RECORDS)).await);
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
+    }
+
+    /// Removes the names of the sockets: new clients find none, and retry until the next broker listens.
+    async fn withdraw(&self) {
+        let keepers: Vec<_> = self.sockets.iter().filter_map(|socket| socket.keeper.clone()).collect();
+        let withdrawn = tokio::task::spawn_blocking(move || keepers.iter().for_each(Keeper::withdraw));
+        // A mount that hangs does not delay the drain.
+        drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
     }
 }

@@ -63,18 +63,20 @@ impl Listening {
         Ok(OpenSocket {
             listener: self.listener,
             path,
+            is_inherited: !matches!(origin, Some(SocketOrigin::Published(_))),
             keeper: origin.map(Keeper::new),
             newest: watch::Sender::new(Arc::new(socket)),
         })
     }
 }
 
-/// A socket that is open. On drop, its name is removed before it closes: new clients find no socket, and retry until a
-/// successor listens.
+/// A socket that is open.
 #[derive(Debug)]
 pub(super) struct OpenSocket {
     pub(super) listener: usize,
     pub(super) path: Option<PathBuf>,
+    /// Whether systemd holds it too.
+    pub(super) is_inherited: bool,
     /// `None`: the socket is systemd's and has no name.
     pub(super) keeper: Option<Keeper>,
     /// The newest is in use.

@@ -42,8 +42,8 @@ use crate::{
     metrics::Metrics,
     resolver::Resolver,
     server::{
-        Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ReloadState, SocketError,
-        encode, record_runs, services,
+        Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
+        SocketError, encode, record_runs, services,
     },
     verify::{ApiVerifier, Verifier as _},
 };
@@ -198,11 +198,13 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let now = edges.clock.now().wall;
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
-    let monitor = config.metrics.as_ref().map(|address| {
+    let monitor = config.metrics.as_ref().map(|listen| {
         let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
         let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
         let (started, configuration) = (now, configuration.subscribe());
-        OpenMonitor::at(address, MonitorParts { health, metrics, configuration, started, tasks, draining })
+        let names = ProviderNames { policies: policies.subscribe(), setting: listen.provider_names };
+        let parts = MonitorParts { health, metrics, configuration, names, started, tasks, draining };
+        OpenMonitor::at(&listen.address, parts)
     });
     let monitor = monitor.transpose()?;
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();

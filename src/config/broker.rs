@@ -13,7 +13,7 @@ use super::{
     kubeconfig::{Kubeconfig, Mode, variables},
     limits::{Limits, limits_section},
     listen::{Listen, listeners},
-    metrics::{MetricsAddress, metrics_section},
+    metrics::{MetricsListen, metrics_section},
     policy::policy,
     problem::Report,
     provider::section,
@@ -31,7 +31,7 @@ use crate::{
 pub(super) struct Sections {
     pub(super) listen: Vec<Listen>,
     pub(super) limits: Limits,
-    pub(super) metrics: Option<MetricsAddress>,
+    pub(super) metrics: Option<MetricsListen>,
     pub(super) providers: Vec<Provider>,
     pub(super) cluster_profiles: Option<ClusterProfiles>,
     pub(super) access: Vec<Rule>,
@@ -60,7 +60,6 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     let listen = listeners(&fields, env, report);
     let limits =
         fields.at(&table::root::LIMITS).map(|section| limits_section(&section, report)).unwrap_or_default();
-    let metrics = fields.at(&table::root::METRICS).and_then(|section| metrics_section(&section, report));
     let dir = path.parent().unwrap_or(Path::new("/"));
     let items = fields.at(&table::root::PROVIDERS).map(|items| items.items(report)).unwrap_or_default();
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, report)).collect();
@@ -90,6 +89,8 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     if !access.is_empty() {
         access::match_by_default(&items, &mut providers);
     }
+    let metrics = fields.at(&table::root::METRICS);
+    let metrics = metrics.and_then(|section| metrics_section(&section, !access.is_empty(), report));
     let audit = access::audit(fields.at(&table::root::AUDIT).as_ref(), !access.is_empty(), env, report);
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =

@@ -130,14 +130,22 @@ fn refuse_exposed(path: &Path, report: &mut Report) {
     // The owner and the mode of the file itself are reported already.
     match exposed(path, &[us, 0], std::fs::Metadata::is_file) {
         Ok(None) => {}
-        Ok(Some(by)) => report.problem(
-            whole(path),
-            format!(
-                "other users can replace it, and so run programs as the broker, because {} belongs to uid {} and has mode {:04o}; it must belong to the broker's own uid {us} or to root, and be writable by no other user",
-                by.path.display(), by.owner, by.mode
-            ),
-        ),
-        Err(error) => report.problem(whole(path), format!("the directories above it cannot be checked: {error}")),
+        Ok(Some(by)) => {
+            let at = by.path.display();
+            let remedy = if [us, 0].contains(&by.owner) {
+                format!("run `chmod go-w {at}`")
+            } else {
+                format!("it must belong to the broker's own uid {us} or to root")
+            };
+            let (owner, mode) = (by.owner, by.mode);
+            report.problem(
+                whole(path),
+                format!("other users can replace it, and so run programs as the broker, because {at} belongs to uid {owner} and has mode {mode:04o}; {remedy}"),
+            );
+        }
+        Err(error) => {
+            report.problem(whole(path), format!("the directories above it cannot be checked: {error}"));
+        }
     }
 }
 

@@ -13,18 +13,39 @@ pub enum MetricsAddress {
     Unix(PathBuf),
 }
 
-pub(super) fn metrics_section(at: &Cursor<'_>, report: &mut Report) -> Option<MetricsAddress> {
+/// The section `metrics`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MetricsListen {
+    /// Where to listen.
+    pub address: MetricsAddress,
+    /// Whether answers have the names of providers; `None`: unless there are access rules and no peer has an identity.
+    pub provider_names: Option<bool>,
+}
+
+/// Reads the section. `has_rules`: the configuration has access rules.
+pub(super) fn metrics_section(
+    at: &Cursor<'_>,
+    has_rules: bool,
+    report: &mut Report,
+) -> Option<MetricsListen> {
     let fields = at.section(&metrics::SECTION, report)?;
+    let provider_names = metrics::PROVIDER_NAMES.read(&fields, report);
     let value = fields.required(&metrics::LISTEN, report)?;
     let text = value.text(report)?;
     let address = address(text);
     if address.is_none() {
         value.problem(
             report,
-            "must be a loopback address with a port, like `127.0.0.1:9464`, or `unix:///absolute/path`: the answers have the names of providers and are not encrypted",
+            "must be a loopback address with a port, like `127.0.0.1:9464`, or `unix:///absolute/path`: the answers are not encrypted",
         );
     }
-    address
+    if has_rules && provider_names.is_none() && matches!(address, Some(MetricsAddress::Loopback(_))) {
+        value.warning(
+            report,
+            "every user of the machine can connect, so with `access` rules the answers have no names of providers; set `providerNames: true`, or listen on a Unix socket",
+        );
+    }
+    Some(MetricsListen { address: address?, provider_names })
 }
 
 fn address(text: &str) -> Option<MetricsAddress> {

@@ -41,7 +41,7 @@ pub use access::AuditTo;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
 pub use limits::Limits;
 pub use listen::{Listen, group_id};
-pub use metrics::MetricsAddress;
+pub use metrics::{MetricsAddress, MetricsListen};
 pub use problem::{ConfigError, Problem};
 pub use reference::{json_schema, markdown};
 pub use sources::Sources;
@@ -56,7 +56,7 @@ pub struct Config {
     /// Limits of the whole broker.
     pub limits: Limits,
     /// Where metrics and health are served over HTTP; `None`: nowhere.
-    pub metrics: Option<MetricsAddress>,
+    pub metrics: Option<MetricsListen>,
     /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
     pub cluster_profiles: Option<ClusterProfiles>,
     /// The access rules; empty: the broker's own user and root may do everything.

@@ -309,13 +309,15 @@ section! {
 }
 
 section! {
-    /// Metrics and health over HTTP: `/metrics`, `/livez`, `/readyz` and `/readyz/PROVIDER`. The answers have the names of
-    /// providers and never a secret.
+    /// Metrics and health over HTTP: `/metrics`, `/livez`, `/readyz` and `/readyz/PROVIDER`. The answers never have a secret.
     metrics;
 
     /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a
     /// separate Unix socket, which only the broker's user and group can.
     LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"), "\"127.0.0.1:9464\"");
+    /// Whether the answers have the names of providers. Without them, `/metrics` leaves out what has the label `provider`,
+    /// `/readyz` reports all providers as `*`, and `/readyz/PROVIDER` is not found.
+    PROVIDER_NAMES: Boolean, Optional = ("providerNames", Boolean, Optional("`true`; `false` on a loopback address while there are `access` rules, because the broker cannot know who connects to it"), "true");
 }
 
 section! {

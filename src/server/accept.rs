@@ -25,6 +25,7 @@ use super::{
     peer::Peer,
     places::{ConnectionLimits, Full, Holding, Place, Places},
     service::Services,
+    socket::BACKLOG,
     traffic::{Traffic, Watchdog},
 };
 use crate::{clock, exec::LiveRuns};
@@ -131,10 +132,11 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the connections that wait at a listener that was replaced.
-    fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
+    /// Accepts the connections that wait at `listener`, which has no name any longer.
+    pub fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Ok(socket) = rustix::net::accept_with(listener, flags) {
+        for _ in 0..BACKLOG {
+            let Ok(socket) = rustix::net::accept_with(listener, flags) else { return };
             match UnixStream::from_std(socket.into()) {
                 Ok(stream) => self.admit(number, stream),
                 Err(error) => debug!(%error, "a connection was lost with its listener"),

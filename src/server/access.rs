@@ -81,6 +81,17 @@ impl Access {
         self.current.load().policies.clone()
     }
 
+    /// Waits until the peer has no right at all.
+    pub(super) async fn lost_all(&self) {
+        let mut policies = self.changes();
+        while !self.rights().is_empty() {
+            if policies.changed().await.is_err() {
+                // The broker ends, and the rights remain.
+                return std::future::pending().await;
+            }
+        }
+    }
+
     /// Whether the peer may ask whether the broker works, under any rules: the broker's own user and root may.
     pub(super) fn may_ask_for_health(&self) -> bool {
         self.principal.is_owner && self.principal.uid.is_some()

@@ -22,6 +22,24 @@ use super::{
 const PIECE: usize = 1023;
 const IN_PIECES: usize = 8 * 1024;
 
+/// Resolves when the peer has lost the right to a stream, with the status that ends it.
+pub(super) type Loss = Pin<Box<dyn Future<Output = Status> + Send>>;
+
+/// What belongs to a stream that its service does not count as a watch.
+#[derive(Default)]
+pub(super) struct Watching {
+    /// `None`: the peer needs no right, or the service checks it.
+    loss: Option<Loss>,
+    _slot: Option<OwnedSemaphorePermit>,
+}
+
+impl Watching {
+    /// `slot` is its place among the watches of the connection.
+    pub(super) fn new(slot: Option<OwnedSemaphorePermit>, loss: Option<Loss>) -> Self {
+        Self { loss, _slot: slot }
+    }
+}
+
 /// The body of an answer. A stream without a message to send when the broker drains ends with the status `DRAINING`,
 /// even if the service keeps it open: an open stream would delay the drain.
 pub(super) struct Answer {
@@ -31,8 +49,8 @@ pub(super) struct Answer {
     room: Option<Pin<Box<OwnedNotified>>>,
     end: End,
     traffic: Arc<Traffic>,
+    watching: Watching,
     _call: Call,
-    _slot: Option<OwnedSemaphorePermit>,
 }
 
 enum End {
@@ -51,17 +69,18 @@ impl Answer {
         traffic: &Arc<Traffic>,
         draining: CancellationToken,
         call: Call,
-        slot: Option<OwnedSemaphorePermit>,
+        watching: Watching,
     ) -> Self {
         let (traffic, end) = (Arc::clone(traffic), End::Unwatched(draining));
-        Self { body, ahead: None, room: None, end, traffic, _call: call, _slot: slot }
+        Self { body, ahead: None, room: None, end, traffic, watching, _call: call }
     }
 
     /// An answer of one message, which is already framed.
     pub(super) fn whole(frame: Bytes, traffic: &Arc<Traffic>, call: Call) -> Self {
         let ahead = Some(Frame::data(Unsent::new(frame, traffic)));
         let (body, traffic) = (Body::empty(), Arc::clone(traffic));
-        Self { body, ahead, room: None, end: End::Whole, traffic, _call: call, _slot: None }
+        let watching = Watching::default();
+        Self { body, ahead, room: None, end: End::Whole, traffic, watching, _call: call }
     }
 
     /// Encodes the first message if it is ready and there is room for it. Never waits. Without room, the body is not
@@ -77,6 +96,12 @@ impl Answer {
 
     fn count(&self, frame: Frame<Bytes>) -> Frame<Unsent> {
         frame.map_data(|bytes| Unsent::new(bytes, &self.traffic))
+    }
+
+    /// Ends the answer, and returns its last frame.
+    fn last(&mut self, status: &Status) -> Frame<Unsent> {
+        self.end = End::Reached;
+        Frame::trailers(preencoded::trailers(status))
     }
 
     /// Returns the part of `frame` to send now, and keeps the rest in `ahead`.
@@ -131,6 +156,12 @@ impl HttpBody for Answer {
             End::Unwatched(_) | End::Watched(_) => {}
         }
         ready!(this.poll_room(cx));
+        // First, because a stream that always has a message would go on without the right.
+        if let Some(loss) = &mut this.watching.loss
+            && let Poll::Ready(status) = loss.as_mut().poll(cx)
+        {
+            return Poll::Ready(Some(Ok(this.last(&status))));
+        }
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map(|frame| this.first_piece(this.count(frame)))));
         }
@@ -140,8 +171,7 @@ impl HttpBody for Answer {
         if let End::Watched(draining) = &mut this.end {
             ready!(draining.as_mut().poll(cx));
         }
-        this.end = End::Reached;
-        Poll::Ready(Some(Ok(Frame::trailers(preencoded::trailers(&status::draining())))))
+        Poll::Ready(Some(Ok(this.last(&status::draining()))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -169,7 +199,7 @@ mod tests {
         let chunk = || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; CHUNK])));
         let chunks = stream::iter((0..chunks).map(move |_| chunk())).chain(stream::pending());
         let call = Call::of(traffic);
-        Answer::new(Body::new(StreamBody::new(chunks)), traffic, draining.clone(), call, None)
+        Answer::new(Body::new(StreamBody::new(chunks)), traffic, draining.clone(), call, Watching::default())
     }
 
     fn traffic() -> (Arc<Traffic>, CancellationToken) {

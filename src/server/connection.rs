@@ -1,34 +1,29 @@
 //! One connection: HTTP/2 with every limit set.
 
-use std::{convert::Infallible, future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
-use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::service_fn};
+use hyper::{rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::UnixStream, sync::OwnedSemaphorePermit, time::timeout};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{Status, body::Body};
-use tower::Service as _;
+use tokio::{net::UnixStream, time::timeout};
+use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use super::{
     access::Access,
-    answer::Answer,
-    asked,
     authority::AuthorityFilter,
-    credentials::GET,
+    exchange::{Exchanges, exchange},
     follow::WatchSlots,
     handshake::HandshakeDeadline,
     places::Full,
-    preencoded::{self, Preencoded},
-    question::Question,
     service::Services,
-    status,
-    tally::tally,
-    traffic::{Call, Noted, Traffic, Watchdog},
+    traffic::{Noted, Traffic, Watchdog},
 };
-use crate::metrics::Rpc;
 
 /// Time from accept to the end of the peer's first SETTINGS frame.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -46,19 +41,12 @@ const SEND_BUFFER: usize = 64 * 1024;
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const FRAME: u32 = 16 * 1024;
+/// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
+const LAST_CALL: Duration = Duration::from_millis(200);
 /// Time after GOAWAY for calls in progress to end.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_FAREWELL: Duration = Duration::from_millis(500);
-/// Prefix of the methods that report whether the broker works.
-const HEALTH: &str = "/grpc.health.v1.Health/";
-/// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
-const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// Prefix of more such methods. Their requests are streams too.
-const REFLECTION: &str = "/grpc.reflection.";
-
-const GRPC: &str = "application/grpc";
-
 /// Why the broker refuses every request of a connection. Decided once, when the connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
@@ -89,7 +77,7 @@ impl Connections {
         traffic: Arc<Traffic>,
         refusal: Option<Refusal>,
     ) {
-        let end = traffic.end().clone();
+        let (end, draining) = (traffic.end().clone(), self.draining.clone());
         let peer = access.peer;
         self.watchdog.watch(&traffic);
         let builder = limits(TrackedExecutor(self.tasks.clone()));
@@ -123,28 +111,41 @@ impl Connections {
             }
             polled
         });
-        let ended = if let Some(ended) =
-            tokio_util::future::FutureExt::with_cancellation_token(gathering, &end).await
-        {
-            ended
-        } else if traffic.is_stalled() {
+        let mut ended = gathering.with_cancellation_token(&end).await;
+        if ended.is_none() && traffic.is_stalled() {
             return;
-        } else {
+        }
+        if ended.is_none() && draining.is_cancelled() {
+            ended = until_last_call(connection.as_mut(), &traffic).await;
+        }
+        if ended.is_none() {
             connection.as_mut().graceful_shutdown();
             let farewell = if traffic.is_busy() { FAREWELL } else { IDLE_FAREWELL };
-            let Ok(ended) = timeout(farewell, connection).await else {
-                return debug!(
-                    uid = peer.uid,
-                    pid = peer.pid,
-                    "a peer did not end its connection; it is closed"
-                );
-            };
-            ended
-        };
-        if let Err(error) = ended {
-            debug!(uid = peer.uid, pid = peer.pid, %error, "connection ended");
+            ended = timeout(farewell, connection).await.ok();
+        }
+        match ended {
+            Some(Ok(())) => {}
+            Some(Err(error)) => debug!(uid = peer.uid, pid = peer.pid, %error, "connection ended"),
+            None => {
+                debug!(uid = peer.uid, pid = peer.pid, "a peer did not end its connection; it is closed");
+            }
         }
     }
+}
+
+/// Serves on until the next call begins, or none has begun in time. GOAWAY is then sent while the peer waits for an
+/// answer. A peer that gets it just before it sends its call, as one that has just connected, would lose that call.
+async fn until_last_call<C>(mut connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output>
+where
+    C: Future,
+{
+    let begun = traffic.begun();
+    let serving = poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if traffic.begun() != begun => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    timeout(LAST_CALL, serving).await.ok().flatten()
 }
 
 fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
@@ -167,155 +168,6 @@ fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
     builder
 }
 
-/// State that the calls of one connection share.
-struct Exchanges {
-    connections: Connections,
-    watches: WatchSlots,
-    access: Arc<Access>,
-    refusal: Option<Refusal>,
-    traffic: Arc<Traffic>,
-}
-
-/// One call: waits for room for the answer, reads the request, then calls the service, which finds the peer in the
-/// request's extensions.
-///
-/// Not an `async fn`: its future would hold the arguments twice.
-fn exchange(
-    shared: Arc<Exchanges>,
-    request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
-    let call = Call::of(&shared.traffic);
-    let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
-    async move {
-        // Before the body is read, so that a waiting request holds only what the peer may send ahead.
-        shared.room(&mut head.headers).await;
-        let question = match admitted {
-            Ok((false, slot)) => Question::whole(body, &shared.traffic).await.map(|whole| (whole, slot)),
-            Ok((true, slot)) => {
-                Ok((Question::stream(body, &shared.traffic, &shared.connections.draining), slot))
-            }
-            Err(status) => Err(status),
-        };
-        match question {
-            Ok((question, slot)) => match shared.recall(&head, &question) {
-                Some(frame) => {
-                    shared.connections.services.metrics.requests.answered(Rpc::GET);
-                    Ok(whole(Answer::whole(frame, &shared.traffic, call)))
-                }
-                // Boxed, because a call that waits for room would reserve its space too.
-                None => Ok(Box::pin(shared.answer(head, question, call, slot)).await),
-            },
-            Err(status) => Ok(shared.respond(Rpc::of(head.uri.path()), status.into_http(), call, None)),
-        }
-    }
-}
-
-/// Whether tonic would accept the head of this request. If not, tonic gets the request and refuses it.
-fn is_grpc(head: &Parts) -> bool {
-    let content = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    head.method == Method::POST && content.is_some_and(|content| content.starts_with(GRPC.as_bytes()))
-}
-
-fn whole(answer: Answer) -> Response<Answer> {
-    let mut response = Response::new(answer);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
-    response
-}
-
-impl Exchanges {
-    /// Whether the request is a stream of messages, and the watch slot that its answer takes.
-    fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
-        match self.refusal {
-            None => {}
-            Some(Refusal::Denied) => return Err(self.denied(path)),
-            Some(Refusal::Descendant) => return Err(self.refused(path, status::descendant())),
-            Some(Refusal::Full(full)) => return Err(status::too_many_connections(full)),
-        }
-        // The services check more: which verb, and for which credential.
-        let is_for_owners = path.starts_with(HEALTH) && self.access.may_ask_for_health();
-        if self.access.rights().is_empty() && !is_for_owners {
-            return Err(self.denied(path));
-        }
-        self.traffic.check_bytes().map_err(status::too_many_bytes)?;
-        let streams = path.starts_with(REFLECTION);
-        let counts = streams || path == HEALTH_WATCH;
-        Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
-    }
-
-    fn denied(&self, path: &str) -> Status {
-        self.refused(path, status::peer_denied(self.access.peer.uid, self.access.no_rights()))
-    }
-
-    /// Records that the call is denied.
-    fn refused(&self, path: &str, status: Status) -> Status {
-        asked::refused(&self.connections.services.audit, &self.access, path, &status);
-        status
-    }
-
-    async fn room(&self, headers: &mut HeaderMap) {
-        if self.traffic.has_room() {
-            return;
-        }
-        // A `HeaderMap` reserves space for more headers than a request has, and a thousand requests may wait.
-        let few: Box<[_]> = mem::take(headers).into_iter().collect();
-        loop {
-            let room = Box::pin(self.traffic.room());
-            if self.traffic.has_room() {
-                self.traffic.pass_on();
-                break;
-            }
-            room.await;
-        }
-        headers.extend(few);
-    }
-
-    /// The framed answer from memory. A cache hit is only a look-up, so it bypasses the services.
-    fn recall(&self, head: &Parts, question: &Question) -> Option<Bytes> {
-        match question {
-            Question::Whole(body) if head.uri.path() == GET => {
-                let message = preencoded::message(body).filter(|_| is_grpc(head))?;
-                self.connections.services.memory.recall(&self.access, message)
-            }
-            _ => None,
-        }
-    }
-
-    /// The answer of a service. Its first message is encoded if it is ready.
-    async fn answer(
-        &self,
-        head: Parts,
-        question: Question,
-        call: Call,
-        slot: Option<OwnedSemaphorePermit>,
-    ) -> Response<Answer> {
-        let rpc = Rpc::of(head.uri.path());
-        let mut request = Request::from_parts(head, question);
-        request.extensions_mut().insert(Arc::clone(&self.access));
-        request.extensions_mut().insert(self.watches.clone());
-        let services = &self.connections.services;
-        let is_reflection = request.uri().path().starts_with(REFLECTION);
-        let mut routes = if is_reflection { services.reflection() } else { &services.routes }.clone();
-        let mut response = routes.call(request).await.unwrap_or_else(|never| match never {});
-        Preencoded::put_in_place(&mut response);
-        let mut response = self.respond(rpc, response, call, slot);
-        poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
-        response
-    }
-
-    /// Counts an answer by its headers.
-    fn respond(
-        &self,
-        rpc: Rpc,
-        response: Response<Body>,
-        call: Call,
-        slot: Option<OwnedSemaphorePermit>,
-    ) -> Response<Answer> {
-        tally(&self.connections.services.metrics, rpc, &self.access.peer, response.headers());
-        let draining = self.connections.draining.clone();
-        response.map(|body| Answer::new(body, &self.traffic, draining, call, slot))
-    }
-}
-
 /// Spawns hyper's tasks on the tracker, so that the drain waits for them.
 #[derive(Clone, Debug)]
 struct TrackedExecutor(TaskTracker);
@@ -328,16 +180,36 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for TrackedExecutor {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures_util::future::pending;
+    use tokio::time::{Instant, sleep};
 
-    fn size_of_future<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
-        size_of::<F>()
+    use super::{super::traffic::Call, *};
+
+    /// How long a connection is served before GOAWAY on which `serving` happens, and its end if it ends before.
+    async fn served<T>(traffic: &Traffic, serving: impl Future<Output = T>) -> (Duration, Option<T>) {
+        #[expect(clippy::disallowed_methods, reason = "tokio's paused clock is the test's clock")]
+        let began = Instant::now();
+        let ended = until_last_call(pin!(serving), traffic).await;
+        (began.elapsed(), ended)
     }
 
-    /// A peer can have a thousand calls in progress.
-    #[test]
-    fn a_call_is_small() {
-        let size = size_of_future(exchange);
-        assert!(size <= 512, "{size} bytes");
+    #[tokio::test(start_paused = true)]
+    async fn goaway_waits_for_the_next_call_but_not_long() {
+        let (traffic, soon) = (Traffic::for_tests(), LAST_CALL / 2);
+        assert_eq!(served(&traffic, pending::<()>()).await, (LAST_CALL, None));
+        let earlier = Call::of(&traffic);
+        let calls_once = async {
+            sleep(soon).await;
+            drop(Call::of(&traffic));
+            pending::<()>().await;
+        };
+        assert_eq!(served(&traffic, calls_once).await, (soon, None), "it may have ended already");
+        let calls_at_once = async {
+            let _call = Call::of(&traffic);
+            pending::<()>().await;
+        };
+        assert_eq!(served(&traffic, calls_at_once).await, (Duration::ZERO, None));
+        assert_eq!(served(&traffic, async { 7 }).await, (Duration::ZERO, Some(7)));
+        drop(earlier);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream::unfold};
 use tokio::time::sleep;
 use tonic::{Code, Request, Response, Status};
@@ -12,7 +13,7 @@ use tonic_health::{
 };
 
 use super::{
-    access::Access,
+    access::{Access, Policies},
     preencoded::{self, Preencoded},
     ready::HealthChecks,
 };
@@ -84,7 +85,7 @@ impl<R: PluginRunner> pb::health_server::Health for Health<R> {
         let fixed = match self.fixed.watch(request).await {
             Err(unknown) if unknown.code() == Code::NotFound => {
                 return if state(&self.readiness, &access, &name).await.is_some() {
-                    Ok(Preencoded::response(states(self.readiness.clone(), access, name)))
+                    Ok(Preencoded::response(states(self.readiness.clone(), access, name, unknown)))
                 } else {
                     Err(unknown)
                 };
@@ -97,26 +98,46 @@ impl<R: PluginRunner> pb::health_server::Health for Health<R> {
     }
 }
 
-/// The state of a provider now, then each change of it. A provider that is no longer configured, or that the peer has no
-/// right to now, is unknown.
+/// The state of a provider now, then each change of it. The stream ends with `unknown` once the provider is no longer
+/// configured, or the peer has no right to it: that looks the same.
 fn states<R: PluginRunner>(
     readiness: HealthChecks<R>,
     access: Arc<Access>,
     name: String,
-) -> impl Stream<Item = Result<bytes::Bytes, Status>> + Send {
-    unfold((readiness, access, name, None), async |(readiness, access, name, last)| {
-        loop {
-            let now = state(&readiness, &access, &name).await;
-            if last != Some(now) {
-                let response = match now {
-                    Some(status) => message(status),
-                    None => HealthCheckResponse {
-                        status: pb::health_check_response::ServingStatus::ServiceUnknown.into(),
-                    },
-                };
-                return Some((Ok(preencoded::frame(&response)), (readiness, access, name, Some(now))));
-            }
-            sleep(LOOK_EVERY).await;
+    unknown: Status,
+) -> impl Stream<Item = Result<Bytes, Status>> + Send {
+    let following = Following { readiness, policies: access.changes(), access, name, last: None };
+    unfold(Some((following, unknown)), async |following| {
+        let (mut following, unknown) = following?;
+        match following.next().await {
+            Some(status) => Some((Ok(preencoded::frame(&message(status))), Some((following, unknown)))),
+            None => Some((Err(unknown), None)),
         }
     })
+}
+
+/// A watch of one provider.
+struct Following<R> {
+    readiness: HealthChecks<R>,
+    access: Arc<Access>,
+    /// Notified when the access rules change.
+    policies: Policies,
+    name: String,
+    last: Option<ServingStatus>,
+}
+
+impl<R: PluginRunner> Following<R> {
+    /// The next state that differs from the last one.
+    async fn next(&mut self) -> Option<ServingStatus> {
+        loop {
+            let now = state(&self.readiness, &self.access, &self.name).await?;
+            if self.last.replace(now) != Some(now) {
+                return Some(now);
+            }
+            tokio::select! {
+                () = sleep(LOOK_EVERY) => {}
+                Ok(()) = self.policies.changed() => {}
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::{io, sync::Arc};
 
 use rustix::process::getpid;
 use tokio::net::UnixStream;
+use tracing::info;
 
 use super::{
     origin::Home,
@@ -45,6 +46,11 @@ pub(super) struct Identity {
 
 impl Identities {
     pub(super) fn new(listeners: Vec<Arc<str>>, runs: LiveRuns) -> Self {
+        if !Pin::is_by_kernel() {
+            info!(
+                "the kernel has no SO_PEERPIDFD (Linux 6.5): a peer is identified by its process ID and owner"
+            );
+        }
         let own_pid = getpid().as_raw_nonzero().get();
         Self {
             home: Arc::new(Home::of_this_process()),

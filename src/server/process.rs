@@ -26,6 +26,11 @@ impl Pin {
         taken.or_else(by_id).map(Self)
     }
 
+    /// Whether the kernel has `SO_PEERPIDFD`.
+    pub(super) fn is_by_kernel() -> bool {
+        std::os::unix::net::UnixStream::pair().is_ok_and(|(ours, _)| getsockopt(&ours, PeerPidfd).is_ok())
+    }
+
     /// Whether the process still runs: then everything that was read under its ID since it was pinned is about it.
     pub(super) fn is_alive(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

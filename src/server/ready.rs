@@ -37,6 +37,12 @@ pub(super) struct Checks {
 }
 
 impl Checks {
+    /// Replaces the providers by one of the name `*`, which is ready if all are.
+    pub(super) fn merge_providers(&mut self) {
+        let merged = self.providers.values().fold(None, |first, reason| first.or(*reason));
+        self.providers = ProviderChecks::from([("*".into(), merged)]);
+    }
+
     /// Whether everything is ready, except the providers in `excluded`.
     pub(super) fn is_ready(&self, excluded: &[String]) -> bool {
         let counts = |name: &str| !excluded.iter().any(|excluded| excluded == name);

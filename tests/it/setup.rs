@@ -68,7 +68,9 @@ impl Home {
     fn command(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).env_clear().env("HOME", self.directory.path());
-        command.env("XDG_RUNTIME_DIR", self.path("run")).env("PATH", format!("{}:/usr/bin:/bin", self.path("tools").display()));
+        command
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("PATH", format!("{}:/usr/bin:/bin", self.path("tools").display()));
         command.current_dir("/").stdin(Stdio::null()).uid(USER).gid(USER);
         command
     }

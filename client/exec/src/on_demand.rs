@@ -114,7 +114,7 @@ impl Starter {
         let mut text = Vec::new();
         let read = file.by_ref().take(MOST).read_to_end(&mut text);
         let recorded = read.map_err(|error| error.to_string()).and_then(|_| {
-            serde_json::from_slice(&text).map_err(|_| "it is not a file of `credbroker setup`".to_owned())
+            serde_json::from_slice(&text).or(Err("it is not a file of `credbroker setup`".to_owned()))
         });
         recorded.map(|recorded| Some((file, recorded))).map_err(|why| problem(&self.mark, &why))
     }

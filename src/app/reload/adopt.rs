@@ -8,7 +8,7 @@ use crate::{
     access::Policy,
     app::limits,
     cache::CredentialCache,
-    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsAddress},
+    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen},
     exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
@@ -38,7 +38,7 @@ pub(crate) struct Adopter {
 pub(crate) struct Started {
     pub(crate) listen: Vec<Listen>,
     pub(crate) limits: Limits,
-    pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) metrics: Option<MetricsListen>,
     pub(crate) audit: AuditTo,
 }
 

@@ -1,16 +1,19 @@
 //! Writes all metrics: those that were counted, and those that are read from the cache and the fleet.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use super::Monitor;
 use crate::{
+    cache::ProviderSummary,
     clock::{Clock as _, SystemClock},
     exec::PluginRunner,
     metrics::{Exposition, families},
+    server::ready::ProviderChecks,
 };
 
 impl<R: PluginRunner> Monitor<R> {
-    pub(super) async fn gather(&self) -> String {
+    /// All metrics, or those without the names of providers.
+    pub(super) async fn gather(&self, with_names: bool) -> String {
         let (metrics, readiness) = (&self.parts.metrics, &self.parts.health);
         let (checks, summaries) = readiness.providers(None).await;
         let certificates = summaries.values().filter_map(|summary| summary.certificate);
@@ -18,27 +21,12 @@ impl<R: PluginRunner> Monitor<R> {
         metrics.calls.write(&mut to, until(certificates.min(), SystemClock.now().wall));
         // A provider that a reload removed leaves no series.
         metrics.providers.retain(|name| checks.contains_key(name) || summaries.contains_key(name));
-        metrics.providers.write(&mut to);
+        if with_names {
+            metrics.providers.write(&mut to);
+        }
         metrics.requests.write(&mut to);
-        to.family(&families::ENTRIES);
-        for (provider, summary) in &summaries {
-            for (state, count) in &summary.keys {
-                to.sample(&[("provider", provider), ("state", state.name())], *count);
-            }
-        }
-        to.family(&families::EXPIRY);
-        for (provider, summary) in &summaries {
-            if let Some(left) = summary.expires_in {
-                to.value(&[("provider", provider)], left.as_secs_f64());
-            }
-        }
-        to.family(&families::WATCHERS);
-        for (provider, summary) in &summaries {
-            to.sample(&[("provider", provider)], summary.watchers);
-        }
-        to.family(&families::READY);
-        for (provider, reason) in &checks {
-            to.sample(&[("provider", provider)], u64::from(reason.is_none()));
+        if with_names {
+            write_providers(&checks, &summaries, &mut to);
         }
         to.family(&families::RELOADS);
         to.sample(&[("result", "success")], metrics.reloads.get());
@@ -60,6 +48,34 @@ impl<R: PluginRunner> Monitor<R> {
         let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
         to.sample(&[("version", env!("CARGO_PKG_VERSION")), ("commit", commit)], 1);
         to.into_text()
+    }
+}
+
+/// Writes what is read of each provider.
+fn write_providers(
+    checks: &ProviderChecks,
+    summaries: &BTreeMap<Arc<str>, ProviderSummary>,
+    to: &mut Exposition,
+) {
+    to.family(&families::ENTRIES);
+    for (provider, summary) in summaries {
+        for (state, count) in &summary.keys {
+            to.sample(&[("provider", provider), ("state", state.name())], *count);
+        }
+    }
+    to.family(&families::EXPIRY);
+    for (provider, summary) in summaries {
+        if let Some(left) = summary.expires_in {
+            to.value(&[("provider", provider)], left.as_secs_f64());
+        }
+    }
+    to.family(&families::WATCHERS);
+    for (provider, summary) in summaries {
+        to.sample(&[("provider", provider)], summary.watchers);
+    }
+    to.family(&families::READY);
+    for (provider, reason) in checks {
+        to.sample(&[("provider", provider)], u64::from(reason.is_none()));
     }
 }
 

@@ -27,11 +27,11 @@ const JSON: &str = "application/json";
 pub(super) async fn exchange<R: PluginRunner>(
     monitor: Arc<Monitor<R>>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    checks_host: bool,
+    is_loopback: bool,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
         let monitor = Arc::clone(&monitor);
-        async move { Ok::<_, Infallible>(answer(&monitor, &request, checks_host).await) }
+        async move { Ok::<_, Infallible>(answer(&monitor, &request, is_loopback).await) }
     });
     let served = http1::Builder::new()
         .keep_alive(false)
@@ -45,9 +45,9 @@ pub(super) async fn exchange<R: PluginRunner>(
 async fn answer<R: PluginRunner, B>(
     monitor: &Monitor<R>,
     request: &Request<B>,
-    checks_host: bool,
+    is_loopback: bool,
 ) -> Response<Full<Bytes>> {
-    if checks_host && !is_local(request.headers()) {
+    if is_loopback && !is_local(request.headers()) {
         // A web page could make a browser on this machine ask, by a name that it resolves to a loopback address.
         return plain(StatusCode::FORBIDDEN, "the Host header must be a loopback address\n");
     }
@@ -56,20 +56,23 @@ async fn answer<R: PluginRunner, B>(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let readiness = &monitor.parts.health;
+    let (readiness, with_names) = (&monitor.parts.health, monitor.names_providers(is_loopback));
     match request.uri().path() {
-        "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, monitor.gather().await),
+        "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, monitor.gather(with_names).await),
         // Says that the runtime works. Plugins, issuers and the hub have no part in it.
         "/livez" => plain(StatusCode::OK, "ok\n"),
         "/readyz" => {
-            let excluded = excluded(request.uri().query().unwrap_or_default());
-            let checks = readiness.all().await;
-            report(checks.is_ready(&excluded), &shown(&checks))
+            let query = request.uri().query().filter(|_| with_names).unwrap_or_default();
+            let mut checks = readiness.all().await;
+            if !with_names {
+                checks.merge_providers();
+            }
+            report(checks.is_ready(&excluded(query)), &shown(&checks))
         }
         path => match path.strip_prefix("/readyz/").map(decoded) {
             Some(name) => {
                 let (checks, _) = readiness.providers(Some(&name)).await;
-                match checks.get(name.as_str()) {
+                match checks.get(name.as_str()).filter(|_| with_names) {
                     Some(reason) => report(reason.is_none(), &check(*reason)),
                     None => plain(StatusCode::NOT_FOUND, "no such provider\n"),
                 }

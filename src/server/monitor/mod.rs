@@ -1,5 +1,5 @@
-//! Metrics and health over HTTP, for Prometheus and for probes. It answers with names of providers and stable reasons, and
-//! never with a message, which may have the output of a plugin.
+//! Metrics and health over HTTP, for Prometheus and for probes. It answers with stable reasons, and never with a message,
+//! which may have the output of a plugin. With access rules, answers on a loopback address have no names of providers.
 
 mod gather;
 mod http;
@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{info::ReloadState, ready::HealthChecks};
+use super::{access::Policies, info::ReloadState, ready::HealthChecks};
 use crate::{exec::PluginRunner, metrics::Metrics};
 
 /// Connections at a time. A further one is closed.
@@ -48,12 +48,23 @@ pub struct MonitorParts<R> {
     pub metrics: Arc<Metrics>,
     /// Which configuration is in force.
     pub configuration: watch::Receiver<Arc<ReloadState>>,
+    /// Whether answers have the names of providers.
+    pub names: ProviderNames,
     /// When the broker started.
     pub started: SystemTime,
     /// Owns the connections.
     pub tasks: TaskTracker,
     /// When cancelled, no more connections are accepted.
     pub draining: CancellationToken,
+}
+
+/// Whether answers have the names of providers.
+#[derive(Debug)]
+pub struct ProviderNames {
+    /// The access rules in force.
+    pub policies: Policies,
+    /// As configured; `None`: unless there are rules and the address is a loopback one.
+    pub setting: Option<bool>,
 }
 
 /// Answers over HTTP.
@@ -81,6 +92,13 @@ impl<R: PluginRunner> Monitor<R> {
         Self { parts, slots: Arc::new(Semaphore::new(CONNECTIONS)) }
     }
 
+    /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
+    /// can connect to a loopback address.
+    fn names_providers(&self, is_loopback: bool) -> bool {
+        let ProviderNames { policies, setting } = &self.parts.names;
+        setting.unwrap_or_else(|| !is_loopback || !policies.borrow().has_rules())
+    }
+
     /// Accepts connections until the broker drains.
     pub async fn run(self: Arc<Self>, listener: MonitorListener) {
         let draining = self.parts.draining.clone();
@@ -106,7 +124,7 @@ impl<R: PluginRunner> Monitor<R> {
     fn serve(
         self: &Arc<Self>,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        checks_host: bool,
+        is_loopback: bool,
     ) {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return debug!("a connection to the metrics was closed: {CONNECTIONS} are open");
@@ -114,7 +132,7 @@ impl<R: PluginRunner> Monitor<R> {
         let monitor = Arc::clone(self);
         self.parts.tasks.spawn(async move {
             // Without an answer in time, the connection is closed.
-            let _ended = timeout(EXCHANGE, http::exchange(monitor, stream, checks_host)).await;
+            let _ended = timeout(EXCHANGE, http::exchange(monitor, stream, is_loopback)).await;
             drop(slot);
         });
     }

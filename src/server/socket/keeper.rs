@@ -4,7 +4,7 @@ use std::{
     io,
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -41,6 +41,7 @@ struct WatchedSocket {
     inherited: Option<FileId>,
     /// Another process's file at the path, and the number of checks since the last attempt to replace it.
     foreign: Option<(FileId, u32)>,
+    is_withdrawn: bool,
 }
 
 /// The result of a check.
@@ -79,8 +80,22 @@ impl Keeper {
             SocketOrigin::Published(_) => None,
             SocketOrigin::Inherited(path) => FileId::at(path).ok(),
         };
-        let watched = WatchedSocket { place, inherited, foreign: None };
+        let watched = WatchedSocket { place, inherited, foreign: None, is_withdrawn: false };
         Self { place: Arc::new(Mutex::new(watched)) }
+    }
+
+    /// Removes the names of a published socket, which stays open, and does not publish it again. Touches the file system.
+    pub fn withdraw(&self) {
+        let mut watched = self.lock();
+        watched.is_withdrawn = true;
+        if let SocketOrigin::Published(publication) = &watched.place {
+            publication.remove_names();
+        }
+    }
+
+    /// What a look changes is whole at any time, so a poisoned lock is still usable.
+    fn lock(&self) -> MutexGuard<'_, WatchedSocket> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends each new listener to `listeners`. Established connections continue.
@@ -88,9 +103,9 @@ impl Keeper {
         let mut reported = String::new();
         loop {
             sleep(LOOK_EVERY).await;
-            let place = Arc::clone(&self.place);
+            let keeper = self.clone();
             // The directory may be on a mount that hangs.
-            let look = spawn_blocking(move || place.lock().unwrap_or_else(PoisonError::into_inner).look());
+            let look = spawn_blocking(move || keeper.lock().look());
             let Ok(found) = look.await else { return };
             match found {
                 Found::Unchanged => {}
@@ -126,7 +141,10 @@ impl Keeper {
 
 impl WatchedSocket {
     fn look(&mut self) -> Found {
-        let Self { place, inherited, foreign } = self;
+        let Self { place, inherited, foreign, is_withdrawn } = self;
+        if *is_withdrawn {
+            return Found::Unchanged;
+        }
         let publication = match place {
             SocketOrigin::Inherited(path) => {
                 return match FileId::find(path) {
@@ -194,7 +212,7 @@ mod tests {
     }
 
     fn look(keeper: &Keeper) -> Found {
-        keeper.place.lock().unwrap().look()
+        keeper.lock().look()
     }
 
     fn published(path: &std::path::Path) -> (StdListener, Keeper) {
@@ -267,6 +285,18 @@ mod tests {
         assert!(matches!(look(&keeper), Found::Ours));
         drop(keeper);
         assert!(!path.exists(), "the newest name is removed at the end");
+    }
+
+    #[test]
+    fn a_socket_that_was_withdrawn_has_no_name_and_gets_none() {
+        let root = directory();
+        let path = root.path().join("socket");
+        let (listener, keeper) = published(&path);
+        let _waiting = UnixStream::connect(&path).unwrap();
+        keeper.withdraw();
+        assert!(!path.exists());
+        assert!(matches!(look(&keeper), Found::Unchanged));
+        assert!(!path.exists() && listener.accept().is_ok(), "it is open");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use keeper::{Keeper, SocketOrigin};
 /// Maximum length of a socket path on Linux in bytes, without the terminating NUL.
 const LONGEST_PATH: usize = 107;
 /// Connections that may wait to be accepted. It must hold 200 shims that start at once.
-const BACKLOG: i32 = 4096;
+pub(super) const BACKLOG: i32 = 4096;
 
 /// Path and permissions of the socket.
 #[derive(Clone, Debug)]
@@ -197,6 +197,15 @@ impl Publication {
         Ok(listener)
     }
 
+    /// Removes the names that lead to the socket.
+    fn remove_names(&self) {
+        for name in self.place.names() {
+            if FileId::at(name).is_ok_and(|found| found == self.socket) {
+                let _gone = fs::remove_file(name);
+            }
+        }
+    }
+
     /// Whether all names lead to the socket.
     fn look(&self) -> io::Result<Names> {
         for name in self.place.names() {
@@ -211,11 +220,7 @@ impl Publication {
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        for name in self.place.names() {
-            if FileId::at(name).is_ok_and(|found| found == self.socket) {
-                let _gone = fs::remove_file(name);
-            }
-        }
+        self.remove_names();
     }
 }
 

@@ -29,9 +29,9 @@ const UNFINISHED: usize = 2 << 20;
 /// The bytes and calls of one connection.
 #[derive(Debug)]
 pub(super) struct Traffic {
-    calls: AtomicUsize,
-    /// Whether there was a call.
-    called: AtomicBool,
+    /// Calls that have begun and calls that have ended, since the connection began.
+    begun: AtomicUsize,
+    ended: AtomicUsize,
     /// When the last call ended, or the connection began, in milliseconds of [`clock::coarse`].
     idle_since: AtomicU64,
     unsent: AtomicUsize,
@@ -54,8 +54,8 @@ impl Traffic {
     /// The counts of a connection that begins at `now`.
     pub(super) fn new(end: CancellationToken, holding: Holding, now: Duration) -> Arc<Self> {
         Arc::new(Self {
-            calls: AtomicUsize::new(0),
-            called: AtomicBool::new(false),
+            begun: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
             idle_since: AtomicU64::new(millis(now)),
             unsent: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
@@ -76,7 +76,7 @@ impl Traffic {
 
     /// Whether there was no call yet.
     pub(super) fn is_silent(&self) -> bool {
-        !self.called.load(Ordering::Relaxed)
+        self.begun() == 0
     }
 
     /// The time without a call until `now`; `None`: a call is under way.
@@ -101,7 +101,14 @@ impl Traffic {
 
     /// Whether a call is under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) > 0
+        // In this order: a call that begins and ends in between makes no difference.
+        let ended = self.ended.load(Ordering::Acquire);
+        self.begun() != ended
+    }
+
+    /// The number of calls that have begun.
+    pub(super) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Acquire)
     }
 
     /// Whether the connection was ended because the peer read nothing.
@@ -145,8 +152,7 @@ pub(super) struct Call(Arc<Traffic>);
 
 impl Call {
     pub(super) fn of(traffic: &Arc<Traffic>) -> Self {
-        traffic.calls.fetch_add(1, Ordering::Relaxed);
-        traffic.called.store(true, Ordering::Relaxed);
+        traffic.begun.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(traffic))
     }
 }
@@ -154,7 +160,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.0.idle_since.store(millis(clock::coarse()), Ordering::Relaxed);
-        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        self.0.ended.fetch_add(1, Ordering::Release);
     }
 }
 

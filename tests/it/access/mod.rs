@@ -1,6 +1,8 @@
 //! Access rules: a broker in this process, whose only principal is the test itself, and one with peers of other users.
 
 mod audit;
+mod clusters;
+mod health;
 mod lists;
 mod others;
 mod plugins;
@@ -141,19 +143,6 @@ async fn without_a_rule_for_it_the_own_user_gets_its_health_and_nothing_else() {
     }
     assert_eq!(reflection(channel).await.map_err(|status| denied(&status)), Err(DENIED));
     assert_eq!(plugin.runs(), 0);
-}
-
-#[tokio::test]
-async fn the_health_of_a_provider_needs_a_right_to_it() {
-    let (broker, _plugin) = broker(&rule(&json!({"providers": ["a"], "verbs": ["get"]})));
-    let mut health = HealthClient::new(broker.channel().await);
-    let mut check = async |service: &str| {
-        let request = HealthCheckRequest { service: service.to_owned() };
-        health.check(request).await.map(drop).map_err(|status| (status.code(), status.message().to_owned()))
-    };
-    check("a").await.unwrap();
-    let unknown = check("none").await.unwrap_err();
-    assert_eq!((check("b").await.unwrap_err(), unknown.0), (unknown, Code::NotFound));
 }
 
 #[tokio::test]

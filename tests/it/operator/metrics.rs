@@ -133,19 +133,59 @@ fn promtool(text: &str) -> bool {
     true
 }
 
-#[test]
-fn a_loopback_address_answers_local_names_only_and_one_request() {
+/// A broker with this section `metrics` and these rules, whose provider `secret-name` fails, and its loopback address.
+fn on_loopback(metrics: &Value, access: &Value) -> (Broker, String) {
     let plugin = FakePlugin::builder().token("t").build();
+    let mut missing = provider("secret-name", &plugin);
+    missing["execConfig"]["command"] = json!("/no/such/plugin");
     let config = json!({
-        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "metrics": {"listen": "127.0.0.1:0"},
-        "providers": [provider("cloud", &plugin)],
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "metrics": metrics,
+        "providers": [missing], "access": access,
     });
     let broker = Broker::builder(PROGRAM).config(&config.to_string()).start();
-    let log = || broker.log();
-    until("it says where", || log().contains("serving metrics and health on http://"));
-    let log = log();
-    let (_, address) = log.split_once("serving metrics and health on http://").unwrap();
-    let address = address.split_whitespace().next().unwrap();
+    let place = "serving metrics and health on http://";
+    until("it says where", || broker.log().contains(place));
+    let log = broker.log();
+    let address = log.split_once(place).unwrap().1.split_whitespace().next().unwrap();
+    (broker, address.to_owned())
+}
+
+/// A loopback address does not tell who connects, so it has no rights.
+#[test]
+fn with_rules_a_loopback_address_shows_no_name_of_a_provider_unless_the_operator_wants_it() {
+    let rules =
+        json!([{"name": "r", "peers": {"uids": [7]}, "allow": {"providers": ["*"], "verbs": ["get"]}}]);
+    let cases = [
+        (json!({"listen": "127.0.0.1:0"}), json!([]), true),
+        (json!({"listen": "127.0.0.1:0"}), rules.clone(), false),
+        (json!({"listen": "127.0.0.1:0", "providerNames": true}), rules, true),
+        (json!({"listen": "127.0.0.1:0", "providerNames": false}), json!([]), false),
+    ];
+    for (metrics, access, shows) in cases {
+        let (broker, address) = on_loopback(&metrics, &access);
+        let get = |path: &str| http::get_tcp(&address, "localhost", path);
+        until("the plugin was looked up", || get("/readyz").0 == 503);
+        let provider = if shows { "secret-name" } else { "*" };
+        let expected = json!({
+            "broker": {"ready": true}, "providers": {provider: {"ready": false, "reason": "PLUGIN_NOT_FOUND"}},
+        });
+        assert_eq!(serde_json::from_str::<Value>(&get("/readyz").1).unwrap(), expected);
+        let (known, unknown) = (get("/readyz/secret-name"), get("/readyz/unknown"));
+        assert_eq!(known == unknown, !shows, "{known:?}");
+        let excluded = get("/readyz?exclude=secret-name").0;
+        assert_eq!(excluded, if shows { 200 } else { 503 }, "leaving a provider out shows that it exists");
+        let text = get("/metrics").1;
+        assert_eq!(text.contains("secret-name"), shows, "{text}");
+        assert!(text.contains("\ncredbroker_build_info"), "{text}");
+        let warning = "the answers have no names of providers";
+        assert_eq!(broker.log().contains(warning), !shows && metrics.get("providerNames").is_none());
+    }
+}
+
+#[test]
+fn a_loopback_address_answers_local_names_only_and_one_request() {
+    let (_broker, address) = on_loopback(&json!({"listen": "127.0.0.1:0"}), &json!([]));
+    let address = address.as_str();
     assert_eq!(http::get_tcp(address, address, "/metrics").0, 200);
     assert_eq!(http::get_tcp(address, "rebound.example.com", "/metrics").0, 403);
     assert_eq!(http::get_tcp(address, "localhost", "/").0, 404);

@@ -10,11 +10,13 @@ use std::{
 
 use credbroker_client::{Client, Socket};
 use credbroker_test_support::{Broker, FakePlugin};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::until;
-use crate::harness::{provider, reference};
+use super::{AGES, raw::Raw, until};
+use crate::harness::{provider, reference, request};
 
+const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
 fn broker() -> (Broker, FakePlugin) {
@@ -46,6 +48,23 @@ async fn a_name_that_was_removed_is_published_again_and_connections_go_on() {
     assert_eq!(log.matches("published again").count(), 2, "{log}");
     assert!(log.lines().any(|line| line.contains("WARN") && line.contains("published again")), "{log}");
     assert!(!socket.exists(), "the new name goes at the end too");
+}
+
+/// A client that finds no socket waits for the next broker. One that connects to a broker that ends would be lost.
+#[test]
+fn at_a_drain_the_name_goes_first_and_calls_in_progress_are_answered() {
+    let (broker, _plugin) = broker();
+    let mut peer = Raw::connect(&broker.socket(), 65_535);
+    peer.request(1, GET, &request("cloud", None, &[])).unwrap();
+    until("it is answered", || peer.seen(|seen| seen.ended.contains(&1)));
+    peer.headers(3, GET).unwrap();
+    assert!(peer.data(3, &[0], false, AGES), "a request that is not whole");
+    let pid = Pid::from_raw(broker.pid().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    until("the name is gone", || !broker.socket().exists());
+    assert!(peer.data(3, &[0; 4], true, AGES), "the rest of it: an empty message");
+    until("it is answered", || peer.seen(|seen| seen.ended.contains(&3) || seen.closed));
+    assert!(peer.seen(|seen| seen.ended.contains(&3)));
 }
 
 #[test]

@@ -71,7 +71,15 @@ impl Place {
 /// All files of `KUBECONFIG`, to standard output.
 fn of_environment() -> WrapArgs {
     let bare = BareArg::default();
-    WrapArgs { kubeconfig: None, output: None, force: false, bare, socket: None, server_uid: None, of_setup: false }
+    WrapArgs {
+        kubeconfig: None,
+        output: None,
+        force: false,
+        bare,
+        socket: None,
+        server_uid: None,
+        of_setup: false,
+    }
 }
 
 /// Digests depend on the directory.

@@ -1,0 +1,221 @@
+//! One call on a connection: from its headers to the answer of a service.
+
+use std::{convert::Infallible, future::poll_fn, mem, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
+use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::{Status, body::Body};
+use tower::Service as _;
+
+use super::{
+    access::Access,
+    answer::{Answer, Loss, Watching},
+    asked,
+    connection::{Connections, Refusal},
+    credentials::GET,
+    follow::WatchSlots,
+    preencoded::{self, Preencoded},
+    question::Question,
+    status,
+    tally::tally,
+    traffic::{Call, Traffic},
+};
+use crate::metrics::Rpc;
+
+/// Prefix of the methods that report whether the broker works.
+const HEALTH: &str = "/grpc.health.v1.Health/";
+/// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// Prefix of more such methods. Their requests are streams too.
+const REFLECTION: &str = "/grpc.reflection.";
+
+const GRPC: &str = "application/grpc";
+
+/// State that the calls of one connection share.
+pub(super) struct Exchanges {
+    pub(super) connections: Connections,
+    pub(super) watches: WatchSlots,
+    pub(super) access: Arc<Access>,
+    pub(super) refusal: Option<Refusal>,
+    pub(super) traffic: Arc<Traffic>,
+}
+
+/// One call: waits for room for the answer, reads the request, then calls the service, which finds the peer in the
+/// request's extensions.
+///
+/// Not an `async fn`: its future would hold the arguments twice.
+pub(super) fn exchange(
+    shared: Arc<Exchanges>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
+    let call = Call::of(&shared.traffic);
+    let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
+    async move {
+        // Before the body is read, so that a waiting request holds only what the peer may send ahead.
+        shared.room(&mut head.headers).await;
+        let question = match admitted {
+            Ok((false, slot)) => Question::whole(body, &shared.traffic).await.map(|whole| (whole, slot)),
+            Ok((true, slot)) => {
+                Ok((Question::stream(body, &shared.traffic, &shared.connections.draining), slot))
+            }
+            Err(status) => Err(status),
+        };
+        let (question, slot) = match question {
+            Ok(question) => question,
+            Err(status) => {
+                let rpc = Rpc::of(head.uri.path());
+                return Ok(shared.respond(rpc, status.into_http(), call, Watching::default()));
+            }
+        };
+        if let Some(frame) = shared.recall(&head, &question) {
+            shared.connections.services.metrics.requests.answered(Rpc::GET);
+            return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
+        }
+        let loss = slot.as_ref().and_then(|_| shared.loss(head.uri.path()));
+        // Boxed, because a call that waits for room would reserve its space too.
+        Ok(Box::pin(shared.answer(head, question, call, Watching::new(slot, loss))).await)
+    }
+}
+
+/// Whether tonic would accept the head of this request. If not, tonic gets the request and refuses it.
+fn is_grpc(head: &Parts) -> bool {
+    let content = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    head.method == Method::POST && content.is_some_and(|content| content.starts_with(GRPC.as_bytes()))
+}
+
+fn whole(answer: Answer) -> Response<Answer> {
+    let mut response = Response::new(answer);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    response
+}
+
+impl Exchanges {
+    /// Whether the request is a stream of messages, and the watch slot that its answer takes.
+    fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
+        match self.refusal {
+            None => {}
+            Some(Refusal::Denied) => return Err(self.denied(path)),
+            Some(Refusal::Descendant) => return Err(self.refused(path, status::descendant())),
+            Some(Refusal::Full(full)) => return Err(status::too_many_connections(full)),
+        }
+        // The services check more: which verb, and for which credential.
+        if self.access.rights().is_empty() && !self.is_for_owners(path) {
+            return Err(self.denied(path));
+        }
+        self.traffic.check_bytes().map_err(status::too_many_bytes)?;
+        let streams = path.starts_with(REFLECTION);
+        let counts = streams || path == HEALTH_WATCH;
+        Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
+    }
+
+    /// Whether the peer may call this without a right.
+    fn is_for_owners(&self, path: &str) -> bool {
+        path.starts_with(HEALTH) && self.access.may_ask_for_health()
+    }
+
+    /// Ends a stream that this module counts as a watch when the peer loses all rights. `None`: it needs none.
+    fn loss(&self, path: &str) -> Option<Loss> {
+        if self.is_for_owners(path) {
+            return None;
+        }
+        let (access, audit, path) =
+            (Arc::clone(&self.access), self.connections.services.audit.clone(), path.to_owned());
+        Some(Box::pin(async move {
+            access.lost_all().await;
+            let status = status::peer_denied(access.peer.uid, access.no_rights());
+            asked::refused(&audit, &access, &path, &status);
+            status
+        }))
+    }
+
+    fn denied(&self, path: &str) -> Status {
+        self.refused(path, status::peer_denied(self.access.peer.uid, self.access.no_rights()))
+    }
+
+    /// Records that the call is denied.
+    fn refused(&self, path: &str, status: Status) -> Status {
+        asked::refused(&self.connections.services.audit, &self.access, path, &status);
+        status
+    }
+
+    async fn room(&self, headers: &mut HeaderMap) {
+        if self.traffic.has_room() {
+            return;
+        }
+        // A `HeaderMap` reserves space for more headers than a request has, and a thousand requests may wait.
+        let few: Box<[_]> = mem::take(headers).into_iter().collect();
+        loop {
+            let room = Box::pin(self.traffic.room());
+            if self.traffic.has_room() {
+                self.traffic.pass_on();
+                break;
+            }
+            room.await;
+        }
+        headers.extend(few);
+    }
+
+    /// The framed answer from memory. A cache hit is only a look-up, so it bypasses the services.
+    fn recall(&self, head: &Parts, question: &Question) -> Option<Bytes> {
+        match question {
+            Question::Whole(body) if head.uri.path() == GET => {
+                let message = preencoded::message(body).filter(|_| is_grpc(head))?;
+                self.connections.services.memory.recall(&self.access, message)
+            }
+            _ => None,
+        }
+    }
+
+    /// The answer of a service. Its first message is encoded if it is ready.
+    async fn answer(
+        &self,
+        head: Parts,
+        question: Question,
+        call: Call,
+        watching: Watching,
+    ) -> Response<Answer> {
+        let rpc = Rpc::of(head.uri.path());
+        let mut request = Request::from_parts(head, question);
+        request.extensions_mut().insert(Arc::clone(&self.access));
+        request.extensions_mut().insert(self.watches.clone());
+        let services = &self.connections.services;
+        let is_reflection = request.uri().path().starts_with(REFLECTION);
+        let mut routes = if is_reflection { services.reflection() } else { &services.routes }.clone();
+        let mut response = routes.call(request).await.unwrap_or_else(|never| match never {});
+        Preencoded::put_in_place(&mut response);
+        let mut response = self.respond(rpc, response, call, watching);
+        poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
+        response
+    }
+
+    /// Counts an answer by its headers.
+    fn respond(
+        &self,
+        rpc: Rpc,
+        response: Response<Body>,
+        call: Call,
+        watching: Watching,
+    ) -> Response<Answer> {
+        tally(&self.connections.services.metrics, rpc, &self.access.peer, response.headers());
+        let draining = self.connections.draining.clone();
+        response.map(|body| Answer::new(body, &self.traffic, draining, call, watching))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// A peer can have a thousand calls in progress.
+    #[test]
+    fn a_call_is_small() {
+        let size = size_of_future(exchange);
+        assert!(size <= 512, "{size} bytes");
+    }
+}
