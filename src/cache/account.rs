@@ -58,8 +58,8 @@ pub(super) enum RunEnd<'a> {
 }
 
 impl Account<'_> {
-    /// Counts and logs the run.
-    pub(super) fn close(&self, end: &RunEnd<'_>) {
+    /// Counts and logs the run, and returns its outcome.
+    pub(super) fn close(&self, end: &RunEnd<'_>) -> RunOutcome {
         let outcome = self.outcome(end);
         let ran = self.ended.map(|ended| ended.ran);
         if self.queued.is_some() || outcome.is_success().is_some() {
@@ -75,6 +75,7 @@ impl Account<'_> {
                 debug!(reason = %self.reason.name(), outcome = %outcome.name(), "plugin run not started");
             }
         }
+        outcome
     }
 
     fn outcome(&self, end: &RunEnd<'_>) -> RunOutcome {

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     exec::{Permit, PluginRunner, RunError, RunOutput, Urgency},
     metrics::RunReason,
+    trace::RunSpan,
 };
 
 /// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
@@ -80,9 +81,10 @@ impl<R: PluginRunner> CredentialCache<R> {
             provider = %entry.spec.provider.name,
             key = %entry.spec.key,
         );
+        flight.trace(RunSpan::start(&entry.spec, flight.reason));
         let (entry, flight, entered) = (Arc::clone(entry), Arc::clone(flight), self.now().boot);
-        let claim =
-            Claim { entry, flight, cache: self.clone(), entered, ended: OnceLock::new(), is_over: false };
+        let (cache, ended) = (self.clone(), OnceLock::new());
+        let claim = Claim { entry, flight, cache, entered, ended, is_over: false };
         self.inner.parts.tasks.spawn(claim.run().instrument(span.or_current()));
     }
 }
@@ -212,7 +214,8 @@ impl<R: PluginRunner> Claim<R> {
             held,
             now,
         };
-        account.close(end);
+        let outcome = account.close(end);
+        self.flight.end_trace(outcome, account.queued);
         if let Some(started) = self.flight.started_at() {
             let took = self.ended.get().map_or(now.boot.saturating_sub(started), |ended| ended.ran);
             let end = match end {

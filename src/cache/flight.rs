@@ -1,7 +1,7 @@
 //! A run in flight: all callers that wait for it share its outcome, also a failure.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -13,7 +13,8 @@ use crate::{
     clock::Now,
     credential::Issued,
     exec::{Attendance, Attending, TicketHandle, Urgency},
-    metrics::RunReason,
+    metrics::{RunOutcome, RunReason},
+    trace::RunSpan,
 };
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
@@ -27,6 +28,7 @@ pub(crate) struct Flight {
     pub(crate) reason: RunReason,
     outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<FlightProgress>,
+    trace: OnceLock<RunSpan>,
     /// What it shares with those who attend it.
     pub(crate) attendance: Arc<Attendance>,
     /// Cancelled when the outcome is not needed.
@@ -73,9 +75,20 @@ impl Flight {
             reason,
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
+            trace: OnceLock::new(),
             attendance: Arc::default(),
             abandoned: CancellationToken::new(),
         }
+    }
+
+    /// Sets the span of the run.
+    pub(crate) fn trace(&self, span: RunSpan) {
+        let _first = self.trace.set(span);
+    }
+
+    /// Ends the span of the run.
+    pub(crate) fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
+        self.trace.get().inspect(|span| span.end(outcome, queued));
     }
 
     /// The urgency now.
@@ -164,6 +177,7 @@ impl Waiter {
     pub(crate) fn new(flight: Arc<Flight>, peer: u64, attendant: Option<&Attendant>) -> Self {
         let attending = attendant.map(|attendant| attendant.attend(&flight.attendance));
         let outcome = flight.outcome.subscribe();
+        flight.trace.get().inspect(|span| span.awaited());
         {
             let mut progress = flight.lock();
             progress.peers.push(peer);

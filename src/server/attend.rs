@@ -49,7 +49,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let (asked, source) =
             (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());
         let resolved = async {
-            let (spec, request) = self.resolve(ask, caller, deadline).await?;
+            let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
             let profile = spec.target.as_ref().map(|target| &target.profile);
             check(&access, &source, &spec.provider.name, profile)?;
             Ok((spec, request))

@@ -45,6 +45,7 @@ use crate::{
     exec::PluginRunner,
     plugin::{PluginSpec, verifiable_at},
     resolver::CredentialRequest,
+    trace,
 };
 
 /// The path of `GetCredential`.
@@ -60,10 +61,14 @@ impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
         let (caller, reference) = asking(&access.peer, pb::GetCredentialRequest::decode(message).ok()?);
         let ask = convert::ask(reference, access, Verb::Get).ok()?;
-        let key = self.resolver.key(&ask).ok()?;
+        let key = self.resolver.key(&ask).ok().filter(|_| access.is_current(&ask.permit))?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => {
                 self.audit.hit(|| asked::hit(access, &ask.source, issued.generation.to_string()));
+                if trace::is_recording() {
+                    // The key alone does not say which provider it is.
+                    self.resolver.resolve(ask).iter().for_each(trace::names);
+                }
                 Some(issued.encoded.frame.clone())
             }
             Lookup::Undecided => None,
@@ -186,7 +191,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let ask = convert::ask(reference, &access, Verb::Get)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
         let get = async {
-            let (spec, request) = self.resolve(ask, caller, deadline).await?;
+            let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
             let subject = Subject::of(&spec);
             self.cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed))
         };
@@ -221,7 +226,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let ask = convert::ask(r#ref, &access, Verb::Report)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
         let report = async {
-            let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
+            let (spec, request) = self.resolve(ask, &access, named(&peer, ""), deadline).await?;
             let subject = Subject::of(&spec);
             let reported = self.cache.report(spec, &generation, &request).await;
             reported.map_err(|failed| refused(&subject, &failed))
@@ -234,17 +239,18 @@ impl<R: PluginRunner> BrokerService<R> {
 
     pub(super) async fn resolve(
         &self,
-        ask: CredentialRequest,
+        mut ask: CredentialRequest,
+        access: &Access,
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {
         let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
-        let sent = ask.cluster.clone();
-        let spec = self.resolver.resolve(ask).map_err(|error| {
+        let spec = access.resolve(&self.resolver, &mut ask).map_err(|error| {
             tracing::debug!("request refused: {error}");
             status::unresolved(&error)
         })?;
-        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), sent.as_ref());
+        trace::names(&spec);
+        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at, attendant: None }))
     }
 }

@@ -19,7 +19,7 @@ use super::{
     preencoded::{self, Preencoded},
     question::Question,
     status,
-    tally::tally,
+    tally::{answered, tally},
     traffic::{Call, Traffic},
 };
 use crate::metrics::Rpc;
@@ -70,7 +70,7 @@ pub(super) fn exchange(
             }
         };
         if let Some(frame) = shared.recall(&head, &question) {
-            shared.connections.services.metrics.requests.answered(Rpc::GET);
+            answered(&shared.connections.services.metrics, Rpc::GET);
             return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
         }
         let loss = slot.as_ref().and_then(|_| shared.loss(head.uri.path()));

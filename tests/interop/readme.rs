@@ -222,6 +222,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("credbroker doctor", "tests/it/doctor.rs"),
     ("kill -HUP $(pidof credbroker)", "tests/it/reload/process.rs sends the signal"),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
+    ("cargo install --locked --path . --features otlp", ".ci/run tests a build with this feature"),
     ("cargo bench --bench fleet", BENCH),
     ("cargo bench --bench latency", BENCH),
     ("cargo bench --bench rotation", BENCH),
