@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory};
+use credbroker_test_support::{Kubeconfig, private_directory};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,7 +22,6 @@ const USER: u32 = 1001;
 /// A home, with the program in `bin`.
 struct Home {
     directory: TempDir,
-    plugin: FakePlugin,
 }
 
 impl Home {
@@ -32,9 +31,7 @@ impl Home {
             println!("SKIPPED: only root can act as other users");
             return None;
         }
-        let plugin = FakePlugin::builder().token("mine").expires_in(3600).build();
-        fs::set_permissions(plugin.dir(), fs::Permissions::from_mode(0o777)).unwrap();
-        let home = Self { directory: private_directory(), plugin };
+        let home = Self { directory: private_directory() };
         fs::set_permissions(home.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for directory in ["bin", "run", ".kube", "tools"] {
             fs::create_dir(home.path(directory)).unwrap();
@@ -45,9 +42,15 @@ impl Home {
         fs::copy(PROGRAM, home.path("bin/credbroker")).unwrap();
         fs::set_permissions(home.path("bin/credbroker"), fs::Permissions::from_mode(0o755)).unwrap();
         let kubeconfig = Kubeconfig::new().cluster("c", &json!({"server": "https://cluster.example"}));
-        let kubeconfig = kubeconfig.exec_user("dev", &home.plugin.exec_stanza()).context("x", "c", "dev");
+        let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": home.path("tools/plugin"),
+            "interactiveMode": "Never", "provideClusterInfo": false});
+        let kubeconfig = kubeconfig.exec_user("dev", &stanza).context("x", "c", "dev");
         kubeconfig.write(home.path(".kube/config"));
         chown(home.path(".kube/config"), Some(USER), Some(USER)).unwrap();
+        let credential = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": {"token": "mine", "expirationTimestamp": "2999-01-01T00:00:00Z"}});
+        let script = format!("echo >> {}\ncat <<END\n{credential}\nEND", home.path("run/runs").display());
+        home.tool("plugin", &script);
         Some(home)
     }
 
@@ -55,11 +58,16 @@ impl Home {
         self.directory.path().join(name)
     }
 
+    /// A program in `PATH`.
+    fn tool(&self, name: &str, script: &str) {
+        let path = self.path("tools").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     /// A user manager that records what it is asked for.
     fn with_systemd(self) -> Self {
-        let script = format!("#!/bin/sh\necho \"$@\" >> {}\n", self.path("tools/log").display());
-        fs::write(self.path("tools/systemctl"), script).unwrap();
-        fs::set_permissions(self.path("tools/systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
+        self.tool("systemctl", &format!("echo \"$@\" >> {}", self.path("tools/log").display()));
         fs::write(self.path("tools/log"), "").unwrap();
         chown(self.path("tools/log"), Some(USER), Some(USER)).unwrap();
         self
@@ -216,7 +224,8 @@ fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
     let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap().to_owned();
     assert_eq!(session, broker.to_string());
     assert!(!String::from_utf8_lossy(&of_broker("environ")).contains("c4n4ry"));
-    assert_eq!((home.token().as_str(), home.plugin.runs()), ("mine", 1));
+    assert_eq!(home.token(), "mine");
+    assert_eq!(fs::read_to_string(home.path("run/runs")).unwrap(), "\n", "one run");
 
     home.said(&["setup", "--undo", "--yes"], 0);
     let mut after = home.files();

@@ -73,13 +73,6 @@ impl Home {
         command
     }
 
-    /// Runs the shim, which finds no broker in the end; returns what it says.
-    fn complaint(&self, command: &mut Command) -> String {
-        let output = command.output().unwrap();
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(69), ""));
-        text(&output.stderr)
-    }
-
     fn was_started(&self) -> bool {
         // The shim has waited for a second after it started the script.
         self.path("run/cwd").exists()
@@ -93,10 +86,17 @@ impl Home {
     }
 }
 
+/// Runs the shim, which finds no broker in the end; returns what it says.
+fn complaint(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(69), ""));
+    text(&output.stderr)
+}
+
 #[test]
 fn a_recorded_broker_is_started_with_nothing_of_the_caller() {
     let Some(home) = Home::new() else { return };
-    home.complaint(&mut home.shim());
+    complaint(&mut home.shim());
     assert!(home.was_started());
     assert_eq!(home.read("args").trim(), "serve --detached");
     assert_eq!(home.read("cwd").trim(), "/");
@@ -115,15 +115,15 @@ fn a_recorded_broker_is_started_with_nothing_of_the_caller() {
 #[test]
 fn without_the_mark_or_with_a_named_socket_or_broker_nothing_is_started() {
     let Some(home) = Home::new() else { return };
-    home.complaint(home.shim().args(["--socket"]).arg(home.path("run/other.sock")));
-    home.complaint(home.shim().args(["--server-uid", "1001"]));
-    home.complaint(home.shim().env("CREDBROKER_SOCKET", home.path("run/other.sock")));
-    home.complaint(home.shim().env("CREDBROKER_SERVER_UID", "1001"));
-    home.complaint(home.shim().env("XDG_RUNTIME_DIR", home.path("bin")));
-    let said = home.complaint(home.shim().env_remove("XDG_RUNTIME_DIR"));
+    complaint(home.shim().args(["--socket"]).arg(home.path("run/other.sock")));
+    complaint(home.shim().args(["--server-uid", "1001"]));
+    complaint(home.shim().env("CREDBROKER_SOCKET", home.path("run/other.sock")));
+    complaint(home.shim().env("CREDBROKER_SERVER_UID", "1001"));
+    complaint(home.shim().env("XDG_RUNTIME_DIR", home.path("bin")));
+    let said = complaint(home.shim().env_remove("XDG_RUNTIME_DIR"));
     assert!(said.contains("set it to /run/user/UID"), "{said}");
     fs::remove_file(home.path(".config/credbroker/start-on-demand.json")).unwrap();
-    home.complaint(&mut home.shim());
+    complaint(&mut home.shim());
     assert!(!home.was_started());
 }
 
@@ -131,7 +131,7 @@ fn without_the_mark_or_with_a_named_socket_or_broker_nothing_is_started() {
 #[test]
 fn a_mark_has_no_effect_for_root() {
     let Some(home) = Home::new() else { return };
-    home.complaint(home.shim().uid(0).gid(0));
+    complaint(home.shim().uid(0).gid(0));
     assert!(!home.was_started());
 }
 
@@ -139,7 +139,7 @@ fn a_mark_has_no_effect_for_root() {
 fn what_other_users_can_change_is_not_started() {
     let Some(home) = Home::new() else { return };
     let refusal = |home: &Home| {
-        let said = home.complaint(&mut home.shim());
+        let said = complaint(&mut home.shim());
         assert!(said.contains("cannot be started") && said.contains("credbroker setup"), "{said}");
         assert!(!home.was_started());
         said
