@@ -58,11 +58,11 @@ fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<Stri
 }
 
 /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
-pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Option<Finding> {
+pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Finding {
     const CHECK: &str = "desktop PATH";
     let args = [OsStr::new("--user"), OsStr::new("show-environment")];
     let Some(shown) = programs::run("systemctl", &args, environment).filter(|ran| ran.succeeded) else {
-        return Some(Finding::note(CHECK, "there is no systemd user manager here"));
+        return Finding::note(CHECK, "there is no systemd user manager here");
     };
     let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
     let own = environment.get("PATH").unwrap_or_default();
@@ -76,7 +76,7 @@ pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> 
     let is_missing =
         |name: &String| find_in_path(name, own).is_some() && find_in_path(name, path.as_ref()).is_none();
     let missing: Vec<_> = names.into_iter().filter(is_missing).collect();
-    Some(if missing.is_empty() {
+    if missing.is_empty() {
         Finding::ok(CHECK, "programs that the desktop or systemd starts find the plugins too")
     } else {
         Finding::warning(
@@ -87,7 +87,7 @@ pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> 
             ),
             "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker",
         )
-    })
+    }
 }
 
 /// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.

@@ -56,7 +56,7 @@ pub(super) fn run(
     findings.extend(users::check(args.kubeconfig.as_deref(), running.as_ref(), environment)?);
     findings.extend(broker::plugins(running.as_ref(), args.config.as_deref(), environment));
     findings.extend(broker::failures(running.as_ref()));
-    findings.extend(host::graphical_path(args.config.as_deref(), environment));
+    findings.push(host::graphical_path(args.config.as_deref(), environment));
     findings.push(host::clock(environment));
     match args.output {
         OutputFormat::Table => print(&findings, out)?,

@@ -50,9 +50,9 @@ impl BrokerConfig {
         };
         self.check(&text, environment)?;
         if self.exists {
-            file.rewrite(&text)?
+            file.rewrite(&text)?;
         } else {
-            file.write_private(&text)?
+            file.write_private(&text)?;
         }
         Ok(true)
     }
@@ -125,8 +125,8 @@ impl BrokerConfig {
 }
 
 fn new(kubeconfigs: &[PathBuf]) -> String {
-    let items: String = kubeconfigs.iter().map(|path| format!("- {}\n", quoted(path))).collect();
-    format!("apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nkubeconfigs:\n{items}")
+    let items = kubeconfigs.iter().map(|path| quoted(path)).collect::<Vec<_>>().join("\n- ");
+    format!("apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nkubeconfigs:\n- {items}\n")
 }
 
 fn quoted(path: &Path) -> String {

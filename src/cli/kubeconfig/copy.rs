@@ -47,5 +47,5 @@ pub(in crate::cli) fn is_unchanged_copy(path: &Path) -> bool {
         entries.retain(|(key, _)| key.name == "current-context");
     }
     let kept = keep(&mut nothing, &document, &record);
-    kept.kept.is_empty() && kept.left_out.iter().all(|what| what.starts_with("the current context"))
+    kept.carried_over.is_empty() && kept.left_out.iter().all(|what| what.starts_with("the current context"))
 }

@@ -13,7 +13,7 @@ use crate::{
 /// What was carried over, and what was not. Each is for a message, such as "context `dev`".
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    pub(super) kept: Vec<String>,
+    pub(super) carried_over: Vec<String>,
     /// Changed in the file, and no longer in the kubeconfigs that were read.
     pub(super) left_out: Vec<String>,
     /// Names of the users among them that run a plugin themselves.
@@ -44,7 +44,7 @@ pub(super) fn keep(new: &mut Node, old: &Node, record: &Record) -> Kept {
                 Some(there) => there.clone_from(item),
                 None => add(new, list, item),
             }
-            kept.kept.push(what);
+            kept.carried_over.push(what);
             if exec.is_some_and(|exec| !is_shim(exec)) {
                 kept.with_plugin.push(name.to_owned());
             }
@@ -69,7 +69,7 @@ fn keep_current_context(new: &mut Node, old: &str, record: &Record, kept: &mut K
         Some((_, there)) => *there = value,
         None => entries.push((Key { name: "current-context".to_owned(), at: Position::UNKNOWN }, value)),
     }
-    kept.kept.push(if old.is_empty() { "no current context".to_owned() } else { what });
+    kept.carried_over.push(if old.is_empty() { "no current context".to_owned() } else { what });
 }
 
 /// The item of that name.

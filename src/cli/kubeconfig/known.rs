@@ -55,8 +55,8 @@ pub(super) fn wait(
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        let waited = tokio::time::timeout(limit, explained(explanation, waiting)).await;
-        waited.unwrap_or(Ok(Known::Missing(missing)))
+        let outcome = tokio::time::timeout(limit, explained(explanation, waiting)).await;
+        outcome.unwrap_or(Ok(Known::Missing(missing)))
     })
 }
 

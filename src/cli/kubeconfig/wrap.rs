@@ -190,8 +190,8 @@ fn summarise(path: &Path, served: &[(String, Definition)], out: &mut dyn Write) 
 /// What of the earlier file was carried over.
 fn report(kept: &Kept, path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
     let path = path.display();
-    if !kept.kept.is_empty() {
-        writeln!(out, "Kept what was changed in {path}: {}.", listed_all(kept.kept.iter().cloned()))?;
+    if !kept.carried_over.is_empty() {
+        writeln!(out, "Kept what was changed in {path}: {}.", listed_all(kept.carried_over.iter().cloned()))?;
     }
     for what in &kept.left_out {
         writeln!(

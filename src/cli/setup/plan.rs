@@ -132,7 +132,7 @@ impl Plan {
                 mark.log.display()
             )),
             Start::ByHand(why) => {
-                lines.push(format!("(start the broker yourself with `credbroker serve`: {why})"))
+                lines.push(format!("(start the broker yourself with `credbroker serve`: {why})"));
             }
         }
         if !self.kubeconfigs.is_empty() {

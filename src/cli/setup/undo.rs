@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     io::Write,
-    os::unix::net::UnixStream,
+    os::unix::{ffi::OsStrExt as _, net::UnixStream},
     path::{Path, PathBuf},
 };
 
@@ -103,10 +103,12 @@ fn stop(program: &Path, environment: &Environment) {
     let peer = UnixStream::connect(socket)
         .ok()
         .and_then(|stream| Some(rustix::net::sockopt::socket_peercred(stream).ok()?.pid));
-    let runs = |pid: Pid| fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).ok();
-    if let Some(pid) = peer
-        && runs(pid).as_deref() == Some(program)
-    {
+    // The broker hides the link to its program; its command line is what the shim gave it.
+    let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
+    let is_it = |pid: Pid| {
+        fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).is_ok_and(|found| found == command)
+    };
+    if let Some(pid) = peer.filter(|pid| is_it(*pid)) {
         let _gone_already = kill_process(pid, Signal::TERM);
     }
 }
