@@ -166,7 +166,7 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     home.has_read_again(&broker);
     let dev = home.said(&socket, &["get", "--provider", "dev", "-o", "token"]);
     assert_eq!((dev.trim(), home.plugin.runs()), ("token-1", 2));
-    assert_eq!(home.moved(), [PathBuf::new(); 0]);
+    assert!(home.moved().is_empty(), "{:?}", home.moved());
     assert!(!fs::read_to_string(home.path(".config/credbroker/config.yaml")).unwrap().contains("injected"));
     let (_, log) = broker.stop();
     assert!(!log.contains("c4n4ry"), "{log}");
