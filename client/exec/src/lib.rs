@@ -36,5 +36,5 @@ pub use forward::ForwardError;
 pub use notice::with_notice;
 pub use on_demand::{OnDemand, OnDemandError};
 pub use request::{request, socket};
-pub use run::{request_patiently, run};
+pub use run::{log_in_patiently, request_patiently, run};
 pub use source::Source;
