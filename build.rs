@@ -1,5 +1,5 @@
 //! The commit of a release build, for `GetBrokerInfo`: `CREDBROKER_COMMIT`, or that of the git repository around the
-//! package. Other builds have none, so that a commit does not cause one. And how the program is linked.
+//! package, or what cargo recorded in a published package. Other builds have none, so that a commit does not cause one. And how the program is linked.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ fn main() {
         return;
     }
     let root = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    if let Some((commit, files)) = root.and_then(|root| commit(&root)) {
+    if let Some((commit, files)) = root.and_then(|root| commit(&root).or_else(|| packaged(&root))) {
         for file in files {
             println!("cargo::rerun-if-changed={}", file.display());
         }
@@ -46,6 +46,14 @@ fn commit(root: &Path) -> Option<(String, Vec<PathBuf>)> {
     };
     let files = [head, loose, packed].into_iter().filter(|file| file.is_file());
     found.map(|hash| (hash, files.collect()))
+}
+
+/// The commit that cargo recorded when it made the package.
+fn packaged(root: &Path) -> Option<(String, Vec<PathBuf>)> {
+    let file = root.join(".cargo_vcs_info.json");
+    let text = fs::read_to_string(&file).ok()?;
+    let (_, rest) = text.split_once("\"sha1\"")?;
+    hash(rest.split('"').nth(1)?).map(|hash| (hash, vec![file]))
 }
 
 fn hash(text: &str) -> Option<String> {
