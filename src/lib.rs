@@ -23,4 +23,5 @@ pub mod plugin;
 pub mod resolver;
 pub mod server;
 mod text;
+pub mod trace;
 pub mod verify;

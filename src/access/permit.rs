@@ -25,6 +25,11 @@ impl Permit {
         self.0.as_ref().is_some_and(|(rights, _)| rights.is_limited())
     }
 
+    /// Whether these are its rights.
+    pub fn is_of(&self, rights: &Arc<Rights>) -> bool {
+        self.0.as_ref().is_none_or(|(own, _)| Arc::ptr_eq(own, rights))
+    }
+
     /// The same verb with other rights.
     #[must_use]
     pub fn with(&self, rights: Arc<Rights>) -> Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tonic_health::ServingStatus;
 
 use super::{Bound, SERVICES};
-use crate::server::Keeper;
+use crate::{server::Keeper, trace};
 
 /// How long a drain may take.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -13,7 +13,7 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// How long the removal of the sockets' names may take.
 const WITHDRAWAL: Duration = Duration::from_millis(500);
 
-/// How long the last audit records may take.
+/// How long the last audit records and traces may take.
 const RECORDS: Duration = Duration::from_secs(1);
 
 /// How a drain ended.
@@ -47,7 +47,8 @@ impl Bound {
         drop(self.sockets);
         let audit = self.audit;
         // Without a result, the runtime ends, and the rest of the records is lost.
-        drop(tokio::task::spawn_blocking(move || audit.flush(RECORDS)).await);
+        let records = tokio::task::spawn_blocking(move || audit.flush(RECORDS));
+        drop(tokio::join!(records, trace::stop(RECORDS)));
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
     }
 

@@ -63,6 +63,8 @@ pub use signals::Signals;
 pub use systemd::{ServiceNotification, inherited_listeners};
 pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
+pub use crate::trace::start as start_traces;
+
 /// The gRPC services under whose names health is reported, beside the empty one.
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
 /// The same of the hub that ClusterProfiles are read from.

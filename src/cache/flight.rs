@@ -1,19 +1,21 @@
 //! A run in flight: all callers that wait for it share its outcome, also a failure.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Attendant, Pending, state::Failure};
+use super::{Pending, Request, state::Failure};
 use crate::{
     clock::Now,
     credential::Issued,
     exec::{Attendance, Attending, TicketHandle, Urgency},
-    metrics::RunReason,
+    metrics::{RunOutcome, RunReason},
+    plugin::Session,
+    trace::RunSpan,
 };
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
@@ -27,6 +29,7 @@ pub(crate) struct Flight {
     pub(crate) reason: RunReason,
     outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<FlightProgress>,
+    trace: OnceLock<RunSpan>,
     /// What it shares with those who attend it.
     pub(crate) attendance: Arc<Attendance>,
     /// Cancelled when the outcome is not needed.
@@ -65,17 +68,29 @@ impl FlightProgress {
 }
 
 impl Flight {
-    /// A run that is not queued yet. `floor` is its urgency while no caller waits.
-    pub(crate) fn new(floor: Urgency, reason: RunReason) -> Self {
+    /// A run that is not queued yet, in the session of the person who asked for it. `floor` is its urgency while no caller
+    /// waits.
+    pub(crate) fn new(floor: Urgency, reason: RunReason, session: Option<Arc<Session>>) -> Self {
         let progress =
             FlightProgress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
         Self {
             reason,
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
-            attendance: Arc::default(),
+            trace: OnceLock::new(),
+            attendance: Arc::new(Attendance::with_session(session)),
             abandoned: CancellationToken::new(),
         }
+    }
+
+    /// Sets the span of the run.
+    pub(crate) fn trace(&self, span: RunSpan) {
+        let _first = self.trace.set(span);
+    }
+
+    /// Ends the span of the run.
+    pub(crate) fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
+        self.trace.get().inspect(|span| span.end(outcome, queued));
     }
 
     /// The urgency now.
@@ -160,10 +175,18 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Lets a caller of the process `peer` wait for `flight`, and attend it.
-    pub(crate) fn new(flight: Arc<Flight>, peer: u64, attendant: Option<&Attendant>) -> Self {
-        let attending = attendant.map(|attendant| attendant.attend(&flight.attendance));
+    /// Lets the caller of `request` wait for `flight`. The caller attends it if it attends all of its runs, or has started
+    /// this one in its own session.
+    pub(crate) fn new(flight: Arc<Flight>, request: &Request) -> Self {
+        let (peer, attendance) = (request.caller.peer, &flight.attendance);
+        let sessions = request.session.as_ref().zip(attendance.session());
+        let has_started_it = sessions.is_some_and(|(own, of_run)| Arc::ptr_eq(own, of_run));
+        let attending = match &request.attendant {
+            Some(attendant) => Some(attendant.attend(attendance)),
+            None => has_started_it.then(|| attendance.attend()),
+        };
         let outcome = flight.outcome.subscribe();
+        flight.trace.get().inspect(|span| span.awaited());
         {
             let mut progress = flight.lock();
             progress.peers.push(peer);

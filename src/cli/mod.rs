@@ -13,6 +13,8 @@ mod fleet;
 mod get;
 mod healthcheck;
 mod kubeconfig;
+mod login;
+mod logout;
 mod progress;
 mod refresh;
 mod screen;
@@ -79,6 +81,8 @@ enum CliCommand {
     Serve(serve::ServeArgs),
     Validate(validate::ValidateArgs),
     Get(get::GetArgs),
+    Login(login::LoginArgs),
+    Logout(logout::LogoutArgs),
     Status(status::StatusArgs),
     Healthcheck(healthcheck::HealthcheckArgs),
     Refresh(refresh::RefreshArgs),
@@ -122,6 +126,8 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
             kubeconfig::run(&args, environment, &shim, out)
         }
         CliCommand::Get(args) => get::run(&args, environment, out),
+        CliCommand::Login(args) => login::run(&args, environment, out),
+        CliCommand::Logout(args) => logout::run(&args, environment, out),
         CliCommand::Status(args) => status::run(&args, environment, out),
         CliCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
         CliCommand::Refresh(args) => refresh::run(&args, environment, out),

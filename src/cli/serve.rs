@@ -184,6 +184,7 @@ async fn serve(
     place: ConfigPlace,
     mut signals: Signals,
 ) -> anyhow::Result<u8> {
+    app::start_traces(&place.environment);
     let addresses: Vec<_> = listening.iter().map(address).collect();
     let mut bound = app::build(loaded.config, listening, edges)?;
     bound.follow(place, loaded.sources);

@@ -9,8 +9,58 @@ use super::{
 };
 use crate::plugin::Globs;
 
-/// Any string.
-pub(super) struct Text;
+/// The pattern of a [`VariableNames`] item.
+const VARIABLE_NAME: &str = r"^[^=?\[{ $\u0000]+$";
+
+/// Kinds without parameters: the type of the value, its shape, the function that reads it or returns `None`, and, if it
+/// has defaults, how they are written.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $kind:ident: $value:ty = $shape:expr, $read:expr $(, $shown:expr)?;)+) => {$(
+        $(#[doc = $doc])*
+        pub(super) struct $kind;
+
+        impl Shaped for $kind {
+            fn shape(&self) -> Shape {
+                $shape
+            }
+        }
+
+        impl Kind for $kind {
+            type Value = $value;
+
+            fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<$value> {
+                $read(at, report).into()
+            }
+        }
+
+        $(impl Shown for $kind {
+            fn shown(&self, value: &$value) -> String {
+                $shown(value)
+            }
+        })?
+    )+};
+}
+
+kinds! {
+    /// Any string.
+    Text: String = Shape::Text("string", None), text;
+    /// A name that messages, logs and command lines can contain.
+    Name: String = Shape::Text("name", Some(r"^[^\u0000-\u001f\u007f-\u009f]+$")), name;
+    /// Permission bits of a socket: to connect is to write, so no other bits mean anything.
+    SocketMode: u32 = Shape::Text("octal mode in quotes", Some("^0?6[0246][0246]$")), socket_mode, octal;
+    /// True or false.
+    Boolean: bool = Shape::Boolean, Cursor::boolean, ToString::to_string;
+    /// A whole number above 0.
+    Count: NonZeroUsize = Shape::Count, Cursor::count, ToString::to_string;
+    /// A whole number above 0 with its unit: `30s`, `10m`, `12h`.
+    TimeSpan: Duration = Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$")), Cursor::duration, with_unit;
+    /// A list of strings.
+    Texts: Vec<String> = list(&Text), Cursor::texts;
+    /// A list of uids or gids. The highest number identifies none.
+    Ids: Vec<u32> = Shape::List(Box::new(Shape::Id)), ids;
+    /// Names of environment variables, in which `*` matches any text.
+    VariableNames: Globs = list(&Checked("variable name with `*`", VARIABLE_NAME)), variable_names;
+}
 
 /// The only string that is valid.
 pub(super) struct Constant(pub(super) &'static str);
@@ -18,37 +68,14 @@ pub(super) struct Constant(pub(super) &'static str);
 /// One of these strings. An empty one is accepted and not documented.
 pub(super) struct Enumeration<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
-/// A name that messages, logs and command lines can contain.
-pub(super) struct Name;
+/// A list of some of these strings.
+pub(super) struct Choices<T: 'static>(pub(super) Enumeration<T>);
 
 /// A string that its section checks: what it is, and a regular expression for it.
 pub(super) struct Checked(pub(super) &'static str, pub(super) &'static str);
 
-/// Permission bits of a socket: to connect is to write, so no other bits mean anything.
-pub(super) struct SocketMode;
-
-pub(super) struct Boolean;
-
-/// A whole number above 0.
-pub(super) struct Count;
-
-/// A whole number above 0 with its unit: `30s`, `10m`, `12h`.
-pub(super) struct TimeSpan;
-
-/// A list of strings.
-pub(super) struct Texts;
-
 /// A list of strings that its section checks.
 pub(super) struct ListOf(pub(super) Checked);
-
-/// A list of some of these strings.
-pub(super) struct Choices<T: 'static>(pub(super) Enumeration<T>);
-
-/// A list of uids or gids. The highest number identifies none.
-pub(super) struct Ids;
-
-/// Names of environment variables, in which `*` matches any text.
-pub(super) struct VariableNames;
 
 /// A map.
 pub(super) struct Map(pub(super) &'static Section);
@@ -59,24 +86,29 @@ pub(super) struct MapOrMaps(pub(super) &'static Section);
 /// A list of maps.
 pub(super) struct Maps(pub(super) &'static Section);
 
-impl Shaped for Text {
-    fn shape(&self) -> Shape {
-        Shape::Text("string", None)
-    }
+/// The shapes of kinds that their sections read.
+macro_rules! shapes {
+    ($($kind:ty: $shape:expr;)+) => {$(
+        impl Shaped for $kind {
+            fn shape(&self) -> Shape {
+                let shape: fn(&Self) -> Shape = $shape;
+                shape(self)
+            }
+        }
+    )+};
 }
 
-impl Kind for Text {
-    type Value = String;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<String> {
-        at.text(report).map(str::to_owned)
-    }
+shapes! {
+    Constant: |kind| Shape::OneOf(vec![kind.0]);
+    Checked: |kind| Shape::Text(kind.0, Some(kind.1));
+    ListOf: |kind| list(&kind.0);
+    Map: |kind| Shape::Map(kind.0);
+    MapOrMaps: |kind| Shape::MapOrMaps(kind.0);
+    Maps: |kind| list(&Map(kind.0));
 }
 
-impl Shaped for Constant {
-    fn shape(&self) -> Shape {
-        Shape::OneOf(vec![self.0])
-    }
+fn list(item: &impl Shaped) -> Shape {
+    Shape::List(Box::new(item.shape()))
 }
 
 impl Kind for Constant {
@@ -112,148 +144,9 @@ impl<T: Copy + PartialEq> Shown for Enumeration<T> {
     }
 }
 
-impl Shaped for Name {
-    fn shape(&self) -> Shape {
-        Shape::Text("name", Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"))
-    }
-}
-
-impl Kind for Name {
-    type Value = String;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<String> {
-        let name = at.text(report)?;
-        if name.is_empty() || name.chars().any(char::is_control) {
-            at.problem(report, "must be a name: not empty, without control characters");
-            return None;
-        }
-        Some(name.to_owned())
-    }
-}
-
-impl Shaped for Checked {
-    fn shape(&self) -> Shape {
-        Shape::Text(self.0, Some(self.1))
-    }
-}
-
-impl Shaped for SocketMode {
-    fn shape(&self) -> Shape {
-        Shape::Text("octal mode in quotes", Some("^0?6[0246][0246]$"))
-    }
-}
-
-impl Kind for SocketMode {
-    type Value = u32;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<u32> {
-        let mode = at.node().as_str().and_then(mode);
-        if mode.is_none() {
-            at.problem(report, "must be an octal mode in quotes from \"0600\" to \"0666\" with read and write for the owner, like \"0660\"");
-        }
-        mode
-    }
-}
-
-impl Shown for SocketMode {
-    fn shown(&self, value: &u32) -> String {
-        format!("\"{value:04o}\"")
-    }
-}
-
-fn mode(text: &str) -> Option<u32> {
-    let octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
-    let mode = u32::from_str_radix(text, 8).ok().filter(|_| octal)?;
-    (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
-}
-
-impl Shaped for Boolean {
-    fn shape(&self) -> Shape {
-        Shape::Boolean
-    }
-}
-
-impl Kind for Boolean {
-    type Value = bool;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<bool> {
-        at.boolean(report)
-    }
-}
-
-impl Shown for Boolean {
-    fn shown(&self, value: &bool) -> String {
-        value.to_string()
-    }
-}
-
-impl Shaped for Count {
-    fn shape(&self) -> Shape {
-        Shape::Count
-    }
-}
-
-impl Kind for Count {
-    type Value = NonZeroUsize;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<NonZeroUsize> {
-        at.count(report)
-    }
-}
-
-impl Shown for Count {
-    fn shown(&self, value: &NonZeroUsize) -> String {
-        value.to_string()
-    }
-}
-
-impl Shaped for TimeSpan {
-    fn shape(&self) -> Shape {
-        Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$"))
-    }
-}
-
-impl Kind for TimeSpan {
-    type Value = Duration;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Duration> {
-        at.duration(report)
-    }
-}
-
-impl Shown for TimeSpan {
-    fn shown(&self, value: &Duration) -> String {
-        match value.as_secs() {
-            seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
-            seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
-            seconds => format!("{seconds}s"),
-        }
-    }
-}
-
-impl Shaped for Texts {
-    fn shape(&self) -> Shape {
-        Shape::List(Box::new(Text.shape()))
-    }
-}
-
-impl Kind for Texts {
-    type Value = Vec<String>;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Vec<String>> {
-        Some(at.texts(report))
-    }
-}
-
-impl Shaped for ListOf {
-    fn shape(&self) -> Shape {
-        Shape::List(Box::new(self.0.shape()))
-    }
-}
-
 impl<T> Shaped for Choices<T> {
     fn shape(&self) -> Shape {
-        Shape::List(Box::new(self.0.shape()))
+        list(&self.0)
     }
 }
 
@@ -266,68 +159,70 @@ impl<T: Copy> Kind for Choices<T> {
     }
 }
 
-impl Shaped for Ids {
-    fn shape(&self) -> Shape {
-        Shape::List(Box::new(Shape::Id))
+fn text(at: &Cursor<'_>, report: &mut Report) -> Option<String> {
+    at.text(report).map(str::to_owned)
+}
+
+fn name(at: &Cursor<'_>, report: &mut Report) -> Option<String> {
+    let name = at.text(report)?;
+    if name.is_empty() || name.chars().any(char::is_control) {
+        at.problem(report, "must be a name: not empty, without control characters");
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn socket_mode(at: &Cursor<'_>, report: &mut Report) -> Option<u32> {
+    let mode = at.node().as_str().and_then(mode);
+    if mode.is_none() {
+        at.problem(report, "must be an octal mode in quotes from \"0600\" to \"0666\" with read and write for the owner, like \"0660\"");
+    }
+    mode
+}
+
+fn mode(text: &str) -> Option<u32> {
+    let octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| octal)?;
+    (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as for the other kinds")]
+fn octal(mode: &u32) -> String {
+    format!("\"{mode:04o}\"")
+}
+
+fn with_unit(duration: &Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
     }
 }
 
-impl Kind for Ids {
-    type Value = Vec<u32>;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Vec<u32>> {
-        let mut ids = Vec::new();
-        for item in at.items(report) {
-            let id = item.node().as_number().and_then(|number| number.parse().ok());
-            match id.filter(|id| *id != u32::MAX) {
-                Some(id) => ids.push(id),
-                None => item.problem(report, "must be a number from 0 to 4294967294"),
-            }
+fn ids(at: &Cursor<'_>, report: &mut Report) -> Vec<u32> {
+    let mut ids = Vec::new();
+    for item in at.items(report) {
+        let id = item.node().as_number().and_then(|number| number.parse().ok());
+        match id.filter(|id| *id != u32::MAX) {
+            Some(id) => ids.push(id),
+            None => item.problem(report, "must be a number from 0 to 4294967294"),
         }
-        Some(ids)
     }
+    ids
 }
 
-impl Shaped for VariableNames {
-    fn shape(&self) -> Shape {
-        Shape::List(Box::new(Shape::Text("variable name with `*`", Some(r"^[^=?\[{ $\u0000]+$"))))
-    }
-}
-
-impl Kind for VariableNames {
-    type Value = Globs;
-
-    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Globs> {
-        let items = at.items(report);
-        let mut patterns = Vec::new();
-        for item in &items {
-            let Some(pattern) = item.text(report) else { continue };
-            if pattern.is_empty() || pattern.contains(['=', '\0', '?', '[', '{', ' ', '$']) {
-                item.problem(report, "must be the name of a variable, in which `*` matches any text");
-            } else {
-                patterns.push(pattern);
-            }
+fn variable_names(at: &Cursor<'_>, report: &mut Report) -> Globs {
+    let items = at.items(report);
+    let mut patterns = Vec::new();
+    for item in &items {
+        let Some(pattern) = item.text(report) else { continue };
+        if pattern.is_empty() || pattern.contains(['=', '\0', '?', '[', '{', ' ', '$']) {
+            item.problem(report, "must be the name of a variable, in which `*` matches any text");
+        } else {
+            patterns.push(pattern);
         }
-        Some(Globs::new(patterns))
     }
-}
-
-impl Shaped for Map {
-    fn shape(&self) -> Shape {
-        Shape::Map(self.0)
-    }
-}
-
-impl Shaped for MapOrMaps {
-    fn shape(&self) -> Shape {
-        Shape::MapOrMaps(self.0)
-    }
-}
-
-impl Shaped for Maps {
-    fn shape(&self) -> Shape {
-        Shape::List(Box::new(Shape::Map(self.0)))
-    }
+    Globs::new(patterns)
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     access::{Permit, Policy, Principal, Rights, Verb},
-    plugin::Origin,
+    plugin::{Origin, PluginSpec, ResolveError},
+    resolver::{CredentialRequest, Resolver},
 };
 
 /// The policy in force, and each that follows it.
@@ -68,6 +69,28 @@ impl Access {
     /// The permit for a call that needs `verb`.
     pub(super) fn permit(&self, verb: Verb) -> Permit {
         Permit::new(self.rights(), verb)
+    }
+
+    /// Whether the rights of `permit` are those of the peer now. A configuration puts its rules in force before its
+    /// providers, so a request whose permit is current after it was resolved has no provider of a newer configuration than
+    /// its rights.
+    pub(super) fn is_current(&self, permit: &Permit) -> bool {
+        permit.is_of(&self.rights())
+    }
+
+    /// Resolves `ask` with the rights of the peer now.
+    pub(super) fn resolve(
+        &self,
+        resolver: &Resolver,
+        ask: &mut CredentialRequest,
+    ) -> Result<PluginSpec, ResolveError> {
+        loop {
+            ask.permit = ask.permit.with(self.rights());
+            let spec = resolver.resolve(ask.clone());
+            if self.is_current(&ask.permit) {
+                return spec;
+            }
+        }
     }
 
     /// The rights of the peer, if it may do `verb` with anything.
@@ -173,6 +196,17 @@ mod tests {
         sender.send_replace(rules(8, "p"));
         assert!(access.rights().is_empty());
         assert_eq!(access.no_rights(), NoRights::Unlisted);
+    }
+
+    #[test]
+    fn a_permit_is_current_until_the_policy_changes() {
+        let sender = watch::Sender::new(rules(7, "p"));
+        let access = access(sender.subscribe());
+        let permit = access.permit(Verb::Get);
+        assert!(access.is_current(&permit));
+        sender.send_replace(rules(7, "p"));
+        assert!(!access.is_current(&permit));
+        assert!(access.is_current(&Permit::default()), "that of the broker itself");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::{
     service::Services,
     traffic::{Noted, Traffic, Watchdog},
 };
+use crate::trace::RequestSpan;
 
 /// Time from accept to the end of the peer's first SETTINGS frame.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -93,7 +94,10 @@ impl Connections {
         });
         let served = Arc::clone(&exchanges);
         // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
-        let service = service_fn(move |request| Box::pin(exchange(Arc::clone(&served), request)));
+        let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let span = RequestSpan::start(request.uri().path(), request.headers());
+            Box::pin(span.around(exchange(Arc::clone(&served), request)))
+        });
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut gathered = false;
         // A rotation wakes all watches, and each of them wakes the connection. The connection yields once, so that the

@@ -45,6 +45,7 @@ use crate::{
     exec::PluginRunner,
     plugin::{PluginSpec, verifiable_at},
     resolver::CredentialRequest,
+    trace,
 };
 
 /// The path of `GetCredential`.
@@ -60,10 +61,14 @@ impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
         let (caller, reference) = asking(&access.peer, pb::GetCredentialRequest::decode(message).ok()?);
         let ask = convert::ask(reference, access, Verb::Get).ok()?;
-        let key = self.resolver.key(&ask).ok()?;
+        let key = self.resolver.key(&ask).ok().filter(|_| access.is_current(&ask.permit))?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => {
                 self.audit.hit(|| asked::hit(access, &ask.source, issued.generation.to_string()));
+                if trace::is_recording() {
+                    // The key alone does not say which provider it is.
+                    self.resolver.resolve(ask).iter().for_each(trace::names);
+                }
                 Some(issued.encoded.frame.clone())
             }
             Lookup::Undecided => None,
@@ -182,11 +187,15 @@ impl<R: PluginRunner> BrokerService<R> {
     async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
         let peer = access.peer;
-        let (caller, reference) = asking(&peer, request.into_inner());
+        let mut message = request.into_inner();
+        let session = std::mem::take(&mut message.session);
+        let session = if message.at_terminal { convert::session(session, &access) } else { None };
+        let (caller, reference) = asking(&peer, message);
         let ask = convert::ask(reference, &access, Verb::Get)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
         let get = async {
-            let (spec, request) = self.resolve(ask, caller, deadline).await?;
+            let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
+            let request = cache::Request { session, ..request };
             let subject = Subject::of(&spec);
             self.cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed))
         };
@@ -221,7 +230,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let ask = convert::ask(r#ref, &access, Verb::Report)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
         let report = async {
-            let (spec, request) = self.resolve(ask, named(&peer, ""), deadline).await?;
+            let (spec, request) = self.resolve(ask, &access, named(&peer, ""), deadline).await?;
             let subject = Subject::of(&spec);
             let reported = self.cache.report(spec, &generation, &request).await;
             reported.map_err(|failed| refused(&subject, &failed))
@@ -234,18 +243,19 @@ impl<R: PluginRunner> BrokerService<R> {
 
     pub(super) async fn resolve(
         &self,
-        ask: CredentialRequest,
+        mut ask: CredentialRequest,
+        access: &Access,
         caller: Caller,
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {
         let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
-        let sent = ask.cluster.clone();
-        let spec = self.resolver.resolve(ask).map_err(|error| {
+        let spec = access.resolve(&self.resolver, &mut ask).map_err(|error| {
             tracing::debug!("request refused: {error}");
             status::unresolved(&error)
         })?;
-        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), sent.as_ref());
-        Ok((spec, cache::Request { caller, deadline, verify_at, attendant: None }))
+        trace::names(&spec);
+        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
+        Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
     }
 }
 
@@ -276,7 +286,7 @@ pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
 /// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
 /// before the wait.
 pub(super) fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
-    let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request;
+    let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session: _ } = request;
     let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
     (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
 }

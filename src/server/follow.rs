@@ -19,6 +19,7 @@ use crate::{
     exec::PluginRunner,
     plugin::PluginSpec,
     resolver::{CredentialRequest, Resolver},
+    trace,
 };
 
 /// The framed messages of one watch. A message is made when the peer can take it, so a slow reader gets only the latest
@@ -91,8 +92,8 @@ impl<R: PluginRunner> CredentialStream<R> {
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
-        ask.permit = ask.permit.with(access.rights());
-        let spec = resolver.resolve(ask.clone()).map_err(|error| status::unresolved(&error))?;
+        let spec = access.resolve(&resolver, &mut ask).map_err(|error| status::unresolved(&error))?;
+        trace::names(&spec);
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
@@ -160,7 +161,8 @@ impl<R: PluginRunner> CredentialStream<R> {
         if let Some(why) = self.watch.retirement() {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
-        let spec = self.resolver.resolve(self.ask.clone()).map_err(|error| status::unresolved(&error))?;
+        let spec = self.access.resolve(&self.resolver, &mut self.ask);
+        let spec = spec.map_err(|error| status::unresolved(&error))?;
         self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }
 

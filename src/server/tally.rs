@@ -9,6 +9,7 @@ use super::Peer;
 use crate::{
     clock::{Clock as _, SystemClock},
     metrics::{Metrics, Rpc},
+    trace,
 };
 
 /// The names of gRPC's codes, for errors that the broker did not make itself.
@@ -37,15 +38,22 @@ pub(super) fn tally(metrics: &Metrics, rpc: Rpc, peer: &Peer, headers: &HeaderMa
     let status =
         if headers.contains_key(Status::GRPC_STATUS) { Status::from_header_map(headers) } else { None };
     let Some(status) = status.filter(|status| status.code() != Code::Ok) else {
-        return metrics.requests.answered(rpc);
+        return answered(metrics, rpc);
     };
     let result = result(&status);
+    trace::answered(result);
     let is_denied = status.code() == Code::PermissionDenied;
     metrics.requests.failed(rpc, result, is_denied);
     if is_denied && let Some(others) = metrics.denied.admit((peer.uid, result), SystemClock.now().boot) {
         let message = status.message();
         warn!(uid = peer.uid, pid = peer.pid, rpc = %rpc.name(), reason = %result, others, "request denied: {message}");
     }
+}
+
+/// Counts an answer without an error.
+pub(super) fn answered(metrics: &Metrics, rpc: Rpc) {
+    trace::answered("OK");
+    metrics.requests.answered(rpc);
 }
 
 /// The stable reason, with which every message of ours ends, or the name of the code.

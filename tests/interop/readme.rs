@@ -185,8 +185,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("systemctl --user disable --now credbroker.socket credbroker.service", SYSTEMD),
     ("systemctl --user enable --now credbroker.socket", SYSTEMD),
     ("systemctl --user restart credbroker.service", SYSTEMD),
+    ("credbroker login azure", LOGINS),
+    ("credbroker logout azure", LOGINS),
     ("kill -HUP $(pidof credbroker)", "tests/it/reload/process.rs sends the signal"),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
+    ("cargo install --locked --path . --features otlp", ".ci/run tests a build with this feature"),
     ("cargo bench --bench fleet", BENCH),
     ("cargo bench --bench latency", BENCH),
     ("cargo bench --bench rotation", BENCH),
@@ -197,6 +200,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
+        "CREDBROKER_RUNS=10000 cargo test --test it first_process",
         "the test command runs three hundred seeds",
     ),
     (
@@ -222,6 +226,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 /// There is no user manager in CI.
 const SYSTEMD: &str = "systemd/check.sh verifies the units and the activation";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
+const LOGINS: &str = "tests/it/logins, at terminals of the test";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
 const PYTHON: &str = "python.rs, in a directory of its test";
 

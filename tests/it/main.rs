@@ -32,6 +32,7 @@ mod map;
 mod operator;
 mod outside;
 mod pages;
+mod panics;
 mod protocol;
 mod reload;
 mod rotation;

@@ -34,5 +34,5 @@ pub use failure::Failure;
 pub use forward::ForwardError;
 pub use notice::with_notice;
 pub use request::{request, socket};
-pub use run::{request_patiently, run};
+pub use run::{log_in_patiently, request_patiently, run};
 pub use source::Source;

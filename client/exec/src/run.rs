@@ -4,7 +4,7 @@ use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
 use credbroker_client::{
     Cluster, Credential, Socket,
-    blocking::{CredentialRequest, Notice, Timeouts, get_credential},
+    blocking::{CredentialRequest, Notice, Timeouts, get_credential, log_in},
 };
 use credbroker_proto::RECURSION_VARIABLE;
 
@@ -64,6 +64,23 @@ pub fn request_patiently(
     let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
     let timeouts = timeouts.follow_run(total.is_none());
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
+    forget(connection);
+    Ok(credential)
+}
+
+/// Runs the plugin for a login, and attends the run. Blocks, with the timeouts of [`request_patiently`] for a person.
+///
+/// # Errors
+///
+/// Those of [`log_in`].
+pub fn log_in_patiently(
+    socket: &Socket,
+    request: &CredentialRequest,
+    total: Option<Duration>,
+    notice: Notice<'_>,
+) -> Result<Credential, Failure> {
+    let timeouts = Timeouts::default().broker_start(BROKER_START_AT_TERMINAL).total(total.unwrap_or(TOTAL));
+    let (credential, connection) = log_in(socket, request, timeouts.follow_run(total.is_none()), notice)?;
     forget(connection);
     Ok(credential)
 }

@@ -8,6 +8,8 @@ mod metrics;
 mod notify;
 mod observability;
 mod restart;
+#[cfg(feature = "otlp")]
+mod traces;
 
 use std::time::{Duration, Instant};
 

@@ -41,12 +41,16 @@ async fn until_known(broker: &InProcess, wanted: &[&str]) {
     timeout(AGES, reached).await.expect("these profiles are known");
 }
 
-async fn ask(broker: &InProcess, name: &str) -> String {
+fn get(name: &str) -> pb::GetCredentialRequest {
     let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: name.into() };
     let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
     let r#ref = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
+    pb::GetCredentialRequest { r#ref, ..Default::default() }
+}
+
+async fn ask(broker: &InProcess, name: &str) -> String {
     let mut rpc = CredentialBrokerClient::new(broker.channel().await);
-    let answer = rpc.get_credential(pb::GetCredentialRequest { r#ref, ..Default::default() }).await;
+    let answer = rpc.get_credential(get(name)).await;
     answer.unwrap().into_inner().credential.unwrap().generation
 }
 
@@ -94,4 +98,38 @@ async fn another_definition_of_an_access_provider_moves_its_profiles() {
     drop(timeout(AGES, states.wait_for(|state| state.reloads == 1)).await.expect("it is read").unwrap());
     assert_ne!(ask(&broker, "paris").await, generation);
     assert_eq!((old.runs(), new.runs()), (1, 1));
+}
+
+/// The request waits for the first read of the hub while it loses its right.
+#[tokio::test]
+async fn a_request_that_waited_while_the_rules_changed_has_the_rights_of_the_new_ones() {
+    let (directory, plugin) = (private_directory(), prints("t"));
+    let (server, file) = hub(directory.path(), "one", &["fleet/paris"]);
+    server.hang();
+    let with = |uid: u32| {
+        json!({
+            "providers": [provider("cloud", &plugin)],
+            "clusterProfiles": {"kubeconfig": file},
+            "access": [{
+                "name": "fleet",
+                "peers": {"uids": [uid]},
+                "allow": {"clusterProfiles": ["fleet/*"], "verbs": ["get", "list"]},
+            }],
+        })
+    };
+    let uid = rustix::process::geteuid().as_raw();
+    let broker = InProcess::with(with(uid), &[]);
+    let channel = broker.channel().await;
+    let mut rpc = CredentialBrokerClient::new(channel.clone());
+    let waiting = tokio::spawn(async move { rpc.get_credential(get("paris")).await });
+    // A later request on the same connection: the first one is being answered.
+    CredentialBrokerClient::new(channel).list_clusters(pb::ListClustersRequest::default()).await.unwrap();
+
+    let mut states = broker.configuration.clone();
+    broker.configure(with(uid + 7));
+    drop(timeout(AGES, states.wait_for(|state| state.reloads == 1)).await.expect("it is read").unwrap());
+    server.mend();
+    let refused = waiting.await.unwrap().unwrap_err();
+    assert_ne!(refused.code(), tonic::Code::Internal, "{refused}");
+    assert_eq!(plugin.runs(), 0, "{refused}");
 }

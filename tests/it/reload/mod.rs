@@ -5,6 +5,7 @@ mod hub;
 mod others;
 mod problems;
 mod process;
+mod rights;
 
 use std::{
     path::{Path, PathBuf},

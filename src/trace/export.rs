@@ -1,0 +1,177 @@
+//! Sends spans to a collector: OTLP over gRPC, in batches, from a thread that no request waits for.
+
+use std::{
+    ffi::OsStr,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry_otlp::{
+    SpanExporter, WithExportConfig as _, WithTonicConfig as _, tonic_types::transport::ClientTlsConfig,
+};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    resource::{EnvResourceDetector, TelemetryResourceDetector},
+    trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter as ExportSpans},
+};
+use tracing::{info, warn};
+
+use crate::{plugin::Environment, text::chain};
+
+/// Set once, when the broker starts.
+static TRACES: OnceLock<(SdkTracerProvider, SdkTracer)> = OnceLock::new();
+
+/// `None`: traces are not sent.
+pub(super) fn tracer() -> Option<&'static SdkTracer> {
+    TRACES.get().map(|(_, tracer)| tracer)
+}
+
+/// Starts to send traces if the standard variables name a collector. The rest of these variables is read by the
+/// libraries of OpenTelemetry. Must be called within a tokio runtime.
+pub fn start(environment: &Environment) {
+    match collector(environment) {
+        Ok(None) => {}
+        Ok(Some((variable, endpoint))) => match provider(endpoint, environment) {
+            Ok(provider) => {
+                let tracer = provider.tracer("credbroker");
+                if TRACES.set((provider, tracer)).is_ok() {
+                    info!("sending traces to the collector that {variable} names");
+                }
+            }
+            Err(error) => warn!("traces are not sent: {variable}: {}", chain(&error)),
+        },
+        Err(problem) => warn!("traces are not sent: {problem}"),
+    }
+}
+
+/// Sends what is left, within `limit`.
+pub async fn stop(limit: Duration) {
+    if let Some((provider, _)) = TRACES.get() {
+        // If the collector does not answer in time, the rest is lost.
+        drop(tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(limit)).await);
+    }
+}
+
+/// The variable that names the collector, and its endpoint. `None`: traces are not wanted.
+fn collector(environment: &Environment) -> Result<Option<(&'static str, &str)>, &'static str> {
+    let value = |name| environment.set(name).and_then(OsStr::to_str);
+    let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, value(name)?)));
+    let is_off = value("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        || value("OTEL_TRACES_EXPORTER") == Some("none");
+    let endpoint = first(["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]);
+    let protocol = first(["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]);
+    match protocol {
+        _ if is_off || endpoint.is_none() => Ok(None),
+        Some((_, protocol)) if protocol != "grpc" => {
+            Err("the broker sends them over gRPC only; set OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc")
+        }
+        _ => Ok(endpoint),
+    }
+}
+
+fn provider(
+    endpoint: &str,
+    environment: &Environment,
+) -> Result<SdkTracerProvider, opentelemetry_otlp::ExporterBuildError> {
+    let builder = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+    let is_plain = endpoint.starts_with("http://");
+    let exporter = if is_plain {
+        builder.build()
+    } else {
+        builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots()).build()
+    }?;
+    let exporter = Reporting { exporter, failures: AtomicU64::new(0) };
+    let builder = SdkTracerProvider::builder().with_batch_exporter(exporter);
+    Ok(builder.with_resource(resource(environment)).build())
+}
+
+/// What sends the spans: the name and version of the broker, and the attributes that the environment sets.
+fn resource(environment: &Environment) -> Resource {
+    let builder = Resource::builder_empty()
+        .with_service_name("credbroker")
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_detectors(&[Box::new(TelemetryResourceDetector), Box::new(EnvResourceDetector::new())]);
+    let name = environment.set("OTEL_SERVICE_NAME").and_then(OsStr::to_str).map(ToOwned::to_owned);
+    match name {
+        Some(name) => builder.with_service_name(name),
+        None => builder,
+    }
+    .build()
+}
+
+/// Logs when sending begins to fail, and when it works again.
+#[derive(Debug)]
+struct Reporting {
+    exporter: SpanExporter,
+    /// Batches that failed in a row.
+    failures: AtomicU64,
+}
+
+impl ExportSpans for Reporting {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let sent = self.exporter.export(batch).await;
+        match &sent {
+            Ok(()) => match self.failures.swap(0, Ordering::Relaxed) {
+                0 => {}
+                lost => info!(lost, "traces are sent again"),
+            },
+            Err(error) => {
+                if self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
+                    warn!("traces cannot be sent, and are lost until the collector takes them: {error}");
+                }
+            }
+        }
+        sent
+    }
+
+    fn shutdown(&self) -> OTelSdkResult {
+        self.exporter.shutdown()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        Environment(variables.iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+
+    #[test]
+    fn traces_are_sent_if_an_endpoint_is_set_and_nothing_turns_them_off() {
+        const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+        const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+        let endpoint = |variables: &[_]| {
+            let environment = environment(variables);
+            collector(&environment).map(|found| found.map(|(_, endpoint)| endpoint.to_owned()))
+        };
+        assert_eq!(endpoint(&[]), Ok(None));
+        assert_eq!(endpoint(&[(ALL, "")]), Ok(None));
+        assert_eq!(endpoint(&[(ALL, "http://a"), (TRACES, "")]), Ok(Some("http://a".into())));
+        assert_eq!(endpoint(&[(ALL, "http://a"), (TRACES, "http://b")]), Ok(Some("http://b".into())));
+        assert_eq!(endpoint(&[(ALL, "http://a"), ("OTEL_SDK_DISABLED", "True")]), Ok(None));
+        assert_eq!(endpoint(&[(ALL, "http://a"), ("OTEL_TRACES_EXPORTER", "none")]), Ok(None));
+        let protocol = |protocol| endpoint(&[(ALL, "http://a"), ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)]);
+        assert_eq!(protocol("grpc"), Ok(Some("http://a".into())));
+        assert!(protocol("http/protobuf").is_err());
+    }
+
+    #[test]
+    fn the_resource_has_a_name_that_the_environment_can_replace() {
+        let name = |variables: &[_]| {
+            let resource = resource(&environment(variables));
+            resource.get(&"service.name".into()).unwrap().to_string()
+        };
+        assert_eq!(name(&[]), "credbroker");
+        assert_eq!(name(&[("OTEL_SERVICE_NAME", "broker-of-ci")]), "broker-of-ci");
+    }
+}

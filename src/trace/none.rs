@@ -1,0 +1,65 @@
+//! A build without traces.
+
+use std::{
+    future::{Ready, ready},
+    time::Duration,
+};
+
+use http::HeaderMap;
+
+use crate::{
+    metrics::{RunOutcome, RunReason},
+    plugin::{Environment, PluginSpec},
+};
+
+/// Sends no traces.
+pub const fn start(_: &Environment) {}
+
+/// Nothing is left to send.
+pub fn stop(_: Duration) -> Ready<()> {
+    ready(())
+}
+
+/// No span.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestSpan;
+
+impl RequestSpan {
+    /// No span.
+    pub const fn start(_: &str, _: &HeaderMap) -> Self {
+        Self
+    }
+
+    /// `call` itself.
+    pub fn around<F: Future>(self, call: F) -> F {
+        call
+    }
+}
+
+/// No request has a span.
+pub const fn is_recording() -> bool {
+    false
+}
+
+/// Records nothing.
+pub const fn names(_: &PluginSpec) {}
+
+/// Records nothing.
+pub const fn answered(_: &'static str) {}
+
+/// No span.
+#[derive(Clone, Copy, Debug)]
+pub struct RunSpan;
+
+impl RunSpan {
+    /// No span.
+    pub const fn start(_: &PluginSpec, _: RunReason) -> Self {
+        Self
+    }
+
+    /// Records nothing.
+    pub const fn awaited(&self) {}
+
+    /// Records nothing.
+    pub const fn end(&self, _: RunOutcome, _: Option<Duration>) {}
+}
