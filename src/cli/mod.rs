@@ -15,6 +15,7 @@ mod healthcheck;
 mod kubeconfig;
 mod login;
 mod logout;
+mod man;
 mod progress;
 mod refresh;
 mod screen;
@@ -90,6 +91,7 @@ enum CliCommand {
     Clusters(clusters::ClustersArgs),
     Kubeconfig(kubeconfig::KubeconfigArgs),
     Completions(complete::CompletionsArgs),
+    Man(man::ManArgs),
     Demo(demo::DemoArgs),
     /// Run as credbroker-exec
     #[command(hide = true, disable_help_flag = true)]
@@ -134,6 +136,7 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         CliCommand::Evict(args) => evict::run(&args, environment, out),
         CliCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
         CliCommand::Completions(args) => complete::run(&args, out),
+        CliCommand::Man(args) => man::run(&args, out),
         CliCommand::Demo(args) => demo::run(&args, environment, out),
         CliCommand::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();
