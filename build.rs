@@ -25,7 +25,7 @@ fn main() {
 }
 
 /// The commit that is checked out, and the files that say so. `None`: there is no repository, as in a package.
-fn commit(root: &Path) -> Option<(String, Vec<PathBuf>)> {
+pub(crate) fn commit(root: &Path) -> Option<(String, Vec<PathBuf>)> {
     let git = root.join(".git");
     // In a work tree beside the repository `.git` is a file.
     let git = match fs::read_to_string(&git) {
@@ -49,7 +49,7 @@ fn commit(root: &Path) -> Option<(String, Vec<PathBuf>)> {
 }
 
 /// The commit that cargo recorded when it made the package.
-fn packaged(root: &Path) -> Option<(String, Vec<PathBuf>)> {
+pub(crate) fn packaged(root: &Path) -> Option<(String, Vec<PathBuf>)> {
     let file = root.join(".cargo_vcs_info.json");
     let text = fs::read_to_string(&file).ok()?;
     let (_, rest) = text.split_once("\"sha1\"")?;

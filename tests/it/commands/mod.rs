@@ -1,9 +1,13 @@
 //! The commands of a person, as the real binary.
 
+#[expect(dead_code, reason = "`main` is for cargo")]
+#[path = "../../../build.rs"]
+mod build;
 mod demo;
 mod names;
 mod requests;
 mod status;
+mod version;
 
 use std::process::{Command, Output};
 
