@@ -69,17 +69,18 @@ impl Shell {
 
 /// Prints the script of `credbroker` in `PATH`.
 pub(super) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
-    out.write_all(script(args.shell, "credbroker")?.as_bytes())?;
+    out.write_all(script(args.shell, "credbroker").as_bytes())?;
     Ok(0)
 }
 
 /// The script that lets `shell` complete `credbroker` by calling `program`, a path or a name in `PATH`.
-pub(super) fn script(shell: Shell, program: &str) -> anyhow::Result<String> {
+pub(super) fn script(shell: Shell, program: &str) -> String {
     let mut script = Vec::new();
     if let Some(completer) = Shells::builtins().completer(shell.name()) {
-        completer.write_registration(VARIABLE, "credbroker", "credbroker", program, &mut script)?;
+        // Writing to a vector does not fail.
+        drop(completer.write_registration(VARIABLE, "credbroker", "credbroker", program, &mut script));
     }
-    Ok(String::from_utf8(script)?)
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Answers the script of a shell if this is a call of it. Returns whether it was one.

@@ -24,7 +24,7 @@ Examples:
   credbroker man ~/.local/share/man/man1";
 
 pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let pages = pages()?;
+    let pages = pages();
     for (name, text) in &pages {
         let path = args.directory.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -34,23 +34,23 @@ pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
 }
 
 /// The names of the pages and their texts.
-pub(super) fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+pub(super) fn pages() -> Vec<(String, String)> {
     let mut command = Cli::command().disable_help_subcommand(true);
     // Gives the commands below their whole names.
     command.build();
     let mut pages = Vec::new();
-    add(&command, &mut pages)?;
-    Ok(pages)
+    add(&command, &mut pages);
+    pages
 }
 
-fn add(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
+fn add(command: &Command, pages: &mut Vec<(String, String)>) {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        add(below, pages)?;
+        add(below, pages);
     }
     let (page, mut text) = (Man::new(command.clone()), Vec::new());
-    page.render(&mut text)?;
-    pages.push((page.get_filename(), text));
-    Ok(())
+    // Writing to a vector does not fail.
+    drop(page.render(&mut text));
+    pages.push((page.get_filename(), String::from_utf8_lossy(&text).into_owned()));
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ mod complete;
 mod configuration;
 mod credentials;
 mod demo;
+mod doctor;
 mod evict;
+mod files;
 mod fleet;
 mod get;
 mod healthcheck;
@@ -16,11 +18,13 @@ mod kubeconfig;
 mod login;
 mod logout;
 mod man;
+mod programs;
 mod progress;
 mod refresh;
 mod screen;
 mod selection;
 mod serve;
+mod setup;
 mod signals;
 mod status;
 mod table;
@@ -30,6 +34,7 @@ mod validate;
 use std::{
     ffi::OsString,
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
     sync::LazyLock,
 };
@@ -64,7 +69,11 @@ pub struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-With your kubeconfig:
+For yourself:
+  credbroker setup
+  credbroker doctor
+
+With your kubeconfig, by hand:
   credbroker serve &
   credbroker kubeconfig wrap -o ~/.kube/broker
   KUBECONFIG=~/.kube/broker kubectl get pods
@@ -92,6 +101,8 @@ enum CliCommand {
     Kubeconfig(kubeconfig::KubeconfigArgs),
     Completions(complete::CompletionsArgs),
     Man(man::ManArgs),
+    Setup(setup::SetupArgs),
+    Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     /// Run as credbroker-exec
     #[command(hide = true, disable_help_flag = true)]
@@ -121,12 +132,11 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
     let result = match cli.command {
         CliCommand::Serve(args) => serve::run(&args, environment),
         CliCommand::Validate(args) => validate::run(&args, environment, out),
-        CliCommand::Kubeconfig(args) => {
-            let this = std::env::current_exe().unwrap_or_else(|_| "credbroker".into());
-            let beside = this.with_file_name("credbroker-exec");
-            let shim = if beside.is_file() { beside } else { this };
-            kubeconfig::run(&args, environment, &shim, out)
+        CliCommand::Kubeconfig(args) => kubeconfig::run(&args, environment, &shim(), out),
+        CliCommand::Setup(args) => {
+            setup::program().and_then(|program| setup::run(&args, environment, &program, &shim(), out))
         }
+        CliCommand::Doctor(args) => doctor::run(&args, environment, &shim(), out),
         CliCommand::Get(args) => get::run(&args, environment, out),
         CliCommand::Login(args) => login::run(&args, environment, out),
         CliCommand::Logout(args) => logout::run(&args, environment, out),
@@ -154,6 +164,13 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
             ExitCode::FAILURE
         }
     }
+}
+
+/// The shim beside this program; without one this program, which has it as a subcommand.
+fn shim() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_else(|_| "credbroker".into());
+    let beside = this.with_file_name("credbroker-exec");
+    if beside.is_file() { beside } else { this }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

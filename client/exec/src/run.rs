@@ -15,6 +15,7 @@ use crate::{
     document::document,
     exec_info::{self, ExecInfo, ExecInfoError},
     notice::with_notice,
+    on_demand::{Starter, with_start},
     request::{request, socket},
 };
 
@@ -61,6 +62,17 @@ pub fn request_patiently(
     notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
     let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
+    request_credential(socket, request, total, broker_start, notice)
+}
+
+/// As [`request_patiently`], for a broker that may take `broker_start` to start.
+fn request_credential(
+    socket: &Socket,
+    request: &CredentialRequest,
+    total: Option<Duration>,
+    broker_start: Duration,
+    notice: Option<Notice<'_>>,
+) -> Result<Credential, Failure> {
     let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
     let timeouts = timeouts.follow_run(total.is_none());
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
@@ -95,14 +107,18 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
-    let ask = |notice: Option<Notice<'_>>| {
-        request_patiently(&socket, &request, arguments.timeout, terminal, notice)
+    let ask = |socket: &Socket, start: Option<Duration>, notice: Option<Notice<'_>>| match start {
+        Some(start) => request_credential(socket, &request, arguments.timeout, start, notice),
+        None => request_patiently(socket, &request, arguments.timeout, terminal, notice),
     };
-    let credential = if terminal {
-        with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| ask(Some(notice)))
-    } else {
-        ask(None)
-    }?;
+    let credential = with_start(Starter::of(arguments, edges), &socket, |socket, start| {
+        if !terminal {
+            return ask(socket, start, None);
+        }
+        with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| {
+            ask(socket, start, Some(notice))
+        })
+    })?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
 
