@@ -238,6 +238,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "the test command runs three hundred seeds",
     ),
     ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command, with fewer runs"),
+    ("source <(credbroker completions bash)", "tests/it/commands/names.rs"),
     (
         "python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto",
         GENERATED,
