@@ -11,8 +11,10 @@ mod broker;
 mod cold;
 mod daemon;
 mod echo;
+mod launch;
 #[path = "../common/report.rs"]
 mod report;
+mod timer;
 mod warm;
 
 use std::{env::args, path::PathBuf, process::ExitCode};
@@ -29,12 +31,16 @@ fn main() -> Result<ExitCode> {
         echo::serve(&PathBuf::from(socket), &PathBuf::from(answer))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let subject = if args.iter().any(|arg| arg == "--stand-in") { Subject::StandIn } else { Subject::Daemon };
-    let directory = tempfile::tempdir().context("a directory for sockets")?;
-    let shim = artefacts::static_shim(directory.path())?;
-
-    let mut report = Report::default();
-    cold::measure(&mut report, &directory.path().join("cold"), &shim, subject)?;
-    warm::measure(&mut report, &directory.path().join("warm"), &shim, subject)?;
+    let (mut report, directory) =
+        (Report::default(), tempfile::tempdir().context("a directory for sockets")?);
+    let directory = |name| directory.path().join(name);
+    if !args.iter().any(|arg| arg == "launch") {
+        let is_stand_in = args.iter().any(|arg| arg == "--stand-in");
+        let subject = if is_stand_in { Subject::StandIn } else { Subject::Daemon };
+        let shim = artefacts::static_shim(&directory(""))?;
+        cold::measure(&mut report, &directory("cold"), &shim, subject)?;
+        warm::measure(&mut report, &directory("warm"), &shim, subject)?;
+    }
+    launch::measure(&mut report, &directory("launch"))?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -6,20 +6,18 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     thread,
-    time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 use crate::{
     artefacts,
     broker::PROVIDER,
     daemon::{self, Subject},
     report::{Report, figure, percentile, section},
+    timer::{ROUNDS, RUNS, lives, median},
 };
 
-const ROUNDS: usize = 7;
-const RUNS: usize = 800;
 const PROGRAMS: [&str; 4] = [
     "a C program that does nothing",
     "baseline.c, trivial server",
@@ -41,16 +39,20 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
     let socket = directory.join("baseline.sock");
     serve(UnixListener::bind(&socket)?, document);
     let c_program = |name| artefacts::c_program(name, directory, None);
-    let mut timer = Command::new(c_program("timer")?);
-    timer.args([ROUNDS.to_string(), RUNS.to_string()]);
-    timer.arg(c_program("nothing")?).arg("--");
-    timer.arg(c_program("baseline")?).arg(&socket).arg("--");
-    timer.arg(artefacts::recorded(directory, shim)?).arg(&broker.socket).arg("--");
-    timer.arg(shim).args(["--provider", PROVIDER, "--socket"]).arg(&broker.socket);
-    // Variables cost a process time and memory: each has as few as there can be, wherever this runs.
-    let output = timer.env_clear().stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "{timer:?}: {}", output.status);
-    let rounds = String::from_utf8(output.stdout)?.lines().map(round).collect::<Result<Vec<_>>>()?;
+    let with_socket = |program: &Path, socket: &Path| {
+        let mut command = Command::new(program);
+        command.arg(socket);
+        command
+    };
+    let mut last = Command::new(shim);
+    last.args(["--provider", PROVIDER, "--socket"]).arg(&broker.socket);
+    let programs = [
+        Command::new(c_program("nothing")?),
+        with_socket(&c_program("baseline")?, &socket),
+        with_socket(&artefacts::recorded(directory, shim)?, &broker.socket),
+        last,
+    ];
+    let rounds = lives(directory, &programs)?;
 
     section(&format!(
         "Warm: whole processes, {RUNS} runs in each of {ROUNDS} rounds, in turns, {length} bytes printed"
@@ -77,36 +79,6 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
         faults <= FAULTS,
     );
     Ok(())
-}
-
-/// Medians of one program in one round.
-#[derive(Clone, Copy, Debug)]
-struct Program {
-    time: Duration,
-    faults: u64,
-}
-
-impl Program {
-    fn over(self, other: &Self) -> f64 {
-        self.time.as_secs_f64() / other.time.as_secs_f64()
-    }
-}
-
-/// A line of the timer: `NANOSECONDS/FAULTS` for each program.
-fn round(line: &str) -> Result<Vec<Program>> {
-    let programs = line.split(' ').map(|column| {
-        let (nanos, faults) = column.split_once('/').with_context(|| format!("{line:?}"))?;
-        Ok(Program { time: Duration::from_nanos(nanos.parse()?), faults: faults.parse()? })
-    });
-    let programs = programs.collect::<Result<Vec<_>>>()?;
-    ensure!(programs.len() == PROGRAMS.len(), "{line:?}");
-    Ok(programs)
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
 fn serve(listener: UnixListener, document: Vec<u8>) {

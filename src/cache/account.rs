@@ -171,6 +171,7 @@ fn outcome(error: &RunError) -> RunOutcome {
         RunError::OutputTooLarge { .. } => RunOutcome::OutputTooLarge,
         RunError::Decode { .. } => RunOutcome::InvalidOutput,
         RunError::NotFound { .. } | RunError::Unreadable { .. } => RunOutcome::NotFound,
+        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => RunOutcome::PolicyDenied,
         RunError::ArgumentsTooLong { .. }
         | RunError::Directory { .. }
         | RunError::ExecInfo { .. }
@@ -184,8 +185,16 @@ fn outcome(error: &RunError) -> RunOutcome {
     }
 }
 
-/// Counts a call of a plugin as client-go does: by the end of the process, not by what it printed.
+/// Counts a call of a plugin as client-go does: by the end of the process, not by what it printed. A plugin that the policy
+/// denies is not called.
 pub(super) fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
+    match result {
+        Err(RunError::ExecInfo { .. }) => return, // before the policy
+        Err(RunError::NotAllowed { refusal, .. }) if refusal.is_of_policy() => {
+            return metrics.calls.checked(false);
+        }
+        _ => metrics.calls.checked(true),
+    }
     let (code, status) = match result {
         Ok(_) | Err(RunError::Decode { .. }) => (0, CallStatus::NoError),
         Err(RunError::Exit { code, .. }) => (*code, CallStatus::PluginExecutionError),
@@ -224,7 +233,17 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::{credential::DecodeError, metrics::Exposition};
+    use crate::{
+        credential::{DecodeError, ExecInfoError},
+        metrics::Exposition,
+        plugin::Refusal,
+    };
+
+    fn written(metrics: &Metrics) -> String {
+        let mut text = Exposition::default();
+        metrics.calls.write(&mut text, f64::INFINITY);
+        text.into_text()
+    }
 
     #[test]
     fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
@@ -287,18 +306,45 @@ mod tests {
                 "client_internal_error",
                 "not_started",
             ),
+            (
+                RunError::NotAllowed {
+                    command: command(),
+                    refusal: Refusal::Digest { actual: String::new() },
+                },
+                "1",
+                "client_internal_error",
+                "not_started",
+            ),
             (RunError::Panicked { command: command() }, "1", "client_internal_error", "panicked"),
         ];
         for (error, code, status, expected) in table {
             assert_eq!(outcome(&error).name(), expected, "{error}");
-            let (metrics, mut text) = (Metrics::default(), Exposition::default());
+            let metrics = Metrics::default();
             called(&metrics, &Err(error));
-            metrics.calls.write(&mut text, f64::INFINITY);
             let line =
                 format!("rest_client_exec_plugin_call_total{{code=\"{code}\",call_status=\"{status}\"}} 1\n");
-            let text = text.into_text();
+            let text = written(&metrics);
             assert!(text.contains(&line), "{line}{text}");
+            assert!(text.contains("policy_call_total{status=\"allowed\"} 1\n"), "{text}");
             assert!(text.contains("rest_client_exec_plugin_ttl_seconds +Inf\n"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_plugin_that_the_policy_denies_is_not_called() {
+        let command = || Arc::<str>::from("p");
+        let metrics = Metrics::default();
+        for refusal in [Refusal::DenyAll, Refusal::NotListed { command: "p".into() }] {
+            let error = RunError::NotAllowed { command: command(), refusal };
+            assert_eq!(outcome(&error).name(), "policy_denied");
+            called(&metrics, &Err(error));
+        }
+        let unasked =
+            RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 1 } };
+        called(&metrics, &Err(unasked));
+        let text = written(&metrics);
+        assert!(text.contains("policy_call_total{status=\"denied\"} 2\n"), "{text}");
+        assert!(text.contains("policy_call_total{status=\"allowed\"} 0\n"), "{text}");
+        assert!(!text.contains("rest_client_exec_plugin_call_total{"), "{text}");
     }
 }

@@ -1,6 +1,8 @@
 //! `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them must
 //! not permit more than was meant.
 
+use std::path::Path;
+
 use super::{
     problem::Report,
     reader::{Cursor, Fields},
@@ -51,8 +53,9 @@ fn entries(list: &Cursor<'_>, report: &mut Report) -> Vec<String> {
         let text = command.text(report)?;
         if text.is_empty() || text.contains('\0') || (text.contains('/') && !text.starts_with('/')) {
             command.problem(report, "must be a name or an absolute path");
-        } else if cleaned(text) != text {
-            command.problem(report, format!("is not a clean path; write `{}`", cleaned(text)));
+        } else if cleaned(Path::new(text)).as_os_str() != text {
+            let clean = cleaned(Path::new(text));
+            command.problem(report, format!("is not a clean path; write `{}`", clean.display()));
         }
         Some(text.to_owned())
     };

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::{
-    file::below,
     keys::{ConfigKey, Kind as _, Required},
     problem::Report,
     reader::{Cursor, Fields},
@@ -11,7 +10,7 @@ use super::{
 };
 use crate::{
     credential::ApiVersion,
-    plugin::{Command, is_denied},
+    plugin::{Command, cleaned, is_denied},
     text::sanitize,
 };
 
@@ -109,7 +108,7 @@ fn command(fields: &Fields<'_>, rules: StanzaRules<'_>, report: &mut Report) -> 
         return None;
     }
     if command.contains('/') {
-        return Some(Command::Path(below(rules.dir, command)));
+        return Some(Command::Path(cleaned(&rules.dir.join(command))));
     }
     Some(Command::Name(command.to_owned()))
 }

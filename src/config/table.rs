@@ -177,7 +177,8 @@ section! {
     allowlist;
 
     /// Name or absolute path of the plugin, without `.`, `..` and double separators. A path permits that file; symbolic
-    /// links are not followed. A name permits that `command`, and the file that it leads to in `PATH`.
+    /// links are not followed. A name permits that `command`, and the file that it leads to in `PATH`. In the kuberc of
+    /// Kubernetes 1.35, this key is `name`.
     COMMAND: Checked, Required = ("command", Checked("name or absolute path", r"^(/[^\u0000]*|[^/\u0000]+)$"), Required("the name or the path of a plugin"), "/usr/bin/gke-gcloud-auth-plugin");
 }
 

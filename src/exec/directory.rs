@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
-    io,
+    io, mem,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -13,6 +13,8 @@ use tempfile::TempDir;
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 use tokio_util::task::TaskTracker;
 use tracing::debug;
+
+use super::removal::remove_tree;
 
 /// How long a run waits for its directory.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +31,7 @@ pub(super) struct Scratch {
 /// threads.
 #[derive(Debug, Default)]
 struct Removals {
-    waiting: Vec<TempDir>,
+    waiting: Vec<PathBuf>,
     in_progress: bool,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct RunDirectory<'a> {
     pub(super) working: PathBuf,
     /// The file that the shim makes if the plugin calls it.
     pub(super) marker: Arc<Path>,
-    whole: Option<TempDir>,
+    whole: PathBuf,
     scratch: &'a Scratch,
 }
 
@@ -55,11 +57,11 @@ impl Scratch {
         let made = timeout(MAKE_TIMEOUT, spawn_blocking(move || make(&base))).await;
         let whole = made.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))???;
         let (working, marker) = (whole.path().join("cwd"), whole.path().join("recursion").into());
-        Ok(RunDirectory { working, marker, whole: Some(whole), scratch: self })
+        Ok(RunDirectory { working, marker, whole: whole.keep(), scratch: self })
     }
 
-    fn remove(&self, directory: TempDir) {
-        let Ok(runtime) = Handle::try_current() else { return }; // `TempDir` removes it here
+    fn remove(&self, directory: PathBuf) {
+        let Ok(runtime) = Handle::try_current() else { return remove(&directory) };
         let mut removals = lock(&self.removals);
         removals.waiting.push(directory);
         if !removals.in_progress {
@@ -72,9 +74,7 @@ impl Scratch {
 
 impl Drop for RunDirectory<'_> {
     fn drop(&mut self) {
-        if let Some(whole) = self.whole.take() {
-            self.scratch.remove(whole);
-        }
+        self.scratch.remove(mem::take(&mut self.whole));
     }
 }
 
@@ -96,9 +96,13 @@ fn remove_all(removals: &Mutex<Removals>) {
             next
         };
         let Some(directory) = directory else { return };
-        if let Err(error) = directory.close() {
-            debug!("cannot remove the working directory of a plugin: {error}");
-        }
+        remove(&directory);
+    }
+}
+
+fn remove(directory: &Path) {
+    if let Err(error) = remove_tree(directory) {
+        debug!("cannot remove the working directory of a plugin: {error}");
     }
 }
 

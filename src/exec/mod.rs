@@ -7,6 +7,7 @@ mod live;
 mod orphans;
 mod output;
 mod process;
+mod removal;
 mod runner;
 mod schedule;
 mod supervise;

@@ -99,15 +99,19 @@ impl ProcessRunner {
         attendance: Arc<Attendance>,
     ) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
-        let command = command_of(spec);
         let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
-            .map_err(|source| RunError::ExecInfo { command: Arc::clone(&command), source })?;
+            .map_err(|source| RunError::ExecInfo { command: command_of(spec), source })?;
         // Before the start: a file that is replaced later is not the one that ran.
-        let file = spec.file.look().await.map_err(|error| no_file(spec, error))?;
-        let command = command_of(spec); // by its path, which is known now
-        if let Some(refusal) = provider.refusal(&file) {
+        let file = match spec.file.look().await {
+            Ok(file) => Some(file),
+            Err(FileError::NotFound) => None,
+            Err(error) => return Err(no_file(spec, error)),
+        };
+        let command = command_of(spec); // by its path, if it was found
+        if let Some(refusal) = provider.refusal(file.as_ref()) {
             return Err(RunError::NotAllowed { command, refusal });
         }
+        let file = file.ok_or_else(|| no_file(spec, FileError::NotFound))?;
         // Declared before the run, so that it is dropped after it.
         let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
             command: Arc::clone(&command),

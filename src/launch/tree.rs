@@ -16,11 +16,11 @@ struct Process {
     pid: Pid,
     parent: Option<Pid>,
     session: Option<Pid>,
-    /// It has ended, and was not reaped.
-    is_zombie: bool,
 }
 
-/// The descendants of `root` that have not ended, the youngest generation last. None if `/proc` is not readable.
+/// The descendants of `root`, the youngest generation last. None if `/proc` is not readable.
+///
+/// Zombies are included: a process whose first thread has ended looks like one, and its other threads go on.
 pub(super) fn descendants(root: Pid) -> Vec<Pid> {
     below(&processes(), root)
 }
@@ -62,7 +62,7 @@ pub fn end_tree(root: Pid) {
 /// The kernel does not use the id of a session again while a process is in it.
 pub fn end_session(launcher: Pid) {
     let all = processes();
-    let in_session = all.iter().filter(|process| process.session == Some(launcher) && !process.is_zombie);
+    let in_session = all.iter().filter(|process| process.session == Some(launcher));
     for process in in_session {
         signal(process.pid, Signal::STOP);
         kill_descendants(process.pid);
@@ -87,7 +87,7 @@ pub fn is_descendant(pid: u32, ancestors: &[u32]) -> bool {
 /// The ids below `root` in `all`.
 fn below(all: &[Process], root: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
-    for process in all.iter().filter(|process| !process.is_zombie) {
+    for process in all {
         if let Some(parent) = process.parent {
             children.entry(parent).or_default().push(process.pid);
         }
@@ -121,9 +121,8 @@ fn parsed(stat: &[u8]) -> Option<Process> {
     let pid = std::str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?;
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
-    let (state, parent, _group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let is_zombie = ["Z", "X"].contains(&state);
-    Some(Process { pid: id(pid)??, parent: id(parent)?, session: id(session)?, is_zombie })
+    let (_state, parent, _group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    Some(Process { pid: id(pid)??, parent: id(parent)?, session: id(session)? })
 }
 
 /// A process that has ended, or belongs to another user, cannot be signalled.
@@ -142,14 +141,12 @@ mod tests {
     }
 
     fn child(id: i32, parent: i32) -> Process {
-        Process { pid: pid(id), parent: Pid::from_raw(parent), session: Some(pid(id)), is_zombie: false }
+        Process { pid: pid(id), parent: Pid::from_raw(parent), session: Some(pid(id)) }
     }
 
     #[test]
-    fn descendants_are_found_over_generations_and_without_zombies() {
-        let zombie = Process { is_zombie: true, ..child(14, 11) };
-        let all =
-            [child(1, 0), child(13, 12), child(10, 1), child(11, 10), child(12, 11), child(20, 1), zombie];
+    fn descendants_are_found_over_generations() {
+        let all = [child(1, 0), child(13, 12), child(10, 1), child(11, 10), child(12, 11), child(20, 1)];
         assert_eq!(below(&all, pid(10)), [11, 12, 13].map(pid));
         assert_eq!(below(&all, pid(13)), []);
         assert_eq!(below(&all, pid(99)), []);
@@ -158,12 +155,10 @@ mod tests {
     #[test]
     fn a_name_can_contain_anything() {
         let stat = b"4711 (a) Z 1 2\n\xff) S 17 4711 42 0 -1 4194304";
-        let expected =
-            Process { pid: pid(4711), parent: Pid::from_raw(17), session: Some(pid(42)), is_zombie: false };
+        let expected = Process { pid: pid(4711), parent: Pid::from_raw(17), session: Some(pid(42)) };
         assert_eq!(parsed(stat), Some(expected));
         let of_the_kernel = parsed(b"2 (kthreadd) S 0 0 0 0").unwrap();
         assert_eq!((of_the_kernel.parent, of_the_kernel.session), (None, None));
-        assert!(parsed(b"5 (ended) Z 1 5 5").unwrap().is_zombie);
         for broken in [&b""[..], b"12", b"12 (a", b"12 (a) S", b"x (a) S 1 1 1"] {
             assert_eq!(parsed(broken), None);
         }

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use super::{counter::Histogram, exposition::Exposition, families};
+use super::{
+    counter::{Counter, Histogram},
+    exposition::Exposition,
+    families,
+};
 
 /// client-go's buckets: from ten minutes to four years.
 const AGES: [f64; 11] = [
@@ -50,23 +54,36 @@ impl CallStatus {
     }
 }
 
-/// The calls of all plugins, and the age of the certificates that were replaced.
+/// The calls of all plugins, the checks of the plugin policy before them, and the age of the certificates that were
+/// replaced.
 #[derive(Debug)]
 pub struct Calls {
-    calls: Mutex<BTreeMap<(i32, CallStatus), u64>>,
+    ended: Mutex<BTreeMap<(i32, CallStatus), u64>>,
+    allowed: Counter,
+    denied: Counter,
     ages: Histogram<11>,
 }
 
 impl Default for Calls {
     fn default() -> Self {
-        Self { calls: Mutex::default(), ages: Histogram::new(&AGES) }
+        Self {
+            ended: Mutex::default(),
+            allowed: Counter::default(),
+            denied: Counter::default(),
+            ages: Histogram::new(&AGES),
+        }
     }
 }
 
 impl Calls {
     /// A plugin was called. `code` is its exit code; -1 for a signal, 1 if it did not start.
     pub fn called(&self, code: i32, status: CallStatus) {
-        *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry((code, status)).or_default() += 1;
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry((code, status)).or_default() += 1;
+    }
+
+    /// The policy was asked whether a plugin may run.
+    pub fn checked(&self, is_allowed: bool) {
+        if is_allowed { &self.allowed } else { &self.denied }.add_one();
     }
 
     /// A certificate was replaced `age` after its `NotBefore`.
@@ -78,9 +95,12 @@ impl Calls {
     /// certificates.
     pub fn write(&self, to: &mut Exposition, left: f64) {
         to.family(&families::CALLS);
-        for ((code, status), count) in &*self.calls.lock().unwrap_or_else(PoisonError::into_inner) {
+        for ((code, status), count) in &*self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
             to.sample(&[("code", &code.to_string()), ("call_status", status.name())], *count);
         }
+        to.family(&families::POLICY_CALLS);
+        to.sample(&[("status", "allowed")], self.allowed.get());
+        to.sample(&[("status", "denied")], self.denied.get());
         to.family(&families::CERTIFICATE_TTL);
         to.value(&[], left);
         to.family(&families::ROTATION_AGE);

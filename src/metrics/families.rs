@@ -48,6 +48,8 @@ macro_rules! families {
 families! {
     CALLS = Counter "rest_client_exec_plugin_call_total" ["code", "call_status"]
         "Calls of exec plugins by exit code and status, as client-go counts them. Output that is not valid counts as no_error.";
+    POLICY_CALLS = Counter "rest_client_exec_plugin_policy_call_total" ["status"]
+        "Checks of `credentialPluginPolicy` before calls of exec plugins, by their result.";
     CERTIFICATE_TTL = Gauge "rest_client_exec_plugin_ttl_seconds" []
         "Seconds until the first client certificate expires, negative if it has expired, +Inf without certificates.";
     ROTATION_AGE = Histogram "rest_client_exec_plugin_certificate_rotation_age" []

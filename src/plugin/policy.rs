@@ -1,6 +1,9 @@
 //! Which plugins may run: the plugin policy of client-go (KEP-3104).
 
-use std::{ffi::OsStr, path::Path};
+use std::{
+    ffi::OsStr,
+    path::{Component, Path, PathBuf},
+};
 
 use super::{command::Command, find_in_path, refusal::Refusal};
 
@@ -17,46 +20,49 @@ pub enum PluginPolicy {
 }
 
 impl PluginPolicy {
-    /// Why `command`, which was found at `path`, may not run. Bare names are looked up in `search`, a `PATH`.
+    /// Why `command`, which was found at `path` (`None`: nowhere), may not run. Bare names are looked up in `search`, a
+    /// `PATH`.
     ///
-    /// As in client-go, an entry permits the plugin if it equals the command or the path, or if it has the same base name
-    /// and leads to the same path through `search`. Symbolic links are not followed.
-    pub(super) fn refusal(&self, command: &Command, path: &Path, search: Option<&OsStr>) -> Option<Refusal> {
+    /// As in client-go, an entry permits the plugin if it equals the command or the path, or if it is a bare name that
+    /// leads to the same path through `search`. Symbolic links are not followed. A plugin that is not permitted is refused
+    /// whether it exists or not.
+    pub(super) fn refusal(
+        &self,
+        command: &Command,
+        path: Option<&Path>,
+        search: Option<&OsStr>,
+    ) -> Option<Refusal> {
         let entries = match self {
             Self::AllowAll => return None,
             Self::DenyAll => return Some(Refusal::DenyAll),
             Self::Allowlist(entries) => entries,
         };
-        let written = cleaned(&command.to_string());
-        let same_file = |entry: &str| {
-            Path::new(entry).file_name() == path.file_name()
-                && !entry.contains('/')
-                && search.and_then(|search| find_in_path(entry, search)).is_some_and(|found| found == path)
+        let written = command.to_string();
+        let leads_there = |entry: &str| {
+            let has_its_name = path.is_some_and(|path| path.file_name() == Some(OsStr::new(entry)));
+            has_its_name && search.and_then(|search| find_in_path(entry, search)).as_deref() == path
         };
-        let permits = |entry: &String| *entry == written || Path::new(entry) == path || same_file(entry);
-        (!entries.iter().any(permits)).then(|| Refusal::NotListed { path: path.to_owned() })
+        let permits =
+            |entry: &String| *entry == written || path == Some(Path::new(entry)) || leads_there(entry);
+        let refused = || path.map_or_else(|| written.clone().into(), Path::to_owned);
+        (!entries.iter().any(permits)).then(|| Refusal::NotListed { command: refused() })
     }
 }
 
-/// `path` without `.`, `..` and double separators where that needs no file system, as Go's `filepath.Clean` writes it.
-pub fn cleaned(path: &str) -> String {
-    let is_absolute = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        match (part, parts.last()) {
-            ("..", Some(last)) if *last != ".." => {
-                parts.pop();
+/// `path` without `.`, `..` and double separators, as Go's `filepath.Clean` writes it. client-go runs the cleaned path, so
+/// that `..` after a symbolic link leads to the same file as in its allowlist.
+pub fn cleaned(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match (part, clean.components().next_back()) {
+            (Component::CurDir, _) | (Component::ParentDir, Some(Component::RootDir)) => {}
+            (Component::ParentDir, Some(Component::Normal(_))) => {
+                clean.pop();
             }
-            ("..", _) if is_absolute => {}
-            _ => parts.push(part),
+            _ => clean.push(part),
         }
     }
-    let joined = parts.join("/");
-    match (is_absolute, joined.is_empty()) {
-        (true, _) => format!("/{joined}"),
-        (false, true) => ".".to_owned(),
-        (false, false) => joined,
-    }
+    if clean.as_os_str().is_empty() { ".".into() } else { clean }
 }
 
 #[cfg(test)]
@@ -77,7 +83,7 @@ mod tests {
             ("abc/../../././../def", "../../def"),
             ("/abc/def/../ghi/../jkl", "/abc/jkl"),
         ] {
-            assert_eq!(cleaned(path), expected, "{path}");
+            assert_eq!(cleaned(Path::new(path)).as_os_str(), expected, "{path}");
         }
     }
 
@@ -107,13 +113,19 @@ mod tests {
             ("other", name(), &first, false),
         ] {
             let policy = PluginPolicy::Allowlist(vec!["unrelated".into(), entry.into()]);
-            let refusal = policy.refusal(&command, runs, Some(&search));
+            let refusal = policy.refusal(&command, Some(runs), Some(&search));
             assert_eq!(refusal.is_none(), is_permitted, "{entry} {command}");
         }
-        let odd = Command::Path(first.parent().unwrap().join("./../first/plugin"));
-        let policy = PluginPolicy::Allowlist(vec![first_text]);
-        assert_eq!(policy.refusal(&odd, Path::new("/elsewhere"), None), None, "the command is cleaned");
-        assert_eq!(PluginPolicy::DenyAll.refusal(&name(), &first, None), Some(Refusal::DenyAll));
-        assert_eq!(PluginPolicy::AllowAll.refusal(&name(), &first, None), None);
+    }
+
+    #[test]
+    fn a_plugin_that_does_not_exist_is_permitted_only_as_written() {
+        let command = Command::Name("absent".into());
+        let listed = |entry: &str| PluginPolicy::Allowlist(vec![entry.into()]);
+        let refusal = |policy: PluginPolicy| policy.refusal(&command, None, Some("/usr/bin".as_ref()));
+        assert_eq!(refusal(listed("absent")), None);
+        assert_eq!(refusal(listed("/usr/bin/absent")), Some(Refusal::NotListed { command: "absent".into() }));
+        assert_eq!(refusal(PluginPolicy::DenyAll), Some(Refusal::DenyAll));
+        assert_eq!(refusal(PluginPolicy::AllowAll), None);
     }
 }

@@ -146,12 +146,12 @@ pub struct ProfileSourced {
 }
 
 impl Provider {
-    /// Why this provider does not start the file that was found for its command.
-    pub fn refusal(&self, file: &FoundFile) -> Option<Refusal> {
-        let search = self.inherited.get("PATH");
-        let policy = self.policy.refusal(&self.command, &file.executable.path, search);
+    /// Why this provider does not start its plugin; `file` is the one that was found for its command.
+    pub fn refusal(&self, file: Option<&FoundFile>) -> Option<Refusal> {
+        let path = file.map(|file| &*file.executable.path);
+        let policy = self.policy.refusal(&self.command, path, self.inherited.get("PATH"));
         let is_tolerated = |refusal: &Refusal| self.sandbox == Sandbox::Compatible && refusal.is_tolerable();
-        policy.or_else(|| file.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
+        policy.or_else(|| file?.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
     }
 
     /// Whether a newer configuration has this provider as it is: credentials that one issued are the other's.

@@ -44,17 +44,19 @@ impl Entry {
         self.can_run_unattended()?;
         let Provider { name, command, install_hint, .. } = &*self.provider;
         let (provider, command) = (Arc::clone(name), command.clone());
-        match self.file.found() {
-            Ok(file) => match self.provider.refusal(&file) {
-                Some(refusal) => Err(ResolveError::PluginNotAllowed { provider, command, refusal }),
-                None => Ok(()),
-            },
-            Err(FileError::Unanswered) => Ok(()),
-            Err(FileError::NotFound) => {
-                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
-            }
+        let file = match self.file.found() {
+            Ok(file) => Some(file),
+            Err(FileError::NotFound) => None,
+            Err(FileError::Unanswered) => return Ok(()),
             Err(FileError::Unreadable(source)) => {
-                Err(ResolveError::PluginUnreadable { provider, command, source })
+                return Err(ResolveError::PluginUnreadable { provider, command, source });
+            }
+        };
+        match (self.provider.refusal(file.as_ref()), file) {
+            (Some(refusal), _) => Err(ResolveError::PluginNotAllowed { provider, command, refusal }),
+            (None, Some(_)) => Ok(()),
+            (None, None) => {
+                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
             }
         }
     }

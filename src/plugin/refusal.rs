@@ -20,10 +20,10 @@ pub enum Refusal {
         actual: String,
     },
     /// The allowlist does not have the plugin.
-    #[error("`credentialPluginAllowlist` does not permit it; add `- command: {}` to it", shown_path(.path))]
+    #[error("`credentialPluginAllowlist` does not permit it; add `- command: {}` to it", shown_path(.command))]
     NotListed {
-        /// The file.
-        path: PathBuf,
+        /// The file, or the command if there is none.
+        command: PathBuf,
     },
     /// Another user owns the file, or a directory or link on the way to it.
     #[error(
@@ -50,6 +50,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether the plugin policy refuses it, which client-go has too.
+    pub fn is_of_policy(&self) -> bool {
+        matches!(self, Self::DenyAll | Self::NotListed { .. })
+    }
+
     /// Whether the compatible sandbox starts the plugin nevertheless.
     pub(super) fn is_tolerable(&self) -> bool {
         matches!(self, Self::Owner { .. } | Self::Writable { .. })

@@ -1,8 +1,9 @@
 //! One call on a connection: from its headers to the answer of a service.
 
-use std::{convert::Infallible, future::poll_fn, mem, sync::Arc};
+use std::{convert::Infallible, future::poll_fn, mem, panic::AssertUnwindSafe, sync::Arc};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
@@ -42,14 +43,26 @@ pub(super) struct Exchanges {
     pub(super) traffic: Arc<Traffic>,
 }
 
-/// One call: waits for room for the answer, reads the request, then calls the service, which finds the peer in the
-/// request's extensions.
-///
-/// Not an `async fn`: its future would hold the arguments twice.
+/// One call. A panic ends it with INTERNAL, and no other call.
 pub(super) fn exchange(
     shared: Arc<Exchanges>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Answer>, Infallible>> {
+    let (rpc, survivor) = (Rpc::of(request.uri().path()), Arc::clone(&shared));
+    let defect = move |_panic| {
+        let call = Call::of(&survivor.traffic);
+        survivor.respond(rpc, status::defect().into_http(), call, Watching::default())
+    };
+    // What calls share is consistent whenever its lock is free.
+    let call = AssertUnwindSafe(serve_call(shared, request)).catch_unwind();
+    call.map(move |response| Ok(response.unwrap_or_else(defect)))
+}
+
+/// Waits for room for the answer, reads the request, then calls the service, which finds the peer in the request's
+/// extensions.
+///
+/// Not an `async fn`: its future would hold the arguments twice.
+fn serve_call(shared: Arc<Exchanges>, request: Request<Incoming>) -> impl Future<Output = Response<Answer>> {
     let call = Call::of(&shared.traffic);
     let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
@@ -66,16 +79,16 @@ pub(super) fn exchange(
             Ok(question) => question,
             Err(status) => {
                 let rpc = Rpc::of(head.uri.path());
-                return Ok(shared.respond(rpc, status.into_http(), call, Watching::default()));
+                return shared.respond(rpc, status.into_http(), call, Watching::default());
             }
         };
         if let Some(frame) = shared.recall(&head, &question) {
             answered(&shared.connections.services.metrics, Rpc::GET);
-            return Ok(whole(Answer::whole(frame, &shared.traffic, call)));
+            return whole(Answer::whole(frame, &shared.traffic, call));
         }
         let loss = slot.as_ref().and_then(|_| shared.loss(head.uri.path()));
         // Boxed, because a call that waits for room would reserve its space too.
-        Ok(Box::pin(shared.answer(head, question, call, Watching::new(slot, loss))).await)
+        Box::pin(shared.answer(head, question, call, Watching::new(slot, loss))).await
     }
 }
 

@@ -219,6 +219,11 @@ pub(super) fn unfinished(limit: Duration) -> Status {
     status(Reason::RequestIncomplete, &message, None, [])
 }
 
+/// A panic ended the request. It has no reason, because there is nothing that a client can do.
+pub(super) fn defect() -> Status {
+    Status::internal("a bug in the broker ended this request; please report it")
+}
+
 fn overloaded(limit: &str, message: &str, retry: Option<Duration>) -> Status {
     status(Reason::Overloaded, message, retry, [(LIMIT, limit.to_owned())])
 }

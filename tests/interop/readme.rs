@@ -198,6 +198,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
+        "CREDBROKER_RUNS=10000 cargo test --test it first_process",
         "the test command runs three hundred seeds",
     ),
     (

@@ -29,7 +29,8 @@ Exit codes of `credbroker-exec` and `credbroker`:
 Each gRPC error about a credential carries `google.rpc.ErrorInfo` with the domain `credbroker.io` and one of these reasons.
 Reasons are stable; messages can change. For clients that do not decode details, the message ends with the reason. An
 error with the code UNAVAILABLE carries `google.rpc.RetryInfo` as well: until then the broker answers with the same failure
-and does not run the plugin. Requests that are not valid gRPC have no reason.
+and does not run the plugin. Requests that are not valid gRPC have no reason. Neither
+has INTERNAL, a bug in the broker.
 
 | Reason | gRPC code | Exit code | What happened | What to do |
 |---|---|---|---|---|

@@ -31,6 +31,7 @@ mod map;
 mod operator;
 mod outside;
 mod pages;
+mod panics;
 mod protocol;
 mod reload;
 mod rotation;

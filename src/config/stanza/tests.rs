@@ -113,6 +113,8 @@ fn a_command_with_a_separator_is_a_path_and_one_without_is_a_name() {
         ("./plugin", Command::Path("/etc/x/plugin".into())),
         ("bin/plugin", Command::Path("/etc/x/bin/plugin".into())),
         ("/bin/plugin", Command::Path("/bin/plugin".into())),
+        ("../bin//./plugin", Command::Path("/etc/bin/plugin".into())),
+        ("/opt/link/../bin/plugin", Command::Path("/opt/bin/plugin".into())),
     ];
     for (command, expected) in table {
         let text = format!("apiVersion: client.authentication.k8s.io/v1beta1\ncommand: {command}\n");

@@ -173,7 +173,7 @@ fn resolve_errors() -> Vec<ResolveError> {
         ResolveError::PluginNotAllowed {
             provider: provider(),
             command: command(),
-            refusal: Refusal::NotListed { path: "/plugins/p".into() },
+            refusal: Refusal::NotListed { command: "/plugins/p".into() },
         },
         ResolveError::PluginNotFound { provider: provider(), command: command(), install_hint: None },
         ResolveError::PluginUnreadable {

@@ -101,6 +101,30 @@ async fn a_daemon_ends_with_a_run_that_fails_or_takes_too_long() {
     started.is_gone("daemon").await;
 }
 
+/// It looks like a zombie, has its own session, and goes on.
+#[tokio::test]
+async fn a_daemon_whose_first_thread_has_ended_ends_with_the_run() {
+    let Some(python) = ["/usr/bin/python3", "/bin/python3"].into_iter().find(|path| Path::new(path).exists())
+    else {
+        println!("SKIPPED: the daemon is a Python program");
+        return;
+    };
+    let program = "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(300,)).start(); \
+                   ctypes.CDLL(None).pthread_exit(None)";
+    let script = format!(
+        "setsid sh -c 'echo $$ > $STATE/daemon.new; mv $STATE/daemon.new $STATE/daemon; exec {python} -I -c \"{program}\"' >/dev/null 2>&1 &
+        until [ -s $STATE/daemon ] && grep -q ' Z ' /proc/$(cat $STATE/daemon)/stat; do sleep 0.01; done
+        ls /proc/$(cat $STATE/daemon)/task | wc -l >&2; exit 1"
+    );
+    let (result, started) = Plugin::script(&script).run().await;
+    assert!(
+        matches!(&result, Err(RunError::Exit { stderr, .. }) if &**stderr == "2"),
+        "two threads: {result:?}"
+    );
+    let pid = started.pid("daemon").await;
+    eventually("the end of its threads", || state(pid).is_none().then_some(())).await;
+}
+
 #[tokio::test]
 async fn a_daemon_ends_with_a_run_that_is_cancelled() {
     let (started, spec) = daemon("sleep 300").spec();

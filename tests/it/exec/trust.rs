@@ -80,8 +80,11 @@ async fn a_policy_counts_in_every_sandbox() {
         let listed = |path: &Path| PluginPolicy::Allowlist(vec![path.to_str().unwrap().to_owned()]);
         let unlisted = plugin(listed(Path::new("/usr/bin/aws")));
         let path = unlisted.path.clone();
-        assert_eq!(refusal(unlisted.run().await.0), Refusal::NotListed { path });
+        assert_eq!(refusal(unlisted.run().await.0), Refusal::NotListed { command: path });
         assert_eq!(refusal(plugin(PluginPolicy::DenyAll).run().await.0), Refusal::DenyAll);
+        let missing = plugin(PluginPolicy::DenyAll);
+        fs::remove_file(&missing.path).unwrap();
+        assert_eq!(refusal(missing.run().await.0), Refusal::DenyAll, "to install it would not help");
         let mut permitted = plugin(PluginPolicy::AllowAll);
         permitted.provider.policy = listed(&permitted.path).into();
         assert_eq!(permitted.run().await.0.unwrap(), "token\n");

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path, process::Command};
 use credbroker_test_support::{Broker, FakePlugin, private_directory};
 use serde_json::json;
 
-use super::until;
+use super::{children, until};
 use crate::harness::provider;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
@@ -44,12 +44,6 @@ fn run(broker: &Broker, args: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn children(broker: &Broker) -> usize {
-    let tasks = fs::read_dir(format!("/proc/{}/task", broker.pid())).unwrap();
-    let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")));
-    children.map(|children| children.unwrap_or_default().split_whitespace().count()).sum()
-}
-
 #[test]
 fn a_full_disk_fails_new_runs_only_and_nothing_is_left_behind() {
     let scratch = private_directory();
@@ -77,7 +71,7 @@ fn a_full_disk_fails_new_runs_only_and_nothing_is_left_behind() {
         fs::remove_file(scratch.path().join(format!("filler-{number}"))).unwrap();
     }
     until("others are served again", || get("other").0);
-    until("no directory and no process is left", || left() == 0 && children(&broker) == 0);
+    until("no directory and no process is left", || left() == 0 && children(broker.pid()).is_empty());
     let (status, log) = broker.stop();
     assert_eq!(status.code(), Some(0), "{log}");
 }

@@ -1,7 +1,9 @@
 //! What others do to a broker, seen from the real binary: peers, readers of its log, its directory, its hub.
 
 mod door;
+mod evil;
 mod faults;
+mod first_process;
 mod hub;
 mod logs;
 mod memory;
@@ -9,6 +11,7 @@ mod peers;
 mod plugins;
 mod raw;
 mod residue;
+mod scarcity;
 mod socket;
 mod watches;
 
@@ -24,6 +27,34 @@ fn until(what: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Open files of a process.
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// Children of a process, zombies included.
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
+    let children: Vec<_> = children.map(Result::unwrap_or_default).collect();
+    children.iter().flat_map(|ids| ids.split_whitespace()).map(|id| id.parse().unwrap()).collect()
+}
+
+/// Waits until a process uses less than a tenth of a processor.
+fn until_idle(pid: u32) {
+    // User and system time, in hundredths of a second.
+    let used = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
+        fields.map(|field| field.parse::<u64>().unwrap()).sum()
+    };
+    until("it is idle", || {
+        let before = used();
+        std::thread::sleep(Duration::from_millis(500));
+        used() - before <= 5
+    });
 }
 
 /// Memory of a process that is resident, in KiB.

@@ -77,6 +77,29 @@ fn nothing_of_a_run_is_left_when_the_broker_is_killed() {
     waits.wait().unwrap();
 }
 
+/// An upgrade replaces the file of a broker that runs.
+#[test]
+fn a_broker_whose_file_was_replaced_or_removed_starts_its_own_launchers() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (program, newer) = (directory.path().join("credbroker"), directory.path().join("newer"));
+    fs::hard_link(PROGRAM, &program).unwrap();
+    fs::write(&newer, "#!/bin/sh\nexit 99\n").unwrap();
+    fs::set_permissions(&newer, Permissions::from_mode(0o755)).unwrap();
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let broker = Broker::builder(&program).providers(&json!([provider("cloud", &plugin)])).start();
+    let runs = |count| {
+        assert!(get(&broker.socket()).status.success());
+        let evict = Command::new(PROGRAM).args(["evict", "--all", "--socket"]).arg(broker.socket()).output();
+        assert!(evict.unwrap().status.success());
+        assert_eq!(plugin.runs(), count);
+    };
+    runs(1);
+    fs::rename(newer, &program).unwrap();
+    runs(2);
+    fs::remove_file(program).unwrap();
+    runs(3);
+}
+
 /// As manifests mount the volume with the plugins: others can write it, but not through this mount.
 #[test]
 fn modes_do_not_count_on_a_mount_that_is_read_only_for_the_broker() {

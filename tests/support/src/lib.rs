@@ -13,6 +13,7 @@
 
 mod api_server;
 mod broker;
+mod evil_plugin;
 mod fake_plugin;
 mod files;
 mod kubeconfig;
@@ -21,6 +22,7 @@ mod yaml;
 
 pub use api_server::{Accepts, ApiServer, Collection, Flood, SeenRequest};
 pub use broker::{Broker, BrokerBuilder};
+pub use evil_plugin::EvilPlugin;
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
 pub use files::{private_directory, private_file, sample_config};
 pub use kubeconfig::Kubeconfig;

@@ -1,0 +1,119 @@
+//! Removes what a plugin has left in its directory, however deep and unreadable it is.
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Dir, Mode, OFlags, chmodat, openat, renameat, unlinkat},
+    io::Errno,
+    path::Arg,
+};
+
+/// How many directories are open at a time. What is deeper moves up first: a plugin can make directories so deep that a
+/// recursion would use up the stack and the file descriptors.
+const OPEN: usize = 32;
+/// Limits the removal of a directory that a process fills again and again.
+const PASSES: usize = 100_000;
+
+/// Removes the directory `top` and all that is in it. Follows no symbolic link.
+///
+/// # Errors
+///
+/// A part of it cannot be removed.
+pub(super) fn remove_tree(top: &Path) -> io::Result<()> {
+    let mut removal = Removal { top: open(CWD, top)?, moved: 0 };
+    for _ in 0..PASSES {
+        let before = removal.moved;
+        removal.clear(&open(&removal.top, c".")?, OPEN)?;
+        if removal.moved == before {
+            return Ok(unlinkat(CWD, top, AtFlags::REMOVEDIR)?);
+        }
+    }
+    Err(io::Error::other("a process fills it"))
+}
+
+struct Removal {
+    top: OwnedFd,
+    /// How many directories have moved up.
+    moved: u64,
+}
+
+impl Removal {
+    /// Empties a directory, and moves up what is `levels` below it.
+    fn clear(&mut self, directory: &OwnedFd, levels: usize) -> io::Result<()> {
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            match unlinkat(directory, name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => self.remove(directory, name, levels)?,
+                removed => removed?,
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, parent: &OwnedFd, name: &CStr, levels: usize) -> io::Result<()> {
+        // The plugin may have made it unreadable.
+        chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
+        let Some(levels) = levels.checked_sub(1) else { return self.move_up(parent, name) };
+        self.clear(&open(parent, name)?, levels)?;
+        Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn move_up(&mut self, parent: &OwnedFd, name: &CStr) -> io::Result<()> {
+        loop {
+            self.moved += 1;
+            match renameat(parent, name, &self.top, self.moved.to_string()) {
+                // The plugin has used this name.
+                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+                moved => return Ok(moved?),
+            }
+        }
+    }
+}
+
+fn open(directory: impl AsFd, path: impl Arg) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, path, flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::{PermissionsExt as _, symlink},
+    };
+
+    use rustix::fs::mkdirat;
+
+    use super::*;
+
+    #[test]
+    fn a_deep_wide_and_unreadable_tree_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let (top, other) = (base.path().join("top"), base.path().join("other"));
+        fs::create_dir(&top).unwrap();
+        fs::write(&other, "").unwrap();
+        let mut at = open(CWD, &top).unwrap();
+        for _ in 0..10_000 {
+            mkdirat(&at, c"d", Mode::RWXU).unwrap();
+            at = open(&at, c"d").unwrap();
+        }
+        for name in ["1", "2"] {
+            fs::create_dir_all(top.join(name).join("unreadable")).unwrap();
+        }
+        fs::write(top.join("3"), "").unwrap();
+        symlink(base.path(), top.join("d/link")).unwrap();
+        fs::set_permissions(top.join("2/unreadable"), Permissions::from_mode(0o000)).unwrap();
+        remove_tree(&top).unwrap();
+        assert!(!top.exists() && other.exists());
+        assert!(remove_tree(&top).is_err());
+    }
+}
