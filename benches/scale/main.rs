@@ -21,6 +21,7 @@ mod hits;
 #[path = "../fleet/hub.rs"]
 #[expect(dead_code, reason = "nothing changes here")]
 mod hub;
+mod idle;
 mod keys;
 #[path = "../common/load.rs"]
 mod load;
@@ -54,6 +55,9 @@ async fn main() -> Result<ExitCode> {
     let mut report = Report::default();
     if wanted("hits") {
         hits::measure(&mut report, &directory.join("hits")).await?;
+    }
+    if wanted("idle") {
+        idle::measure(&mut report, &directory.join("idle")).await?;
     }
     if wanted("memory") {
         memory::measure(&mut report, &directory.join("memory")).await?;
