@@ -38,11 +38,11 @@ const WORSE: Duration = Duration::from_millis(5);
 const IDLE: u64 = 5;
 /// Connections that are open at a time, below the usual limit of open files.
 const OPEN: usize = 800;
-/// Calls in flight for a key of their own.
+/// Calls in flight, each for another key.
 const IN_FLIGHT: usize = 64;
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Attacks the broker at a socket until it is told to stop.
+/// Attacks the broker at a socket until it has to stop.
 type Attack = fn(&Path, &AtomicBool) -> Result<()>;
 
 pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()> {
