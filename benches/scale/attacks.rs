@@ -55,7 +55,7 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
         "listen: {{mode: \"0666\"}}\naccess:\n- name: all\n  peers: {{uids: [0, {VICTIM}]}}\n  \
          allow: {{providers: [\"*\"], verbs: [get]}}\n"
     );
-    let subject = Subject::start(directory, TOKEN_PLUGIN, &keys::config(directory, &sections)).await?;
+    let subject = Subject::start(directory, TOKEN_PLUGIN, &(keys::providers(directory) + &sections)).await?;
     for path in [directory.parent().unwrap_or(directory), directory] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
     }
@@ -78,7 +78,7 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
         let worse = meanwhile.saturating_sub(alone);
         let limit = format!("{} more", millis(WORSE));
         report.limited(&format!("p99 during {name}"), &millis(meanwhile), &limit, worse <= WORSE);
-        figure(&format!("memory for {name}"), &format!("{more} KiB"));
+        figure(&format!("memory for {name}"), &format!("{} KiB", more / 1024));
         tokio::time::sleep(Duration::from_secs(1)).await;
         let busy = ticks(subject.running.child.id())?;
         tokio::time::sleep(Duration::from_secs(1)).await;

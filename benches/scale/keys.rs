@@ -23,6 +23,12 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 /// The providers [`KEYS`] and [`OTHER`], which run the plugin of `directory`, and issuers that do not hold them up.
 /// `sections` is the rest of the configuration.
 pub(crate) fn config(directory: &Path, sections: &str) -> String {
+    let issuer = |name| format!("- {{name: {name}, runsPerSecond: 10000, concurrency: 4}}\n");
+    format!("{}issuers:\n{}{}{sections}", providers(directory), issuer(KEYS), issuer(OTHER))
+}
+
+/// These providers, with issuers as they are without a configuration.
+pub(crate) fn providers(directory: &Path) -> String {
     let plugin = directory.join("plugin");
     let provider = |name| {
         format!(
@@ -31,8 +37,7 @@ pub(crate) fn config(directory: &Path, sections: &str) -> String {
             plugin.display()
         )
     };
-    let issuer = |name| format!("- {{name: {name}, runsPerSecond: 10000, concurrency: 4}}\n");
-    format!("{}{}issuers:\n{}{}{sections}", provider(KEYS), provider(OTHER), issuer(KEYS), issuer(OTHER))
+    provider(KEYS) + &provider(OTHER)
 }
 
 pub(crate) fn request(provider: &str, key: usize) -> GetCredentialRequest {

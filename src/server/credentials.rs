@@ -18,7 +18,6 @@ use credbroker_proto::v1 as pb;
 use http::Request as HttpRequest;
 use pb::credential_broker_server::CredentialBrokerServer;
 use prost::Message as _;
-use tokio::time::Instant;
 use tonic::{
     Request, Response, Status,
     body::Body,
@@ -33,6 +32,7 @@ use super::{
     asked::{self, Asked},
     codec::Encoded,
     convert,
+    deadline::{deadline, wait_within},
     follow::{CredentialMessages, CredentialStream, WatchSlots},
     preencoded::{self, Preencoded},
     service::{BrokerService, REQUEST},
@@ -298,99 +298,10 @@ fn named(peer: &Peer, name: &str) -> Caller {
     Caller { name, peer: peer.process(), ..Caller::default() }
 }
 
-/// Waits for `event` until the deadline, and returns the rest of the deadline.
-async fn wait_within(deadline: Option<Duration>, event: impl Future<Output = ()>) -> Option<Duration> {
-    let Some(limit) = deadline else {
-        event.await;
-        return None;
-    };
-    #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the deadline does")]
-    let started = Instant::now();
-    drop(tokio::time::timeout(limit, event).await);
-    Some(limit.saturating_sub(started.elapsed()))
-}
-
-/// The caller's `grpc-timeout` less a margin, so that the broker can still report what it waits for.
-pub(super) fn deadline<T>(request: &Request<T>) -> Option<Duration> {
-    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
-    let timeout = timeout(text)?;
-    Some(timeout.saturating_sub((timeout / 10).min(MARGIN)))
-}
-
-/// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
-const MARGIN: Duration = Duration::from_millis(500);
-
-/// Parses at most eight digits and a unit, as gRPC defines them. `None`: not a valid timeout, which means no deadline.
-fn timeout(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let valid = (1..=8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let count: u64 = digits.parse().ok().filter(|_| valid)?;
-    Some(match unit {
-        "H" => Duration::from_secs(count * 3600),
-        "M" => Duration::from_secs(count * 60),
-        "S" => Duration::from_secs(count),
-        "m" => Duration::from_millis(count),
-        "u" => Duration::from_micros(count),
-        "n" => Duration::from_nanos(count),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::credential::with_token as issued_for_tests;
-
-    #[test]
-    fn a_timeout_has_digits_and_a_unit() {
-        let table = [
-            ("1H", Some(Duration::from_secs(3600))),
-            ("2M", Some(Duration::from_secs(120))),
-            ("45S", Some(Duration::from_secs(45))),
-            ("250m", Some(Duration::from_millis(250))),
-            ("99999999u", Some(Duration::from_micros(99_999_999))),
-            ("7n", Some(Duration::from_nanos(7))),
-            ("100000000m", None),
-            ("", None),
-            ("S", None),
-            ("-1S", None),
-            ("1.5S", None),
-            ("1s", None),
-            ("1é", None),
-        ];
-        for (text, expected) in table {
-            assert_eq!(timeout(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_broker_answers_before_the_callers_deadline() {
-        let within = |text: &str| {
-            let mut request = Request::new(());
-            request.metadata_mut().insert("grpc-timeout", text.parse().unwrap());
-            deadline(&request)
-        };
-        assert_eq!(within("45S"), Some(Duration::from_millis(44_500)));
-        assert_eq!(within("1S"), Some(Duration::from_millis(900)));
-        assert_eq!(within("soon"), None);
-        assert_eq!(deadline(&Request::new(())), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_wait_before_the_run_counts_against_the_deadline() {
-        let secs = Duration::from_secs;
-        let table = [
-            (Some(secs(1)), secs(5), Some(Duration::ZERO), secs(1)),
-            (Some(secs(7)), secs(5), Some(secs(2)), secs(5)),
-            (None, secs(5), None, secs(5)),
-        ];
-        for (deadline, takes, left, waited) in table {
-            #[expect(clippy::disallowed_methods, reason = "tokio's paused clock is the test's clock")]
-            let started = Instant::now();
-            assert_eq!(wait_within(deadline, tokio::time::sleep(takes)).await, left, "{deadline:?}");
-            assert_eq!(started.elapsed(), waited, "{deadline:?}");
-        }
-    }
 
     #[test]
     fn a_report_is_answered_with_the_credential_and_what_was_done() {

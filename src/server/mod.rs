@@ -14,6 +14,7 @@ mod codec;
 mod connection;
 mod convert;
 mod credentials;
+mod deadline;
 mod encode;
 mod exchange;
 mod follow;
