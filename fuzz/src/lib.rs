@@ -67,7 +67,7 @@ pub fn kubeconfig(bytes: &[u8]) {
     with_file(bytes, |path| {
         for mode in [Mode::Named, Mode::Ambient] {
             if let Ok(kubeconfig) = config::read_kubeconfig(std::slice::from_ref(&path), mode) {
-                let (definitions, _) = config::definitions(&kubeconfig, &Environment::default());
+                let definitions = config::definitions(&kubeconfig, &Environment::default()).served;
                 assert!(definitions.iter().all(|(name, _)| !name.is_empty()));
             }
         }

@@ -23,6 +23,18 @@ pub const IDENTITY_VARIABLES: [&str; 18] = [
     "KRB5CCNAME",
 ];
 
+/// The variables of a person's session: how a plugin reaches the screen, the browser and the agents of the person who waits
+/// for it. The shim sends them at a terminal, and they reach only the run that its request starts.
+pub const SESSION_VARIABLES: [&str; 7] = [
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "SSH_AUTH_SOCK",
+    "BROWSER",
+    "TERM",
+];
+
 /// Patterns over variable names, in which `*` matches any text, also an empty one. No other character is special.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Globs(Vec<Glob>);

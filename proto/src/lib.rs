@@ -12,7 +12,7 @@ mod reason;
 mod redacted;
 
 pub use code::Code;
-pub use globs::{Globs, IDENTITY_VARIABLES};
+pub use globs::{Globs, IDENTITY_VARIABLES, SESSION_VARIABLES};
 pub use reason::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 
 /// The environment variable that marks a plugin's process tree, so that a plugin whose own kubeconfig leads back to

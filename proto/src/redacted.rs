@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::v1::{AttendCredentialResponse, Cluster, Credential, CredentialRef, credential_ref::Source};
+use crate::v1::{
+    AttendCredentialRequest, AttendCredentialResponse, Cluster, Credential, CredentialRef,
+    GetCredentialRequest, credential_ref::Source,
+};
 
 /// Replaces a value of this many bytes.
 struct Redacted(usize);
@@ -27,6 +30,29 @@ impl fmt::Debug for Credential {
             .field("expiration_time", &self.expiration_time)
             .field("certificate_fingerprint", &self.certificate_fingerprint)
             .field("lifetime", &self.lifetime)
+            .finish()
+    }
+}
+
+/// The session may hold anything, as the environment may.
+impl fmt::Debug for GetCredentialRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetCredentialRequest")
+            .field("ref", &self.r#ref)
+            .field("exec_plugin_caller", &self.exec_plugin_caller)
+            .field("at_terminal", &self.at_terminal)
+            .field("session", &self.session.keys())
+            .finish()
+    }
+}
+
+impl fmt::Debug for AttendCredentialRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttendCredentialRequest")
+            .field("ref", &self.r#ref)
+            .field("exec_plugin_caller", &self.exec_plugin_caller)
+            .field("session", &self.session.keys())
+            .field("login", &self.login)
             .finish()
     }
 }
@@ -106,7 +132,12 @@ mod tests {
             stderr_lines: vec![canary.into()],
             ..AttendCredentialResponse::default()
         };
-        let text = format!("{credential:?} {reference:?} {attended:?} {credential:#?} {reference:#?}");
+        let session: std::collections::BTreeMap<_, _> = [("DISPLAY".to_owned(), canary.to_owned())].into();
+        let get = GetCredentialRequest { session: session.clone(), ..GetCredentialRequest::default() };
+        let attend = AttendCredentialRequest { session, ..AttendCredentialRequest::default() };
+        let text = format!(
+            "{get:?} {attend:?} {credential:?} {reference:?} {attended:?} {credential:#?} {reference:#?}"
+        );
         assert!(!text.contains(canary), "{text}");
         assert!(text.contains("gke") && text.contains("AWS_PROFILE") && text.contains("[redacted, 6 bytes]"));
     }

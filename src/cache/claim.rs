@@ -12,6 +12,7 @@ use tracing::{Instrument as _, info, info_span, warn};
 use super::{
     CacheError, CredentialCache,
     account::{self, Account, Ended, RunEnd},
+    attention::{EndResult, Ending},
     entry::KeyEntry,
     flight::Flight,
     policy::Decision,
@@ -20,6 +21,7 @@ use super::{
 use crate::{
     exec::{Permit, PluginRunner, RunError, RunOutput, Urgency},
     metrics::RunReason,
+    plugin::Session,
     trace::RunSpan,
 };
 
@@ -48,6 +50,16 @@ impl<R: PluginRunner> CredentialCache<R> {
         reason: Option<RunReason>,
         decide: impl FnOnce(&mut KeyState) -> Decision,
     ) -> (Decision, Option<Arc<Flight>>) {
+        self.try_claim_in(entry, (urgency, reason, None), decide)
+    }
+
+    /// The same for a person: a new run has the session of that person.
+    pub(super) fn try_claim_in(
+        &self,
+        entry: &Arc<KeyEntry>,
+        (urgency, reason, session): (Urgency, Option<RunReason>, Option<Arc<Session>>),
+        decide: impl FnOnce(&mut KeyState) -> Decision,
+    ) -> (Decision, Option<Arc<Flight>>) {
         let mut decision = Decision::Wait;
         let (mut flight, mut is_new) = (None, false);
         entry.cell.send_if_modified(|state| {
@@ -58,7 +70,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             let needs_run = matches!(decision, Decision::Wait | Decision::ServeAndRefresh(_));
             if needs_run && state.flight.is_none() {
                 let reason = reason.unwrap_or_else(|| state.reason(entry.spec.file_version(), self.now()));
-                state.flight = Some(Arc::new(Flight::new(urgency, reason)));
+                state.flight = Some(Arc::new(Flight::new(urgency, reason, session)));
                 is_new = true;
             }
             flight.clone_from(&state.flight);
@@ -168,6 +180,12 @@ impl<R: PluginRunner> Claim<R> {
             let state = self.entry.cell.borrow();
             (state.current.clone(), state.failure.clone())
         };
+        let failure = match &result {
+            Err(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => EndResult::Prompt,
+            _ => EndResult::Failure,
+        };
+        let has_run = self.flight.started_at().is_some()
+            && !matches!(result, Err(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })));
         let outcome = result.and_then(|output| self.cache.accept(&self.entry, held.as_ref(), &output));
         let outcome = outcome.map_err(|error| self.cache.reject(last.as_ref(), error));
         self.account(held.as_ref(), &outcome.as_ref().map_or_else(RunEnd::Failed, RunEnd::Accepted));
@@ -176,6 +194,12 @@ impl<R: PluginRunner> Claim<R> {
         }
         drop(held);
         let outcome = outcome.map(|accepted| accepted.current);
+        let attendance = &self.flight.attendance;
+        let ending = has_run.then(|| Ending {
+            result: if outcome.is_ok() { EndResult::Credential } else { failure },
+            is_attended: attendance.is_attended(),
+            has_overrun: attendance.has_overrun(),
+        });
         self.is_over = true;
         let issued = outcome.as_ref().map(|current| Arc::clone(&current.issued));
         let issued = issued.map_err(Clone::clone);
@@ -190,6 +214,7 @@ impl<R: PluginRunner> Claim<R> {
             if state.flight.take_if(|found| Arc::ptr_eq(found, flight)).is_none() {
                 return false;
             }
+            state.attention = ending.map_or(state.attention, |ending| state.attention.after(ending));
             match outcome {
                 Ok(current) => state.accept(current),
                 Err(failure) => state.failure = Some(failure),

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::waiting;
+use super::{attention::Unattended, waiting};
 use crate::{
     credential::LifetimeError,
     exec::{RunError, WaitsFor},
@@ -36,6 +36,9 @@ pub enum CacheError {
     /// The run brought no credential.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The plugin needs a person, and there is none.
+    #[error(transparent)]
+    Unattended(Unattended),
     /// Too many callers wait for runs, or too many of one process.
     #[error(
         "too many requests wait for plugin runs (the limit is {}, and a lower one for each process); try again later",

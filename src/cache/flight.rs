@@ -8,12 +8,13 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Attendant, Pending, state::Failure};
+use super::{Pending, Request, state::Failure};
 use crate::{
     clock::Now,
     credential::Issued,
     exec::{Attendance, Attending, TicketHandle, Urgency},
     metrics::{RunOutcome, RunReason},
+    plugin::Session,
     trace::RunSpan,
 };
 
@@ -67,8 +68,9 @@ impl FlightProgress {
 }
 
 impl Flight {
-    /// A run that is not queued yet. `floor` is its urgency while no caller waits.
-    pub(crate) fn new(floor: Urgency, reason: RunReason) -> Self {
+    /// A run that is not queued yet, in the session of the person who asked for it. `floor` is its urgency while no caller
+    /// waits.
+    pub(crate) fn new(floor: Urgency, reason: RunReason, session: Option<Arc<Session>>) -> Self {
         let progress =
             FlightProgress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
         Self {
@@ -76,7 +78,7 @@ impl Flight {
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
             trace: OnceLock::new(),
-            attendance: Arc::default(),
+            attendance: Arc::new(Attendance::with_session(session)),
             abandoned: CancellationToken::new(),
         }
     }
@@ -173,9 +175,16 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Lets a caller of the process `peer` wait for `flight`, and attend it.
-    pub(crate) fn new(flight: Arc<Flight>, peer: u64, attendant: Option<&Attendant>) -> Self {
-        let attending = attendant.map(|attendant| attendant.attend(&flight.attendance));
+    /// Lets the caller of `request` wait for `flight`. The caller attends it if it attends all of its runs, or has started
+    /// this one in its own session.
+    pub(crate) fn new(flight: Arc<Flight>, request: &Request) -> Self {
+        let (peer, attendance) = (request.caller.peer, &flight.attendance);
+        let sessions = request.session.as_ref().zip(attendance.session());
+        let has_started_it = sessions.is_some_and(|(own, of_run)| Arc::ptr_eq(own, of_run));
+        let attending = match &request.attendant {
+            Some(attendant) => Some(attendant.attend(attendance)),
+            None => has_started_it.then(|| attendance.attend()),
+        };
         let outcome = flight.outcome.subscribe();
         flight.trace.get().inspect(|span| span.awaited());
         {

@@ -6,6 +6,7 @@ use tokio::time::timeout;
 
 use super::{
     CacheError, Caller, CredentialCache, Failed, Pending, Request,
+    attention::Asker,
     entry::KeyEntry,
     flight::Waiter,
     policy::{Decision, decide},
@@ -50,7 +51,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let (issued, due, fresh) = {
             let state = entry.cell.borrow();
             let fresh = state.valid(now)?.is_fresh_at(now);
-            match decide(&state, false, file, now) {
+            match decide(&state, Asker::Program, file, now) {
                 Decision::Serve(issued) => (issued, false, fresh),
                 Decision::ServeAndRefresh(issued) => (issued, true, fresh),
                 Decision::Wait | Decision::Fail(_) => return None,
@@ -60,7 +61,9 @@ impl<R: PluginRunner> CredentialCache<R> {
             return None;
         }
         if due {
-            self.try_claim(entry, Urgency::Background, None, |state| decide(state, false, file, now));
+            self.try_claim(entry, Urgency::Background, None, |state| {
+                decide(state, Asker::Program, file, now)
+            });
         }
         self.count_served(entry);
         Some(issued)
@@ -74,7 +77,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         request: &Request,
         first: impl Future<Output = FirstStep>,
     ) -> Result<Arc<Issued>, Failed> {
-        let caller = &request.caller;
+        let (caller, asker) = (&request.caller, request.asker());
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
         let mut waiter = None;
         let mut place = None;
@@ -89,19 +92,22 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let is_cold = first == FirstStep::Decide;
                 // Before a run is queued: a caller without a place must not leave one behind. A watch has no deadline, and
                 // the server limits the number of watches.
-                if place.is_none() && limit < Duration::MAX && (!is_cold || must_wait(entry, caller, now)) {
+                if place.is_none() && limit < Duration::MAX && (!is_cold || must_wait(entry, asker, now)) {
                     let taken = self.inner.waiting.take(caller.peer);
                     place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
                 }
-                let reason = matches!(first, FirstStep::Run { .. }).then_some(RunReason::Rejected);
-                let (decision, flight) =
-                    self.try_claim(entry, Urgency::Background, reason, |state| match first {
-                        FirstStep::Run { .. } => Decision::Wait,
-                        FirstStep::Join { .. } if state.flight.is_some() => Decision::Wait,
-                        FirstStep::Join { .. } | FirstStep::Decide => {
-                            decide(state, caller.at_terminal, file, now)
-                        }
-                    });
+                let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
+                let reason = matches!(first, FirstStep::Run { .. }).then_some(cause);
+                let claim = (Urgency::Background, reason, request.session.clone());
+                let (decision, flight) = self.try_claim_in(entry, claim, |state| match first {
+                    FirstStep::Join { .. } | FirstStep::Run { .. } if state.flight.is_some() => {
+                        Decision::Wait
+                    }
+                    FirstStep::Run { .. } if state.attention.refusal(asker).is_none() => Decision::Wait,
+                    FirstStep::Run { .. } | FirstStep::Join { .. } | FirstStep::Decide => {
+                        decide(state, asker, file, now)
+                    }
+                });
                 match decision {
                     Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
                     Decision::Fail(failed) => return Err(failed),
@@ -110,7 +116,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let Some(flight) = flight else { continue };
                 let outcome = tokio::select! {
                     biased;
-                    outcome = waiter.insert(Waiter::new(flight, caller.peer, request.attendant.as_deref())).outcome() => {
+                    outcome = waiter.insert(Waiter::new(flight, request)).outcome() => {
                         outcome
                     }
                     // After an eviction, a later run may end before the run that this caller waits for.
@@ -139,7 +145,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     pub(super) async fn run_ahead(&self, entry: &Arc<KeyEntry>) -> Result<(), Failed> {
         let (now, file) = (self.now(), entry.spec.file_version());
         match self.try_claim(entry, Urgency::Background, Some(RunReason::Prewarm), |state| {
-            decide(state, false, file, now)
+            decide(state, Asker::Program, file, now)
         }) {
             (Decision::Fail(failed), _) => Err(failed),
             (Decision::Wait, Some(flight)) => match flight.outcome().await {
@@ -152,7 +158,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 }
 
 /// Whether a request at `now` has to wait for a run.
-fn must_wait(entry: &KeyEntry, caller: &Caller, now: Now) -> bool {
+fn must_wait(entry: &KeyEntry, asker: Asker, now: Now) -> bool {
     let state = entry.cell.borrow();
-    matches!(decide(&state, caller.at_terminal, entry.spec.file_version(), now), Decision::Wait)
+    matches!(decide(&state, asker, entry.spec.file_version(), now), Decision::Wait)
 }

@@ -6,6 +6,7 @@ use tracing::debug;
 
 use super::{
     CredentialCache,
+    attention::Asker,
     entries::position,
     entry::KeyEntry,
     policy::{NextAction, decide},
@@ -62,7 +63,9 @@ impl<R: PluginRunner> CredentialCache<R> {
             NextAction::Keep => {}
             NextAction::Refresh { urgent } => {
                 let file = entry.spec.file_version();
-                self.try_claim(entry, background(urgent), None, |state| decide(state, true, file, now));
+                self.try_claim(entry, background(urgent), None, |state| {
+                    decide(state, Asker::Broker, file, now)
+                });
             }
             NextAction::Adjust { urgent, abandon } => {
                 let flight = entry.cell.borrow().flight.clone();

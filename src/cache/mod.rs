@@ -4,6 +4,7 @@
 
 mod account;
 mod attendant;
+mod attention;
 mod caller;
 mod claim;
 mod entries;
@@ -48,14 +49,16 @@ use crate::{
     credential::{Cluster, EncodeFn, Issued},
     exec::{PluginRunner, Scheduler},
     metrics::Metrics,
-    plugin::{PluginKey, PluginSpec, ProfileName, Target},
+    plugin::{PluginKey, PluginSpec, ProfileName, Session, Target},
 };
+use attention::Asker;
 use entries::KeyEntries;
 use entry::{Interest, KeyEntry};
 use get::FirstStep;
 use waiting::WaitingPlaces;
 
 pub use attendant::{Attendant, AttendantReader};
+pub use attention::Unattended;
 pub use caller::Caller;
 pub use entries::ListPosition;
 pub use error::{CacheError, Failed, Pending, Room};
@@ -132,6 +135,20 @@ pub struct Request {
     pub verify_at: Option<Arc<Cluster>>,
     /// Attends the runs that the caller waits for; `None`: the caller does not attend them.
     pub attendant: Option<Arc<Attendant>>,
+    /// The session of the person who asks. A run that the request starts has it, and the caller attends that run.
+    pub session: Option<Arc<Session>>,
+    /// A person asks for a run, also if there is a valid credential.
+    pub is_login: bool,
+}
+
+impl Request {
+    fn asker(&self) -> Asker {
+        match (self.is_login, self.caller.at_terminal) {
+            (true, _) => Asker::Login,
+            (false, true) => Asker::Person,
+            (false, false) => Asker::Program,
+        }
+    }
 }
 
 /// The result of a lookup in memory.
@@ -181,11 +198,15 @@ impl<R: PluginRunner> CredentialCache<R> {
         let interest = self.enter(spec, Some(request.caller.peer))?;
         let (entry, caller) = (&interest.0, &request.caller);
         let now = self.now();
-        if let Some(issued) = self.serve_from_memory(entry, caller, now) {
+        let served = if request.is_login { None } else { self.serve_from_memory(entry, caller, now) };
+        if let Some(issued) = served {
             return Ok(issued);
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let answer = match repeated {
+            _ if request.is_login => {
+                self.get_or_run(entry, request, ready(FirstStep::Run { may_fail: true })).await
+            }
             Some(issued) => self.get_or_run(entry, request, self.suspect(entry, issued, request)).await,
             None => self.get_or_run(entry, request, ready(FirstStep::Decide)).await,
         };

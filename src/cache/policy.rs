@@ -6,7 +6,8 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Failed,
+    CacheError, Failed,
+    attention::Asker,
     state::{Current, KeyState},
 };
 use crate::{
@@ -40,9 +41,15 @@ pub(crate) enum Decision {
     Fail(Failed),
 }
 
-/// Decides what a request gets at `now`: never an expired credential.
-pub(crate) fn decide(state: &KeyState, at_terminal: bool, file: u64, now: Now) -> Decision {
+/// Decides what `asker` gets at `now`: never an expired credential.
+pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Decision {
     let Some(current) = state.valid(now) else {
+        let refusal = state.attention.refusal(asker).filter(|_| state.flight.is_none());
+        if let Some(refusal) = refusal {
+            return Decision::Fail(CacheError::Unattended(refusal).into());
+        }
+        // Programs ask again and again.
+        let at_terminal = asker != Asker::Program;
         let held = state.failure.as_ref().filter(|failure| failure.is_held(now, at_terminal));
         return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));
     };
@@ -55,7 +62,11 @@ pub(crate) fn decide(state: &KeyState, at_terminal: bool, file: u64, now: Now) -
 }
 
 fn may_refresh(state: &KeyState, now: Now) -> bool {
-    state.flight.is_none() && state.failure.as_ref().is_none_or(|failure| now.boot >= failure.refresh_at)
+    state.flight.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none()
+}
+
+fn backs_off(state: &KeyState, now: Now) -> bool {
+    state.failure.as_ref().is_some_and(|failure| now.boot < failure.refresh_at)
 }
 
 /// How an entry is used.
@@ -109,8 +120,15 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
             NextAction::Refresh { urgent }
         }
         None if usage.watched && may_refresh(state, now) => NextAction::Refresh { urgent: true },
-        // An entry with a failure stays until the end of its back-off.
-        None if !usage.awaited && usage.idle >= IDLE && may_refresh(state, now) => NextAction::Forget,
+        // An entry with a failure stays until the end of its back-off, and one that needs a person until it is evicted: the
+        // prompts of its plugin must not begin again.
+        None if !usage.awaited
+            && usage.idle >= IDLE
+            && !backs_off(state, now)
+            && !state.attention.is_needed() =>
+        {
+            NextAction::Forget
+        }
         _ => NextAction::Keep,
     }
 }
@@ -119,7 +137,7 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
 /// starts one.
 pub(crate) fn next_run(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
     let due = match state.valid(now) {
-        _ if state.flight.is_some() => return None,
+        _ if state.flight.is_some() || state.attention.refusal(Asker::Broker).is_some() => return None,
         Some(current) => current.due_in(now, usage.file),
         None => Duration::ZERO,
     };

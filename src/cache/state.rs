@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{CacheError, Failed, flight::Flight, policy, rejection::Rejections};
+use super::{CacheError, Failed, attention::Attention, flight::Flight, policy, rejection::Rejections};
 use crate::{
     credential::{Generation, Issued, Now},
     metrics::RunReason,
@@ -28,6 +28,8 @@ pub(crate) struct KeyState {
     pub(crate) rejections: Option<Box<Rejections>>,
     /// The numbers of the last generations that were replaced or evicted, the newest first; 0: none.
     pub(crate) replaced: [u64; REMEMBERED],
+    /// What is known about the persons that it needs.
+    pub(crate) attention: Attention,
     /// Why the provider is no longer in force; `None`: it is. Nothing is served, run or kept afterwards.
     pub(crate) retired: Option<Retirement>,
 }
@@ -61,7 +63,7 @@ impl KeyState {
     /// Forgets everything but the names of earlier generations. Returns the run in flight.
     pub(crate) fn clear(&mut self) -> Option<Arc<Flight>> {
         self.forget_credential();
-        (self.failure, self.rejections) = (None, None);
+        (self.failure, self.rejections, self.attention) = (None, None, Attention::default());
         self.flight.take()
     }
 

@@ -121,13 +121,10 @@ fn ask(
     err: &mut dyn Write,
 ) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
-    let request = request(source.clone(), None, &environment.0, String::new(), true)?;
+    let terminal = io::stderr().is_terminal();
+    let request = request(source.clone(), None, &environment.0, String::new(), terminal)?;
     let ask = |notice: Option<Notice<'_>>| request_patiently(&socket, &request, args.timeout, true, notice);
-    if io::stderr().is_terminal() {
-        with_notice("credbroker get", source, err, |notice| ask(Some(notice)))
-    } else {
-        ask(None)
-    }
+    if terminal { with_notice("credbroker get", source, err, |notice| ask(Some(notice))) } else { ask(None) }
 }
 
 fn rendered(
@@ -157,7 +154,7 @@ fn named(source: &Source) -> [String; 2] {
     }
 }
 
-fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
+pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
     let kind = match (credential.token(), credential.identity()) {
         (Some(_), None) => "token",
         (None, _) => "certificate",

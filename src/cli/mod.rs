@@ -7,15 +7,21 @@ mod clusters;
 mod configuration;
 mod credentials;
 mod demo;
+mod doctor;
 mod evict;
+mod files;
 mod fleet;
 mod get;
 mod healthcheck;
 mod kubeconfig;
+mod login;
+mod logout;
+mod programs;
 mod progress;
 mod refresh;
 mod selection;
 mod serve;
+mod setup;
 mod status;
 mod table;
 mod validate;
@@ -23,6 +29,7 @@ mod validate;
 use std::{
     ffi::OsString,
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -45,7 +52,11 @@ pub struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-With your kubeconfig:
+For yourself:
+  credbroker setup
+  credbroker doctor
+
+With your kubeconfig, by hand:
   credbroker serve &
   credbroker kubeconfig wrap -o ~/.kube/broker
   KUBECONFIG=~/.kube/broker kubectl get pods
@@ -63,12 +74,16 @@ enum CliCommand {
     Serve(serve::ServeArgs),
     Validate(validate::ValidateArgs),
     Get(get::GetArgs),
+    Login(login::LoginArgs),
+    Logout(logout::LogoutArgs),
     Status(status::StatusArgs),
     Healthcheck(healthcheck::HealthcheckArgs),
     Refresh(refresh::RefreshArgs),
     Evict(evict::EvictArgs),
     Clusters(clusters::ClustersArgs),
     Kubeconfig(kubeconfig::KubeconfigArgs),
+    Setup(setup::SetupArgs),
+    Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     /// Run as credbroker-exec
     #[command(hide = true, disable_help_flag = true)]
@@ -86,13 +101,14 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
     let result = match cli.command {
         CliCommand::Serve(args) => serve::run(&args, environment),
         CliCommand::Validate(args) => validate::run(&args, environment, out),
-        CliCommand::Kubeconfig(args) => {
-            let this = std::env::current_exe().unwrap_or_else(|_| "credbroker".into());
-            let beside = this.with_file_name("credbroker-exec");
-            let shim = if beside.is_file() { beside } else { this };
-            kubeconfig::run(&args, environment, &shim, out)
+        CliCommand::Kubeconfig(args) => kubeconfig::run(&args, environment, &shim(), out),
+        CliCommand::Setup(args) => {
+            setup::program().and_then(|program| setup::run(&args, environment, &program, &shim(), out))
         }
+        CliCommand::Doctor(args) => doctor::run(&args, environment, &shim(), out),
         CliCommand::Get(args) => get::run(&args, environment, out),
+        CliCommand::Login(args) => login::run(&args, environment, out),
+        CliCommand::Logout(args) => logout::run(&args, environment, out),
         CliCommand::Status(args) => status::run(&args, environment, out),
         CliCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
         CliCommand::Refresh(args) => refresh::run(&args, environment, out),
@@ -115,6 +131,13 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
             ExitCode::FAILURE
         }
     }
+}
+
+/// The shim beside this program; without one this program, which has it as a subcommand.
+fn shim() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_else(|_| "credbroker".into());
+    let beside = this.with_file_name("credbroker-exec");
+    if beside.is_file() { beside } else { this }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

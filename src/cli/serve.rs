@@ -48,6 +48,9 @@ pub(super) struct ServeArgs {
     /// Log more: -v the broker's debug messages, -vv all of its messages, -vvv those of libraries too
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// credbroker-exec started the broker: it leaves the session of the terminal
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -58,6 +61,10 @@ Examples:
   CREDBROKER_LOG=info,h2=debug credbroker serve";
 
 pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
+    if args.detached {
+        // Fails only if it has its own session already.
+        let _own_already = rustix::process::setsid();
+    }
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
     let options = LogOptions { format: args.log_format, verbose: args.verbose };

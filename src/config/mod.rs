@@ -22,7 +22,10 @@ mod stanza;
 mod table;
 mod unlisted;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     access::Rule,
@@ -118,19 +121,54 @@ pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, Conf
     report.finish(Some(kubeconfig)).map(|(kubeconfig, _)| kubeconfig)
 }
 
-/// The users of `kubeconfig` that become providers, each with what identifies it, and why others do not. Of several users
-/// of one name it is the first one, as client-go reads the list.
-pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> (Vec<(String, Definition)>, Vec<Problem>) {
+/// The users of a kubeconfig that become providers.
+#[derive(Debug)]
+pub struct Definitions {
+    /// Those that the broker can serve, by name, each with what identifies it.
+    pub served: Vec<(String, Definition)>,
+    /// The names of those that it cannot serve, because their plugin must read from a terminal.
+    pub at_terminal: Vec<String>,
+    /// Why other users do not become providers.
+    pub warnings: Vec<Problem>,
+}
+
+/// The users of `kubeconfig` that become providers. Of several users of one name it is the first one, as client-go reads
+/// the list.
+pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
     let mut report = Report::default();
     let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &mut report);
     let users = kubeconfig.users();
-    let is_first =
-        |name: &str, file: &Path| users.iter().any(|user| user.name == name && user.identity == file);
-    let defined = providers.into_iter().filter_map(|provider| {
-        let definition = provider.definition?;
-        is_first(&provider.name, definition.file()).then(|| (provider.name.to_string(), definition))
-    });
-    (defined.collect(), report.warnings)
+    let first: HashSet<_> = users.iter().map(|user| (user.name, user.identity)).collect();
+    let (mut served, mut at_terminal) = (Vec::new(), Vec::new());
+    for provider in providers {
+        let Some(definition) = provider.definition else { continue };
+        let name = provider.name.to_string();
+        match (first.contains(&(name.as_str(), definition.file())), provider.needs_terminal) {
+            (true, true) => at_terminal.push(name),
+            (true, false) => served.push((name, definition)),
+            (false, _) => {}
+        }
+    }
+    Definitions { served, at_terminal, warnings: report.warnings }
+}
+
+/// A kubeconfig as the configuration `config` names it, as an absolute path.
+pub fn expanded(config: &Path, kubeconfig: &str, env: &Environment) -> PathBuf {
+    config.parent().unwrap_or(Path::new("/")).join(file::expand(kubeconfig, env))
+}
+
+/// The configuration file that [`load`] reads, and whether it exists. If there is none, it is where a user's own one would
+/// be; `None`: there is no home directory.
+pub fn place(flag: Option<&Path>, env: &Environment) -> Option<(PathBuf, bool)> {
+    let mut report = Report::default();
+    match path(flag, env, &mut report) {
+        Some(path) => {
+            let exists = path.try_exists().unwrap_or(true);
+            Some((path, exists))
+        }
+        None if report.sources.followed.len() > 1 => Some((report.sources.followed.swap_remove(0), false)),
+        None => None,
+    }
 }
 
 fn path(flag: Option<&Path>, env: &Environment, report: &mut Report) -> Option<PathBuf> {

@@ -4,15 +4,19 @@
 //! what they drop: whether a scalar was quoted, and the position of each value and key. It may contain a secret, so
 //! neither its `Debug` nor an error shows any of the text.
 
+mod edit;
 mod error;
 mod json;
 mod node;
+mod outline;
 mod scalar;
 mod yaml;
 
+pub use edit::{fitted, means, replaced};
 pub use error::{ParseError, ParseErrorKind, Position};
 pub use json::json;
 pub use node::{Key, Node, Value};
+pub use outline::Outline;
 pub use yaml::{Aliases, yaml};
 
 /// Collections inside each other, at most.

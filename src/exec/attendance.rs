@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use super::transcript::Transcript;
+use crate::plugin::Session;
 
 /// How long a run that waits for a person is without a place before it tries again to get one.
 const NEXT_TRY: Duration = Duration::from_secs(1);
@@ -38,6 +39,8 @@ fn waits_for_person(is_attended: bool, has_written: bool, elapsed: Duration, bud
 /// One plugin run, as those see it who attend it. The run writes to it, and reads how long it may take.
 #[derive(Debug, Default)]
 pub struct Attendance {
+    /// The session of the person whose request started the run.
+    session: Option<Arc<Session>>,
     state: watch::Sender<State>,
 }
 
@@ -71,6 +74,16 @@ impl State {
 }
 
 impl Attendance {
+    /// That of a run which a request with this session starts.
+    pub fn with_session(session: Option<Arc<Session>>) -> Self {
+        Self { session, ..Self::default() }
+    }
+
+    /// The session of the person whose request started the run.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
+    }
+
     /// Notes that the plugin starts.
     pub fn started(&self, budget: RunBudget) {
         #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the limit does")]

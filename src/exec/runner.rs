@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     credential::{decode, exec_info},
-    plugin::{FileError, PluginSpec},
+    plugin::{FileError, PluginSpec, Session},
     text::sanitize,
 };
 
@@ -123,7 +123,7 @@ impl ProcessRunner {
             sandbox: provider.sandbox,
             program: &file.executable.path,
             args: &provider.args,
-            environment: environment(spec, exec_info, &directory.marker),
+            environment: environment(spec, attendance.session(), exec_info, &directory.marker),
             directory: &directory.working,
             marker: &directory.marker,
             budget: RunBudget { unattended: provider.timeout, attended: provider.interactive_timeout },
@@ -179,8 +179,13 @@ impl PluginRunner for ProcessRunner {
 }
 
 /// The environment of the plugin. It has none of our own variables, which would configure a shim that the plugin calls.
-fn environment(spec: &PluginSpec, exec_info: String, marker: &Path) -> BTreeMap<OsString, OsString> {
-    let mut environment = spec.environment();
+fn environment(
+    spec: &PluginSpec,
+    session: Option<&Arc<Session>>,
+    exec_info: String,
+    marker: &Path,
+) -> BTreeMap<OsString, OsString> {
+    let mut environment = spec.environment(session.map(AsRef::as_ref));
     environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
     environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
     environment.insert(RECURSION_VARIABLE.into(), marker.into());

@@ -15,6 +15,7 @@ mod profile;
 mod provider;
 mod providers;
 mod refusal;
+mod session;
 mod spec;
 mod standing;
 mod succession;
@@ -44,6 +45,7 @@ pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, Issuer, ProfileSourced, P
 pub(crate) use providers::Entry;
 pub use providers::Providers;
 pub use refusal::Refusal;
+pub use session::Session;
 pub use spec::PluginSpec;
 pub use standing::{Retirement, Standing};
 pub use succession::{ProviderChanges, Succession};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
-use super::{file::PluginFile, key::PluginKey, provider::Provider, target::Target};
+use super::{file::PluginFile, key::PluginKey, provider::Provider, session::Session, target::Target};
 use crate::credential::Cluster;
 
 /// Everything that a run needs, resolved for one request. Equal keys mean equal runs.
@@ -50,12 +50,14 @@ impl PluginSpec {
         self.file.to_string().into()
     }
 
-    /// The plugin's environment without `KUBERNETES_EXEC_INFO`. The stanza's values override the caller's, which
-    /// override the inherited ones.
-    pub fn environment(&self) -> BTreeMap<OsString, OsString> {
+    /// The plugin's environment without `KUBERNETES_EXEC_INFO`. The stanza's values override those of `session` and of the
+    /// caller, which override the inherited ones.
+    pub fn environment(&self, session: Option<&Session>) -> BTreeMap<OsString, OsString> {
         let mut env = self.provider.inherited.0.clone();
         env.extend(self.caller_env.iter().map(|(name, value)| (name.into(), value.into())));
         env.extend(self.provider.env.iter().map(|(name, value)| (name.into(), value.into())));
+        let is_set = |name: &str| self.provider.env.iter().any(|(set, _)| set == name);
+        Session::put(session, &mut env, is_set);
         env
     }
 }

@@ -108,8 +108,8 @@ fn the_caller_changes_the_run_only_by_what_the_provider_names() {
     assert_eq!(with(&[("HOME", "/x"), ("AWS_REGION", "us")]).key, nothing.key);
     let dev = with(&[("AWS_PROFILE", "dev")]);
     assert_ne!(dev.key, nothing.key);
-    assert_eq!(dev.environment().get(std::ffi::OsStr::new("AWS_PROFILE")).unwrap(), "dev");
-    assert_eq!(dev.environment().get(std::ffi::OsStr::new("AWS_REGION")).unwrap(), "eu");
+    assert_eq!(dev.environment(None).get(std::ffi::OsStr::new("AWS_PROFILE")).unwrap(), "dev");
+    assert_eq!(dev.environment(None).get(std::ffi::OsStr::new("AWS_REGION")).unwrap(), "eu");
 }
 
 #[test]

@@ -42,8 +42,15 @@ impl<R: PluginRunner> BrokerService<R> {
     ) -> Result<Response<CredentialMessages>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
         let (peer, deadline) = (access.peer, deadline(&request));
-        let pb::AttendCredentialRequest { r#ref, exec_plugin_caller } = request.into_inner();
-        let get = pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal: true };
+        let pb::AttendCredentialRequest { r#ref, exec_plugin_caller, session, login: is_login } =
+            request.into_inner();
+        let session = convert::session(session, &access);
+        let get = pb::GetCredentialRequest {
+            r#ref,
+            exec_plugin_caller,
+            at_terminal: true,
+            ..pb::GetCredentialRequest::default()
+        };
         let (caller, reference) = asking(&peer, get);
         let ask = convert::ask(reference, &access, Verb::Get)?;
         let (asked, source) =
@@ -58,7 +65,13 @@ impl<R: PluginRunner> BrokerService<R> {
         let attendant = Arc::<Attendant>::default();
         let reader = attendant.read();
         let limit = request.deadline.unwrap_or(spec.provider.interactive_timeout.saturating_add(QUEUED));
-        let request = cache::Request { attendant: Some(attendant), deadline: Some(limit), ..request };
+        let request = cache::Request {
+            attendant: Some(attendant),
+            deadline: Some(limit),
+            session,
+            is_login,
+            ..request
+        };
         let (cache, subject) = (self.cache.clone(), Subject::of(&spec));
         let answer =
             async move { cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed)) };

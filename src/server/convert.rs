@@ -1,6 +1,10 @@
 //! Converts wire messages to domain values and back.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use credbroker_proto::v1 as pb;
 use prost_types::Timestamp;
@@ -10,7 +14,7 @@ use super::{access::Access, status};
 use crate::{
     access::Verb,
     credential::Cluster,
-    plugin::{Origin, ProfileName, ProviderRef},
+    plugin::{Origin, ProfileName, ProviderRef, Session},
     resolver::{CredentialRequest, Source},
 };
 
@@ -38,6 +42,11 @@ pub(super) fn ask(
     let origin = if env.is_empty() { Origin::default() } else { access.origin() };
     let (cluster, permit) = (cluster.map(self::cluster), access.permit(verb));
     Ok(CredentialRequest { source, cluster, env, origin, permit })
+}
+
+/// Reads the session of a person, if the caller runs where it counts.
+pub(super) fn session(sent: BTreeMap<String, String>, access: &Access) -> Option<Arc<Session>> {
+    if sent.is_empty() { None } else { Session::of(sent, access.origin()) }
 }
 
 /// Reads the profile that `field` of a request names.

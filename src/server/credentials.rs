@@ -187,11 +187,15 @@ impl<R: PluginRunner> BrokerService<R> {
     async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
         let peer = access.peer;
-        let (caller, reference) = asking(&peer, request.into_inner());
+        let mut message = request.into_inner();
+        let session = std::mem::take(&mut message.session);
+        let session = if message.at_terminal { convert::session(session, &access) } else { None };
+        let (caller, reference) = asking(&peer, message);
         let ask = convert::ask(reference, &access, Verb::Get)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
         let get = async {
             let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
+            let request = cache::Request { session, ..request };
             let subject = Subject::of(&spec);
             self.cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed))
         };
@@ -251,7 +255,7 @@ impl<R: PluginRunner> BrokerService<R> {
         })?;
         trace::names(&spec);
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
-        Ok((spec, cache::Request { caller, deadline, verify_at, attendant: None }))
+        Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
     }
 }
 
@@ -282,7 +286,7 @@ pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
 /// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
 /// before the wait.
 pub(super) fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
-    let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request;
+    let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session: _ } = request;
     let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
     (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
 }

@@ -144,8 +144,13 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     };
     let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
     let reason = cache_reason(&failed.error);
+    if matches!(failed.error, CacheError::Unattended(_)) || waits_for_person(&failed.error) {
+        let _infallible = write!(message, "; run `credbroker login {provider}` at a terminal");
+    }
     // The error of a throttled issuer already names the command.
-    let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
+    let held = matches!(failed.error, CacheError::Run(_))
+        && !waits_for_person(&failed.error)
+        && reason != Reason::IssuerThrottled;
     if held && reason.code() == Code::Unavailable && !retry.is_zero() {
         let _infallible = write!(message, "; `credbroker refresh {provider}` runs it at once");
     }
@@ -158,6 +163,11 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let cluster = subject.profile.as_ref().map(|profile| (CLUSTER, profile.to_string()));
     let limit = limit.map(|limit| (LIMIT, limit.to_owned()));
     status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))
+}
+
+/// Whether a plugin that took too long may have waited for a person: it wrote something.
+fn waits_for_person(error: &CacheError) -> bool {
+    matches!(error, CacheError::Run(RunError::Timeout { stderr, .. }) if !stderr.is_empty())
 }
 
 /// A stream ends because the broker drains.
@@ -291,6 +301,7 @@ pub(super) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Full(_) | CacheError::TooManyWaiting => Reason::Overloaded,
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
+        CacheError::Unattended(_) => Reason::InteractionRequired,
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
         CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
         CacheError::Lifetime { source: LifetimeError::NotYetValid { .. }, .. } => Reason::OutputInvalid,

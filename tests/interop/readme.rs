@@ -9,7 +9,9 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_file};
+use credbroker_test_support::{
+    Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_directory, private_file,
+};
 use serde_json::json;
 
 use crate::{
@@ -50,7 +52,11 @@ fn programs(directory: &Path) -> PathBuf {
 
 /// Runs `script` like a terminal of the user with the home `home`; returns standard output and error.
 fn bash(script: &str, home: &Path, socket: &Path) -> (String, String) {
-    let bin = programs(home);
+    bash_in(&programs(home), script, home, socket)
+}
+
+/// With the programs in `bin`.
+fn bash_in(bin: &Path, script: &str, home: &Path, socket: &Path) -> (String, String) {
     let output = Command::new("bash")
         .args(["-c", &format!("set -e\n{script}")])
         .current_dir(home)
@@ -94,6 +100,32 @@ fn the_commands_for_a_kubeconfig_work() {
         "{stdout}"
     );
     assert_eq!(stdout.lines().last(), Some("evicted 0 credentials"), "{stdout}{stderr}");
+}
+
+/// The commands of `docs/kubeconfig.md`, each block in its own terminal.
+#[test]
+fn the_commands_for_a_copy_and_in_place_work() {
+    let server = ApiServer::start(Accepts::Tokens);
+    server.accept_token("token-1");
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let home = private_directory();
+    fs::create_dir(home.path().join(".kube")).unwrap();
+    let original = home.path().join(".kube/config");
+    Kubeconfig::for_server(&server, "NAME", &plugin.exec_stanza()).write(&original);
+    let before = fs::read(&original).unwrap();
+    let broker = Broker::builder(broker()).env("HOME", home.path()).start();
+    let blocks = credbroker_blocks("docs/kubeconfig.md");
+    let [copy, in_place] = &blocks[..] else { panic!("{blocks:?}") };
+    let bin = programs(home.path());
+    let pods = "kubectl get pods";
+    let (stdout, _) = bash_in(&bin, &format!("{copy}{pods}"), home.path(), &broker.socket());
+    assert!(stdout.contains("web-0"), "{stdout}");
+    let (inject, rest) = in_place.split_once('\n').unwrap();
+    let script = format!("{inject}\ngrep -q credbroker ~/.kube/config\n{pods}\n{rest}");
+    let (stdout, _) = bash_in(&bin, &script, home.path(), &broker.socket());
+    assert!(stdout.contains("web-0"), "{stdout}");
+    assert_eq!(fs::read(&original).unwrap(), before);
+    assert_eq!((server.seen_tokens(), plugin.runs()), (vec!["token-1".to_owned()], 1));
 }
 
 /// The configuration and the commands of `docs/fleet.md`, with the path of the plugin.
@@ -185,6 +217,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("systemctl --user disable --now credbroker.socket credbroker.service", SYSTEMD),
     ("systemctl --user enable --now credbroker.socket", SYSTEMD),
     ("systemctl --user restart credbroker.service", SYSTEMD),
+    ("credbroker setup", SETUP),
+    ("credbroker setup --undo", SETUP),
+    ("credbroker doctor", "tests/it/doctor.rs"),
+    ("credbroker login azure", LOGINS),
+    ("credbroker logout azure", LOGINS),
     ("kill -HUP $(pidof credbroker)", "tests/it/reload/process.rs sends the signal"),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
     ("cargo install --locked --path . --features otlp", ".ci/run tests a build with this feature"),
@@ -223,7 +260,9 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// There is no user manager in CI.
 const SYSTEMD: &str = "systemd/check.sh verifies the units and the activation";
+const SETUP: &str = "tests/it/setup.rs, with --yes";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
+const LOGINS: &str = "tests/it/logins, at terminals of the test";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
 const PYTHON: &str = "python.rs, in a directory of its test";
 
@@ -234,7 +273,7 @@ fn each_command_of_the_documents_is_run_by_something() {
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     files.extend(docs.map(|path| format!("docs/{}", path.file_name().unwrap().display())));
-    let tested = ["README.md", "docs/operations.md", "docs/fleet.md"]
+    let tested = ["README.md", "docs/operations.md", "docs/fleet.md", "docs/kubeconfig.md"]
         .map(|file| credbroker_blocks(file).concat())
         .concat();
     let ci = read(".ci/run") + &read("tests/interop/channels/setup.sh");

@@ -1,10 +1,15 @@
 //! Why there is no credential: one line for people, and the exit code.
 
-use std::{error::Error, io, sync::Arc};
+use std::{error::Error, io, path::Path, sync::Arc};
 
-use credbroker_client::{Code, SocketError};
+use credbroker_client::{Code, Socket, SocketError};
+use rustix::process::geteuid;
 
-use crate::{ExecInfoError, ForwardError, Source, UsageError, exit_code};
+use crate::{ExecInfoError, ForwardError, OnDemandError, Source, UsageError, exit_code};
+
+/// Why a person's own broker may not be found.
+const OWN: &str = "; your own broker is only looked for if XDG_RUNTIME_DIR is set, which it is not after su and in cron: \
+                   set it to /run/user/UID";
 
 /// Why the shim printed no credential.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,6 +24,9 @@ pub enum Failure {
     /// A variable cannot be sent.
     #[error(transparent)]
     Forward(#[from] ForwardError),
+    /// `credbroker setup` recorded a broker, and it cannot be started.
+    #[error("no broker runs, and it cannot be started")]
+    OnDemand(#[from] OnDemandError),
     /// The credential could not be printed.
     #[error("cannot write to standard output")]
     Output(#[source] Arc<io::Error>),
@@ -41,6 +49,7 @@ impl Failure {
         match self {
             Self::Output(_) | Self::Recursion => 1,
             Self::Broker(error) => exit_code::of_call(error),
+            Self::OnDemand(_) => 69,
             Self::Usage(_) => 2,
             Self::Socket(error) if error.origin.starts_with('-') => 2,
             Self::ExecInfo(_) | Self::Forward(_) | Self::Socket(_) => 78,
@@ -68,10 +77,16 @@ impl Failure {
         use credbroker_client::Error::{Failed, Timeout, Unreachable};
         match self {
             Self::Usage(_) => "; see credbroker-exec --help".into(),
+            Self::OnDemand(_) => "; run `credbroker setup` again, or start it with `credbroker serve`".into(),
             Self::Broker(Unreachable { source, .. }) if hangs(&**source) => {
                 "; restart the broker, or name another socket with --socket or CREDBROKER_SOCKET".into()
             }
-            Self::Broker(Unreachable { .. }) => "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET".into(),
+            Self::Broker(Unreachable { socket, .. }) => {
+                let own = if is_only_the_systems(socket) { OWN } else { "" };
+                format!(
+                    "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET{own}"
+                )
+            }
             Self::Broker(Timeout { .. }) => "; ask again later, or wait longer with --timeout".into(),
             Self::Broker(Failed(failure)) if failure.code == Code::OutOfRange && failure.reason.is_none() => {
                 "; the cluster's data and the variables that choose an identity are too large together".into()
@@ -85,6 +100,11 @@ impl Failure {
             _ => String::new(),
         }
     }
+}
+
+/// Whether a user who is not root looks for the system's broker only.
+fn is_only_the_systems(socket: &Socket) -> bool {
+    socket.candidates().eq([Path::new(Socket::SYSTEM)]) && !geteuid().is_root()
 }
 
 /// Whether the process that listens accepts connections and sends nothing.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsStr};
 
-use credbroker_proto::{Globs, IDENTITY_VARIABLES};
+use credbroker_proto::{Globs, IDENTITY_VARIABLES, SESSION_VARIABLES};
 
 use crate::edges::Environment;
 
@@ -35,6 +35,15 @@ pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, St
         .collect()
 }
 
+/// The variables of the session of the person at the terminal. Without one that cannot be sent, a login may need another
+/// way, but the identity is the same.
+pub(crate) fn session(environment: &Environment) -> impl Iterator<Item = (String, String)> {
+    SESSION_VARIABLES.into_iter().filter_map(|name| {
+        let value = environment.get(OsStr::new(name))?.to_str().filter(|value| !value.is_empty())?;
+        Some((name.to_owned(), value.to_owned()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::{ffi::OsString, os::unix::ffi::OsStringExt};
@@ -60,6 +69,22 @@ mod tests {
         let names: Vec<_> = sent.keys().map(String::as_str).collect();
         assert_eq!(names, ["AWS_PROFILE", "MY_TENANT", "YOURS"]);
         assert_eq!(sent["AWS_PROFILE"], "dev");
+    }
+
+    #[test]
+    fn a_session_has_the_known_variables_that_can_be_sent() {
+        let all = environment(&[
+            ("DISPLAY", b":1"),
+            ("BROWSER", b""),
+            ("XAUTHORITY", b"\xff"),
+            ("TERM", b"xterm"),
+            ("HOME", b"/home/me"),
+        ]);
+        let sent: Vec<_> = session(&all).collect();
+        assert_eq!(
+            sent,
+            [("DISPLAY", ":1"), ("TERM", "xterm")].map(|(name, value)| (name.into(), value.into()))
+        );
     }
 
     #[test]

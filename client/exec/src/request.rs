@@ -8,13 +8,13 @@ use credbroker_client::{
 
 use crate::{
     edges::Environment,
-    forward::{ForwardError, forwarded},
+    forward::{ForwardError, forwarded, session},
     source::Source,
 };
 
 /// A request for the credential of `source`, with the variables of `environment` that select an identity: those of
 /// common plugins, and those that `CREDBROKER_CALLER_ENV` matches. `caller` names the process that the credential is for;
-/// empty: unknown. `at_terminal`: a person waits for the answer.
+/// empty: unknown. `at_terminal`: a person waits for the answer, and the request has the variables of the session.
 ///
 /// # Errors
 ///
@@ -35,7 +35,10 @@ pub fn request(
     for (name, value) in forwarded(environment)? {
         reference = reference.env(name, value);
     }
-    let request = CredentialRequest::new(reference).at_terminal(at_terminal);
+    let mut request = CredentialRequest::new(reference).at_terminal(at_terminal);
+    if at_terminal {
+        request = request.session(session(environment));
+    }
     Ok(request.exec_plugin_caller(caller, without_exec_info))
 }
 

@@ -4,7 +4,7 @@ use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
 use credbroker_client::{
     Cluster, Credential, Socket,
-    blocking::{CredentialRequest, Notice, Timeouts, get_credential},
+    blocking::{CredentialRequest, Notice, Timeouts, get_credential, log_in},
 };
 use credbroker_proto::RECURSION_VARIABLE;
 
@@ -15,6 +15,7 @@ use crate::{
     document::document,
     exec_info::{self, ExecInfo, ExecInfoError},
     notice::with_notice,
+    on_demand::{Starter, with_start},
     request::{request, socket},
 };
 
@@ -61,9 +62,37 @@ pub fn request_patiently(
     notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
     let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
+    request_credential(socket, request, total, broker_start, notice)
+}
+
+/// As [`request_patiently`], for a broker that may take `broker_start` to start.
+fn request_credential(
+    socket: &Socket,
+    request: &CredentialRequest,
+    total: Option<Duration>,
+    broker_start: Duration,
+    notice: Option<Notice<'_>>,
+) -> Result<Credential, Failure> {
     let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
     let timeouts = timeouts.follow_run(total.is_none());
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
+    forget(connection);
+    Ok(credential)
+}
+
+/// Runs the plugin for a login, and attends the run. Blocks, with the timeouts of [`request_patiently`] for a person.
+///
+/// # Errors
+///
+/// Those of [`log_in`].
+pub fn log_in_patiently(
+    socket: &Socket,
+    request: &CredentialRequest,
+    total: Option<Duration>,
+    notice: Notice<'_>,
+) -> Result<Credential, Failure> {
+    let timeouts = Timeouts::default().broker_start(BROKER_START_AT_TERMINAL).total(total.unwrap_or(TOTAL));
+    let (credential, connection) = log_in(socket, request, timeouts.follow_run(total.is_none()), notice)?;
     forget(connection);
     Ok(credential)
 }
@@ -78,14 +107,18 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
-    let ask = |notice: Option<Notice<'_>>| {
-        request_patiently(&socket, &request, arguments.timeout, terminal, notice)
+    let ask = |socket: &Socket, start: Option<Duration>, notice: Option<Notice<'_>>| match start {
+        Some(start) => request_credential(socket, &request, arguments.timeout, start, notice),
+        None => request_patiently(socket, &request, arguments.timeout, terminal, notice),
     };
-    let credential = if terminal {
-        with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| ask(Some(notice)))
-    } else {
-        ask(None)
-    }?;
+    let credential = with_start(Starter::of(arguments, edges), &socket, |socket, start| {
+        if !terminal {
+            return ask(socket, start, None);
+        }
+        with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| {
+            ask(socket, start, Some(notice))
+        })
+    })?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
 

@@ -1,4 +1,4 @@
-//! A second call on the connection, which attends the plugin run that the first one waits for.
+//! The call that attends a plugin run: beside another one that waits for the run, or alone for a login.
 
 use std::{
     cell::Cell,
@@ -30,6 +30,8 @@ pub(super) struct Attend<'a> {
     pub(super) after: Duration,
     /// The request of the first call.
     pub(super) request: &'a GetCredentialRequest,
+    /// Whether the plugin runs even if there is a valid credential.
+    pub(super) is_login: bool,
     /// Whether the deadline follows the limit of the run.
     pub(super) is_patient: bool,
     pub(super) lines: &'a mut dyn FnMut(&str),
@@ -43,23 +45,23 @@ struct Progress {
     time_left: Cell<Option<Duration>>,
 }
 
-/// Attends the run, and returns the response of one of the calls: of the second one if the broker accepts it. `connection`
-/// and `answer` are those of the first call.
+/// The response of the first call.
+type Answer<'a> = Pin<&'a mut dyn Future<Output = Result<RawResponse, ExchangeError>>>;
+
+/// Attends the run, and returns the response of one of the calls: of this one if the broker accepts it. `answer` is that of
+/// the first call, which a login does not have.
 #[cold]
 pub(super) fn attend(
     attend: Attend<'_>,
     requests: &mut SendRequest<Bytes>,
-    (mut connection, mut answer): (
-        Pin<&mut impl Future<Output = Result<(), h2::Error>>>,
-        Pin<&mut impl Future<Output = Result<RawResponse, ExchangeError>>>,
-    ),
+    (mut connection, mut answer): (Pin<&mut impl Future<Output = Result<(), h2::Error>>>, Option<Answer<'_>>),
     (link, wire): (&mut Link<'_>, &Wire),
     deadline: &mut Deadline<'_>,
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
-    let Attend { request, is_patient, lines, .. } = attend;
-    let GetCredentialRequest { r#ref, exec_plugin_caller, .. } = request.clone();
-    let request = framed(&AttendCredentialRequest { r#ref, exec_plugin_caller });
+    let Attend { request, is_login, is_patient, lines, .. } = attend;
+    let GetCredentialRequest { r#ref, exec_plugin_caller, session, .. } = request.clone();
+    let request = framed(&AttendCredentialRequest { r#ref, exec_plugin_caller, session, login: is_login });
     // Without a deadline: that of the run counts.
     let (response, mut body) = requests.send_request(head(ATTEND, None), false).map_err(lost)?;
     body.send_data(request, true).map_err(lost)?;
@@ -71,12 +73,13 @@ pub(super) fn attend(
         if !is_refused && let Poll::Ready(end) = attended.as_mut().poll(context) {
             match end {
                 // The first call still waits, for as long as it can.
-                Ok(_) if !progress.is_accepted.get() => is_refused = true,
+                Ok(_) if !progress.is_accepted.get() && !is_login => is_refused = true,
                 end => return end,
             }
         }
         // Its deadline is shorter than that of the run.
         if !progress.is_accepted.get()
+            && let Some(answer) = &mut answer
             && let Poll::Ready(answer) = answer.as_mut().poll(context)
         {
             return answer;

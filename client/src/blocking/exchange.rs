@@ -25,13 +25,19 @@ use super::{
 /// Room for a status whose message has the end of a plugin's stderr, in both of its headers.
 const MAX_HEADERS: u32 = 256 * 1024;
 
-/// Sends `message` and returns the response. If that takes long, `attended` says how to attend the plugin run. The stream
-/// cannot be used afterwards.
+/// What to call.
+pub(super) enum Call<'a> {
+    /// `GetCredential` with this message. If it takes long, the plugin run is attended too.
+    Get(Bytes, Option<Attend<'a>>),
+    /// `AttendCredential` alone.
+    Attend(Attend<'a>),
+}
+
+/// Makes `call` and returns the response. The stream cannot be used afterwards.
 pub(super) fn exchange(
     stream: &UnixStream,
-    message: Bytes,
+    call: Call<'_>,
     deadline: &mut Deadline<'_>,
-    attended: Option<Attend<'_>>,
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
     let wire = Wire::default();
@@ -42,12 +48,18 @@ pub(super) fn exchange(
         return Err(ExchangeError::NotGrpc("HTTP/2 could not be started".into()));
     };
     let (mut requests, connection) = handshake.map_err(lost)?;
+    let (mut connection, mut link) = (pin!(connection), Link::new(stream));
+    let (message, attended) = match call {
+        Call::Get(message, attended) => (message, attended),
+        Call::Attend(attended) => {
+            return attend(attended, &mut requests, (connection, None), (&mut link, &wire), deadline);
+        }
+    };
     let (response, mut body) =
         requests.send_request(head(GET, Some(deadline.left())), false).map_err(lost)?;
     body.send_data(message, true).map_err(lost)?;
 
-    let (mut connection, mut answer) = (pin!(connection), pin!(received(response)));
-    let mut link = Link::new(stream);
+    let mut answer = pin!(received(response));
     let wake = attended.as_ref().map(|attended| attended.after);
     loop {
         let ended = connection.as_mut().poll(context);
@@ -65,7 +77,13 @@ pub(super) fn exchange(
         }
         match attended {
             Some(attended) if attended.after <= deadline.passed() => {
-                return attend(attended, &mut requests, (connection, answer), (&mut link, &wire), deadline);
+                return attend(
+                    attended,
+                    &mut requests,
+                    (connection, Some(answer)),
+                    (&mut link, &wire),
+                    deadline,
+                );
             }
             _ => link.turn(&wire, deadline, wake)?,
         }
@@ -136,7 +154,9 @@ mod tests {
 
     fn asked(ours: UnixStream) -> thread::JoinHandle<Result<RawResponse, ExchangeError>> {
         let message = Bytes::from_static(b"\0\0\0\0\x03abc");
-        thread::spawn(move || exchange(&ours, message, &mut Deadline::starting_now(LONG, None), None))
+        thread::spawn(move || {
+            exchange(&ours, Call::Get(message, None), &mut Deadline::starting_now(LONG, None))
+        })
     }
 
     #[test]

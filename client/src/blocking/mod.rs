@@ -15,7 +15,6 @@ mod wire;
 
 use std::{io, os::unix::net::UnixStream, sync::Arc};
 
-use bytes::Bytes;
 use credbroker_proto::Code;
 
 use crate::{
@@ -28,7 +27,7 @@ use crate::{
 use attend::Attend;
 use deadline::Deadline;
 use error::ExchangeError;
-use exchange::exchange;
+use exchange::{Call, exchange};
 use timeouts::Pauses;
 
 pub use deadline::Notice;
@@ -57,7 +56,32 @@ pub fn get_credential(
     socket: &Socket,
     request: &CredentialRequest,
     timeouts: Timeouts,
+    notice: Option<Notice<'_>>,
+) -> Result<(Credential, OpenConnection), Error> {
+    call(socket, request, timeouts, notice, false)
+}
+
+/// As [`get_credential`], for a login: runs the provider's plugin even if the broker holds a valid credential, and attends
+/// that run from its start. `notice` gets the lines of the plugin.
+///
+/// # Errors
+///
+/// As [`get_credential`].
+pub fn log_in(
+    socket: &Socket,
+    request: &CredentialRequest,
+    timeouts: Timeouts,
+    notice: Notice<'_>,
+) -> Result<(Credential, OpenConnection), Error> {
+    call(socket, request, timeouts, Some(notice), true)
+}
+
+fn call(
+    socket: &Socket,
+    request: &CredentialRequest,
+    timeouts: Timeouts,
     mut notice: Option<Notice<'_>>,
+    is_login: bool,
 ) -> Result<(Credential, OpenConnection), Error> {
     let mut lines = notice.as_mut().and_then(Notice::take_lines);
     let message = grpc::framed(request.message());
@@ -66,9 +90,13 @@ pub fn get_credential(
     loop {
         let attend = lines.as_mut().map(|(after, lines)| {
             let (after, is_patient) = (*after, timeouts.follow_run);
-            Attend { after, request: request.message(), is_patient, lines: &mut **lines }
+            Attend { after, request: request.message(), is_login, is_patient, lines: &mut **lines }
         });
-        let error = match attempt(socket, message.clone(), &mut deadline, attend) {
+        let call = match attend {
+            Some(attend) if is_login => Call::Attend(attend),
+            attend => Call::Get(message.clone(), attend),
+        };
+        let error = match attempt(socket, call, &mut deadline) {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
@@ -84,16 +112,15 @@ pub fn get_credential(
 
 fn attempt(
     socket: &Socket,
-    message: Bytes,
+    call: Call<'_>,
     deadline: &mut Deadline<'_>,
-    attend: Option<Attend<'_>>,
 ) -> Result<(Credential, OpenConnection), Error> {
     let (stream, directory) = connect(socket)?;
     let unreachable = |kind: io::ErrorKind, text: String| Error::Unreachable {
         socket: socket.clone(),
         source: Arc::new(io::Error::new(kind, text)),
     };
-    let answer = exchange(&stream, message, deadline, attend);
+    let answer = exchange(&stream, call, deadline);
     let limit = deadline.limit();
     let answer = answer.and_then(|answer| grpc::outcome(&answer));
     match answer {

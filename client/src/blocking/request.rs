@@ -36,6 +36,13 @@ impl CredentialRequest {
         self
     }
 
+    /// Sets variables of the session of that person, such as `DISPLAY`: a plugin run that the request starts gets them.
+    #[must_use]
+    pub fn session(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.0.session = variables.into_iter().collect();
+        self
+    }
+
     pub(super) fn message(&self) -> &GetCredentialRequest {
         &self.0
     }
@@ -49,9 +56,12 @@ mod tests {
     fn every_part_is_sent_and_no_value_is_shown() {
         let request = CredentialRequest::new(CredentialRef::provider("p").env("AWS_PROFILE", "c4n4ry"));
         assert_eq!(request.message().exec_plugin_caller, None);
-        let request = request.exec_plugin_caller("me", true).at_terminal(true);
+        let session = [("DISPLAY".to_owned(), "c4n4ry".to_owned())];
+        let request = request.exec_plugin_caller("me", true).at_terminal(true).session(session);
         assert!(!format!("{request:?}").contains("c4n4ry"), "{request:?}");
-        let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal } = request.message().clone();
+        let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session } =
+            request.message().clone();
+        assert_eq!(session["DISPLAY"], "c4n4ry");
         assert_eq!(r#ref.unwrap().env["AWS_PROFILE"], "c4n4ry");
         let caller = ExecPluginCaller { id: "me".into(), without_exec_info: true };
         assert_eq!((exec_plugin_caller, at_terminal), (Some(caller), true));

@@ -126,6 +126,7 @@ pub struct Credential {
 }
 /// Request of GetCredential.
 #[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct GetCredentialRequest {
     /// Which credential. Required.
     #[prost(message, optional, tag = "1")]
@@ -137,6 +138,15 @@ pub struct GetCredentialRequest {
     /// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
     #[prost(bool, tag = "3")]
     pub at_terminal: bool,
+    /// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS, SSH_AUTH_SOCK,
+    /// BROWSER and TERM. Others are ignored, and all are unless the caller has the broker's own uid, mount namespace and PID
+    /// namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
+    /// see AttendCredential. They are not part of the identity of the credential.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub session: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 /// The process that started an exec plugin.
 ///
@@ -185,6 +195,7 @@ pub struct WatchCredentialResponse {
 }
 /// Request of AttendCredential.
 #[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct AttendCredentialRequest {
     /// Which credential. Required.
     #[prost(message, optional, tag = "1")]
@@ -192,6 +203,15 @@ pub struct AttendCredentialRequest {
     /// As in GetCredentialRequest.
     #[prost(message, optional, tag = "2")]
     pub exec_plugin_caller: ::core::option::Option<ExecPluginCaller>,
+    /// As in GetCredentialRequest.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub session: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Run the plugin even if there is a valid credential, for a login. Also after prompts that no person answered.
+    #[prost(bool, tag = "4")]
+    pub login: bool,
 }
 /// One message of AttendCredential. The last one has the credential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

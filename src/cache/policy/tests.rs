@@ -86,7 +86,7 @@ fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyS
         }
     });
     let flight =
-        running.then(|| Arc::new(Flight::new(Urgency::Background, crate::metrics::RunReason::Refresh)));
+        running.then(|| Arc::new(Flight::new(Urgency::Background, crate::metrics::RunReason::Refresh, None)));
     KeyState { current, failure, flight, ..KeyState::default() }
 }
 
@@ -128,7 +128,7 @@ fn a_request_gets_what_the_table_says() {
     for (held, retry_at, running, at, decision, watched, idle) in table {
         let state = state(held.then(current), retry_at, running);
         let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
-        assert_eq!(name(&decide(&state, false, FILE, after(at))), decision, "{row}");
+        assert_eq!(name(&decide(&state, Asker::Program, FILE, after(at))), decision, "{row}");
         assert_eq!(next_action(&state, usage(1, true), after(at)), watched, "watched; {row}");
         assert_eq!(next_action(&state, usage(300, true), after(at)), watched, "watched for long; {row}");
         assert_eq!(next_action(&state, usage(300, false), after(at)), idle, "idle; {row}");
@@ -141,7 +141,7 @@ fn a_request_gets_what_the_table_says() {
 #[test]
 fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
     let state = state(Some(current()), None, false);
-    assert_eq!(name(&decide(&state, false, FILE + 1, after(10))), "serve and refresh");
+    assert_eq!(name(&decide(&state, Asker::Program, FILE + 1, after(10))), "serve and refresh");
     let usage = Usage { file: FILE + 1, ..usage(1, false) };
     assert_eq!(next_action(&state, usage, after(10)), NextAction::Refresh { urgent: false });
     let again = replace(state.current.as_ref(), &material("old"), lifetime(100), after(10), 0.5, FILE + 1);
@@ -291,7 +291,7 @@ proptest! {
         let shift = Duration::from_secs(step.unsigned_abs());
         let wall = if step < 0 { wall() - shift } else { wall() + shift };
         let now = Now { wall, boot: BOOT + secs(boot) };
-        match decide(&state, false, FILE, now) {
+        match decide(&state, Asker::Program, FILE, now) {
             Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => prop_assert!(issued.is_valid_at(now)),
             Decision::Wait | Decision::Fail(_) => prop_assert!(step >= 100 || boot >= 100),
         }

@@ -152,5 +152,5 @@ pub(super) fn request() -> Request {
     let deadline = fastrand::bool().then(|| Duration::from_millis(fastrand::u64(200..40_000)));
     let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
     let verify_at = (fastrand::u8(..3) > 0).then(|| Arc::new(cluster));
-    Request { caller: caller(), deadline, verify_at, attendant: None }
+    Request { caller: caller(), deadline, verify_at, ..Request::default() }
 }

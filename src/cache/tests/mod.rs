@@ -4,6 +4,7 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
 
 mod abandoning;
+mod attention;
 mod cell;
 mod forgetting;
 mod promises;
@@ -35,7 +36,7 @@ use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, R
 use crate::{
     clock::{Clock, Now},
     credential::{Decoded, Material, Token, encoded::plain},
-    exec::{Attendance, PluginRunner, RunError, RunOutput, Scheduler},
+    exec::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler},
     fleet::{ClusterProfile, EndpointRules, Fleet},
     plugin::{
         Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
@@ -62,6 +63,8 @@ enum Script {
     Fail,
     /// Exit code 1: the issuer asks for a pause.
     Throttle(Duration),
+    /// The plugin prints a prompt, and a person needs this time to log in; then as `Late`.
+    Login(Duration),
     /// A bug.
     Panic,
 }
@@ -162,17 +165,26 @@ impl Clock for FakeClock {
 }
 
 impl PluginRunner for Arc<FakeRunner> {
-    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let file_version = spec.file_version();
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         let script = {
             let mut script = self.script.lock().unwrap();
             if script.len() > 1 { script.pop_front().unwrap() } else { *script.front().unwrap() }
         };
-        tokio::time::sleep(if let Script::Late(takes) = script { takes } else { RUN }).await;
+        let takes = if let Script::Late(takes) | Script::Login(takes) = script { takes } else { RUN };
+        let Provider { timeout, interactive_timeout, .. } = *spec.provider;
+        attendance.started(RunBudget { unattended: timeout, attended: interactive_timeout });
+        tokio::select! {
+            () = tokio::time::sleep(takes) => {}
+            limit = attendance.used_up(), if matches!(script, Script::Login(_)) => {
+                let (command, stderr) = ("fake".into(), "enter a code".into());
+                return Err(RunError::Timeout { command, limit, key: "timeout", stderr });
+            }
+        }
         let now = self.clock.now().wall;
         let decoded = match script {
-            Script::Late(_) => token(&format!("token-{number}"), now + mins(60)),
+            Script::Late(_) | Script::Login(_) => token(&format!("token-{number}"), now + mins(60)),
             Script::Token(lifetime) => token(&format!("token-{number}"), now + lifetime),
             Script::Same(until) => token("the same", base() + until),
             Script::Expired(ago) => token(&format!("token-{number}"), now - ago),
@@ -212,9 +224,11 @@ impl<R> CacheParts<R> {
         tasks: &TaskTracker,
         draining: &CancellationToken,
     ) -> Self {
+        let scheduler = Scheduler::new(10_000, Arc::clone(&clock), || 0.5);
+        scheduler.set_interactive(10_000);
         Self {
             runner,
-            scheduler: Scheduler::new(10_000, Arc::clone(&clock), || 0.5),
+            scheduler,
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
             metrics: Arc::default(),

@@ -10,7 +10,12 @@ use std::{
 use anyhow::Context as _;
 
 use self::contexts::{ExecVersion, endpoint, kubeconfig, reachable};
-use super::{emit, output, shim::Shim};
+use super::{
+    emit,
+    output::Output,
+    record::Record,
+    shim::{BareArg, Shim},
+};
 use crate::{
     cli::{
         broker::fail,
@@ -42,13 +47,15 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct FleetArgs {
-    /// Write to this file, with mode 0600; it must not be a kubeconfig with users of other plugins
-    /// [default: standard output]
+    /// Write to this file, with mode 0600; it must not be a kubeconfig with users of other plugins. - is standard output
+    /// [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Version of the exec protocol (client.authentication.k8s.io) that the clients support
     #[arg(long, value_enum, default_value_t)]
     api_version: ExecVersion,
+    #[command(flatten)]
+    bare: BareArg,
     #[command(flatten)]
     query: ClusterQuery,
 }
@@ -60,10 +67,9 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let shim = Shim::find(environment, shim, &args.query.socket)?;
-    if let Some(path) = &args.output {
-        check_replaceable(path)?;
-    }
+    let shim = Shim::find(environment, shim, &args.query.socket, args.bare)?;
+    let path = Output::named(args.output.as_deref());
+    path.map(check_replaceable).transpose()?;
     let fleet = match args.query.ask(environment)? {
         Ok(fleet) => fleet,
         Err(failure) => return Ok(fail(&failure, err)?),
@@ -86,13 +92,16 @@ pub(super) fn run(
         1 => "1 context, which is not current".to_owned(),
         count => format!("{count} contexts, none of them current"),
     };
-    let Some(path) = &args.output else {
+    let Some(path) = path else {
         out.write_all(text.as_bytes())?;
         out.flush()?;
         writeln!(err, "credbroker: {contexts}: use `kubectl --context {} …`", one_line(&first))?;
         return Ok(0);
     };
-    output::write(path, &text, &[])?;
+    // Its users are credbroker's.
+    if let Some(note) = Output::open(path, &[], true)?.write(&text)? {
+        writeln!(out, "{note}")?;
+    }
     let path = path.display();
     writeln!(out, "{path}: {contexts}")?;
     writeln!(out, "Use it with `kubectl --kubeconfig {path} --context {} …`.", one_line(&first))?;
@@ -105,6 +114,11 @@ fn check_replaceable(path: &Path) -> anyhow::Result<()> {
         config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient).with_context(|| {
             format!("{} is not a kubeconfig of credbroker; name another file", path.display())
         })?;
+    anyhow::ensure!(
+        !existing.files().iter().any(|file| Record::read(&file.root).is_some()),
+        "{} was written by `credbroker kubeconfig wrap`; name another file",
+        path.display()
+    );
     let foreign = existing
         .users()
         .into_iter()

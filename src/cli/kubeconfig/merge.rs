@@ -7,6 +7,9 @@ use crate::{
     document::{Key, Node, Position, Value},
 };
 
+/// How the names of credbroker's extensions of a kubeconfig begin. They are about one file, and not merged.
+pub(super) const OURS: &str = "credbroker.io/";
+
 /// Entries of a map.
 pub(super) type Entries = Vec<(Key, Node)>;
 
@@ -46,6 +49,14 @@ pub(super) fn merged(kubeconfig: &Kubeconfig, mut user: impl FnMut(&str, &mut En
             }
         }
     }
+    for (_, node) in entries.iter_mut().filter(|(key, _)| key.name == "extensions") {
+        if let Value::Sequence(items) = &mut node.value {
+            items.retain(|item| !name(item).is_some_and(|name| name.starts_with(OURS)));
+        }
+    }
+    entries.retain(|(key, node)| {
+        key.name != "extensions" || !node.as_sequence().is_some_and(<[Node]>::is_empty)
+    });
     Node { at: Position::UNKNOWN, value: Value::Mapping(entries) }
 }
 
@@ -108,7 +119,8 @@ pub(super) fn map<'a>(entries: &'a mut Entries, key: &str) -> Option<&'a mut Ent
     if let Value::Mapping(entries) = &mut node.value { Some(entries) } else { None }
 }
 
-fn name(item: &Node) -> Option<&str> {
+/// The name of an item.
+pub(super) fn name(item: &Node) -> Option<&str> {
     item.get("name").and_then(Node::as_str)
 }
 

@@ -1,11 +1,21 @@
 //! `credbroker kubeconfig`.
 
+mod broker_config;
+mod copy;
+mod digest;
 mod emit;
 mod fleet;
+mod inject;
+mod keep;
+mod known;
 mod merge;
+mod moved;
 mod output;
+mod record;
+mod restore;
 mod running;
 mod shim;
+mod swap;
 mod wrap;
 
 use std::{
@@ -14,6 +24,10 @@ use std::{
 };
 
 use clap::Subcommand;
+
+pub(super) use broker_config::BrokerConfig;
+pub(super) use copy::{is_unchanged_copy, originals_with_plugins, wrap_to};
+pub(super) use inject::own_directory;
 
 use crate::plugin::Environment;
 
@@ -27,6 +41,8 @@ pub(super) struct KubeconfigArgs {
 #[derive(Debug, Subcommand)]
 enum KubeconfigCommand {
     Wrap(wrap::WrapArgs),
+    Inject(inject::InjectArgs),
+    Restore(restore::RestoreArgs),
     Fleet(fleet::FleetArgs),
 }
 
@@ -39,7 +55,9 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     match &args.command {
-        KubeconfigCommand::Wrap(args) => wrap::run(args, environment, shim, out),
+        KubeconfigCommand::Wrap(args) => wrap::run(args, environment, shim, out, &mut io::stderr()),
+        KubeconfigCommand::Inject(args) => inject::run(args, environment, shim, out, &mut io::stderr()),
+        KubeconfigCommand::Restore(args) => restore::run(args, environment, out),
         KubeconfigCommand::Fleet(args) => fleet::run(args, environment, shim, out, &mut io::stderr()),
     }
 }

@@ -14,6 +14,18 @@ use crate::{
     plugin::{Environment, find_in_path},
 };
 
+/// What a client prints if it does not find the shim.
+const INSTALL_HINT: &str = "The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. \
+                            Install credbroker, or if it is installed at another place now, write the kubeconfig again.";
+
+/// How a kubeconfig names the shim.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(super) struct BareArg {
+    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
+    #[arg(long)]
+    pub(super) bare: bool,
+}
+
 /// How to run the shim.
 #[derive(Debug)]
 pub(super) struct Shim {
@@ -25,27 +37,33 @@ pub(super) struct Shim {
 }
 
 impl Shim {
-    /// The bare name of the shim if it is in `PATH`, else `beside`. The shim uses the flags of `socket` that are set, else
-    /// its defaults.
-    pub(super) fn find(environment: &Environment, beside: &Path, socket: &SocketArg) -> anyhow::Result<Self> {
+    /// The shim that `PATH` leads to, else `beside`, by its absolute path; with `bare` by its name. It uses the flags of
+    /// `socket` that are set, else its defaults.
+    pub(super) fn find(
+        environment: &Environment,
+        beside: &Path,
+        socket: &SocketArg,
+        bare: BareArg,
+    ) -> anyhow::Result<Self> {
         const NAME: &str = "credbroker-exec";
         let last = flags(socket)?;
-        let path = environment.get("PATH").unwrap_or_default();
-        if find_in_path(NAME, path).is_some() {
+        if bare.bare {
             return Ok(Self { command: NAME.to_owned(), first: Vec::new(), last });
         }
-        let command = beside.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
+        let found = find_in_path(NAME, environment.get("PATH").unwrap_or_default());
+        let path = found.as_deref().unwrap_or(beside);
+        let command = path.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
         anyhow::ensure!(
-            beside.is_absolute() && beside.exists(),
+            path.is_absolute() && path.exists(),
             "credbroker-exec is neither on PATH nor at {command}; install it"
         );
-        let is_shim = beside.file_name().is_some_and(|name| name == NAME);
+        let is_shim = path.file_name().is_some_and(|name| name == NAME);
         Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, last })
     }
 
     /// The `exec` stanza of a user whose shim requests the credential of `source`, without its apiVersion. `version` is
     /// the last part of that.
-    pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 4] {
+    pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 5] {
         let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
         let args = self.first.iter().cloned().chain(ours).chain(self.last.iter().cloned());
         let args = args.map(|arg| Node { at: Position::UNKNOWN, value: string(arg) });
@@ -54,6 +72,7 @@ impl Shim {
             entry("args", Value::Sequence(args.collect())),
             entry("provideClusterInfo", Value::Bool(true)),
             entry("interactiveMode", string("Never")),
+            entry("installHint", string(INSTALL_HINT)),
         ]
     }
 }

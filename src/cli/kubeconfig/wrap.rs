@@ -1,7 +1,7 @@
 //! `credbroker kubeconfig wrap`.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsString,
     io::Write,
     path::{Path, PathBuf},
@@ -9,18 +9,22 @@ use std::{
 
 use super::{
     emit,
-    merge::{Entries, map, merged},
-    output,
+    keep::{Kept, keep},
+    merge::{Entries, merged},
+    output::Output,
+    record::Record,
     running::advice,
-    shim::Shim,
+    shim::{BareArg, Shim},
 };
 use crate::{
     cli::{EX_CONFIG, broker::SocketArg},
     config::{
-        self, ConfigError,
+        self,
         kubeconfig::{Kubeconfig, Mode, is_shim},
     },
+    document::{Node, Value},
     plugin::{Definition, Environment},
+    text::listed_all,
 };
 
 /// Write a copy of your kubeconfig whose exec users request credentials from the broker
@@ -33,21 +37,49 @@ use crate::{
 ///   credbroker serve &
 ///   credbroker kubeconfig wrap -o ~/.kube/broker
 ///   KUBECONFIG=~/.kube/broker kubectl get pods
+///
+/// Run it again after your kubeconfig has changed. What you changed in the copy is kept: the current
+/// context, and contexts, clusters and users that you added or changed. A copy among the files of
+/// KUBECONFIG counts as the kubeconfigs that it was written from. Users with `interactiveMode: Always`
+/// stay as they are, because the broker has no terminal for their plugins.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct WrapArgs {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write to this file, with mode 0600; it must not be one of the files read [default: standard output]
+    /// Write to this file, with mode 0600; it must not be one of the files read. - is standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Overwrite a file that this command did not write
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    bare: BareArg,
     /// Socket for the shim to use [default: see `credbroker-exec --help`]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
     /// The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]
     #[arg(long, value_name = "UID")]
     server_uid: Option<String>,
+    /// `setup` says how the copy is used.
+    #[arg(skip)]
+    of_setup: bool,
+}
+
+impl WrapArgs {
+    /// From the default kubeconfig to `path`.
+    pub(super) fn to(path: &Path) -> Self {
+        Self {
+            kubeconfig: None,
+            output: Some(path.to_owned()),
+            force: false,
+            bare: BareArg::default(),
+            socket: None,
+            server_uid: None,
+            of_setup: true,
+        }
+    }
 }
 
 pub(super) fn run(
@@ -55,81 +87,145 @@ pub(super) fn run(
     environment: &Environment,
     shim: &Path,
     out: &mut dyn Write,
+    err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let (paths, mode) = match &args.kubeconfig {
         Some(path) => (vec![std::path::absolute(path)?], Mode::Named),
         None => (Kubeconfig::default_paths(environment), Mode::Ambient),
     };
+    let paths = originals(paths);
     let kubeconfig = match config::read_kubeconfig(&paths, mode) {
         Ok(kubeconfig) => kubeconfig,
-        Err(ConfigError { problems, .. }) => return Ok(bad(&problems)),
+        Err(error) => {
+            writeln!(err, "{error}")?;
+            return Ok(EX_CONFIG);
+        }
     };
-    let (definitions, left) = config::definitions(&kubeconfig, environment);
-    if definitions.is_empty()
-        && !kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim))
-    {
-        let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
-        bad(&left);
-        let cause = match (paths.is_empty(), kubeconfig.files().is_empty()) {
-            (true, _) => {
-                "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()
-            }
-            (false, true) => {
-                format!("no kubeconfig: {list} not found; name one with --kubeconfig or KUBECONFIG")
-            }
-            (false, false) => format!("nothing to wrap: no user of {list} runs an exec plugin"),
-        };
-        return Ok(bad(&[format!("credbroker: {cause}")]));
+    let definitions = config::definitions(&kubeconfig, environment);
+    for problem in &definitions.warnings {
+        writeln!(err, "{}: warning: {}", problem.place(), problem.message)?;
     }
-    bad(&left); // these users stay the same
+    for name in &definitions.at_terminal {
+        let name = name.escape_debug();
+        writeln!(
+            err,
+            "credbroker: warning: user `{name}` stays as it is: its plugin needs a terminal (`interactiveMode: Always`), which the broker does not have"
+        )?;
+    }
+    let runs_shim = || kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim));
+    if definitions.served.is_empty() && !runs_shim() {
+        writeln!(err, "credbroker: {}", nothing(&paths, &kubeconfig))?;
+        return Ok(EX_CONFIG);
+    }
     let socket = SocketArg {
         path: args.socket.clone().map(OsString::from),
         server_uid: args.server_uid.clone().map(OsString::from),
     };
-    let shim = Shim::find(environment, shim, &socket)?;
-    let by_name: HashMap<_, _> =
-        definitions.iter().map(|(name, definition)| (name.as_str(), definition)).collect();
-    let document = merged(&kubeconfig, |name, user| {
-        if let Some(definition) = by_name.get(name) {
-            replace(&shim, name, definition, user);
-        }
-    });
-    let text = emit::yaml(&document)?;
-    let Some(path) = &args.output else {
-        out.write_all(text.as_bytes())?;
-        bad(&[format!("credbroker: {}", advice(&socket, environment, &definitions)?)]);
+    let shim = Shim::find(environment, shim, &socket, args.bare)?;
+    let mut document = wrapped(&kubeconfig, &definitions.served, &shim);
+    let record = Record::of(&document, &paths);
+    let Some(path) = Output::named(args.output.as_deref()) else {
+        record.attach(&mut document);
+        out.write_all(emit::yaml(&document)?.as_bytes())?;
+        writeln!(err, "credbroker: {}", advice(&socket, environment, &definitions.served)?)?;
         return Ok(0);
     };
-    output::write(path, &text, &paths)?;
-    let names: Vec<_> = definitions.iter().map(|(name, _)| name.as_str()).collect();
-    let users =
-        if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
-    writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))?;
-    writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
-    writeln!(out, "{}", advice(&socket, environment, &definitions)?)?;
+    let output = Output::open(path, &paths, args.force)?;
+    let kept =
+        output.earlier.as_ref().map(|(record, old)| keep(&mut document, old, record)).unwrap_or_default();
+    record.attach(&mut document);
+    let note = output.write(&emit::yaml(&document)?)?;
+    summarise(path, &definitions.served, out)?;
+    note.map(|note| writeln!(out, "{note}")).transpose()?;
+    report(&kept, path, out, err)?;
+    if !args.of_setup {
+        writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
+        writeln!(out, "{}", advice(&socket, environment, &definitions.served)?)?;
+    }
     Ok(0)
 }
 
-/// Replaces the plugin of `user` with the shim. The apiVersion stays, because the client understands that one, and so
-/// do unknown keys.
-fn replace(shim: &Shim, name: &str, definition: &Definition, user: &mut Entries) {
-    let Some(exec) = map(user, "exec") else { return };
-    let version = exec.iter().find(|(key, _)| key.name == "apiVersion");
-    let version = version.and_then(|(_, node)| node.as_str()?.rsplit('/').next().map(str::to_owned));
-    exec.retain(|(key, _)| {
-        !["command", "args", "env", "provideClusterInfo", "interactiveMode"].contains(&key.name.as_str())
-    });
-    let source = ["--provider", name, "--definition", definition.digest()];
-    exec.extend(shim.stanza(&source, version.as_deref().unwrap_or("v1")));
+/// The files of `paths`, and instead of a file that this command wrote those that it was written from.
+pub(super) fn originals(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let sources = |path: &PathBuf| {
+        let read = config::read_kubeconfig(std::slice::from_ref(path), Mode::Ambient).ok()?;
+        Some(Record::read(&read.files().first()?.root)?.sources).filter(|sources| !sources.is_empty())
+    };
+    let mut seen = HashSet::new();
+    let all = paths.into_iter().flat_map(|path| sources(&path).unwrap_or_else(|| vec![path]));
+    all.filter(|path| seen.insert(path.clone())).collect()
 }
 
-/// Prints to stderr; standard output is for the kubeconfig.
-fn bad<T: ToString>(problems: &[T]) -> u8 {
-    for problem in problems {
-        // Nothing can be reported where stderr is closed.
-        let _closed = writeln!(std::io::stderr(), "{}", problem.to_string());
+fn nothing(paths: &[PathBuf], kubeconfig: &Kubeconfig) -> String {
+    let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+    match (paths.is_empty(), kubeconfig.files().is_empty()) {
+        (true, _) => {
+            "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()
+        }
+        (false, true) => format!("no kubeconfig: {list} not found; name one with --kubeconfig or KUBECONFIG"),
+        (false, false) => {
+            format!("nothing to wrap: no user of {list} runs an exec plugin that the broker can serve")
+        }
     }
-    EX_CONFIG
+}
+
+fn wrapped(kubeconfig: &Kubeconfig, served: &[(String, Definition)], shim: &Shim) -> Node {
+    let by_name: HashMap<_, _> =
+        served.iter().map(|(name, definition)| (name.as_str(), definition)).collect();
+    merged(kubeconfig, |name, user| {
+        if let Some(definition) = by_name.get(name) {
+            replace(shim, name, definition, user);
+        }
+    })
+}
+
+fn summarise(path: &Path, served: &[(String, Definition)], out: &mut dyn Write) -> anyhow::Result<()> {
+    let names: Vec<_> = served.iter().map(|(name, _)| name.as_str()).collect();
+    let users =
+        if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
+    writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))?;
+    Ok(())
+}
+
+/// What of the earlier file was carried over.
+fn report(kept: &Kept, path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
+    let path = path.display();
+    if !kept.carried_over.is_empty() {
+        writeln!(out, "Kept what was changed in {path}: {}.", listed_all(kept.carried_over.iter().cloned()))?;
+    }
+    for what in &kept.left_out {
+        writeln!(
+            err,
+            "credbroker: warning: {what} was changed in {path}, but is no longer in your kubeconfig; it was left out"
+        )?;
+    }
+    for name in &kept.with_plugin {
+        let name = name.escape_debug();
+        writeln!(
+            err,
+            "credbroker: warning: user `{name}` of {path} runs its plugin itself; to use the broker for it, add it to your own kubeconfig, remove it from {path}, and run this command again"
+        )?;
+    }
+    Ok(())
+}
+
+/// Replaces the plugin of `user` with the shim.
+fn replace(shim: &Shim, name: &str, definition: &Definition, user: &mut Entries) {
+    let Some((_, exec)) = user.iter_mut().find(|(key, _)| key.name == "exec") else { return };
+    *exec = replaced_exec(shim, name, definition, exec);
+}
+
+/// The stanza that runs the shim in the place of `exec`. The apiVersion stays, because the client understands that one,
+/// and so do unknown keys.
+pub(super) fn replaced_exec(shim: &Shim, name: &str, definition: &Definition, exec: &Node) -> Node {
+    let mut entries = exec.as_mapping().unwrap_or_default().to_vec();
+    let version = exec.get("apiVersion").and_then(|version| version.as_str()?.rsplit('/').next());
+    let source = ["--provider", name, "--definition", definition.digest()];
+    let ours = shim.stanza(&source, version.unwrap_or("v1"));
+    let is_ours = |key: &str| key == "env" || ours.iter().any(|(ours, _)| ours.name == key);
+    entries.retain(|(key, _)| !is_ours(&key.name));
+    entries.extend(ours);
+    Node { at: exec.at, value: Value::Mapping(entries) }
 }
 
 #[cfg(test)]

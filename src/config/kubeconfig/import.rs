@@ -1,7 +1,7 @@
 //! Each user that runs a plugin becomes a provider of that name.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -38,17 +38,28 @@ impl Kubeconfig {
         report: &mut Report,
     ) -> Vec<Provider> {
         let mut clusters = ContextClusters::of(self, mode);
-        let (mut providers, mut seen) = (Vec::new(), HashSet::new());
-        for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
+        let (mut providers, mut first, mut defined) = (Vec::new(), HashMap::new(), HashSet::new());
+        // A definition that is in its own file again is newer than the one that was moved.
+        let (moved, own): (Vec<_>, Vec<_>) = self.files.iter().partition(|file| file.is_injected);
+        let users = own
+            .into_iter()
+            .chain(moved)
+            .flat_map(|file| file.items("users", "user").map(|user| (file.is_injected, user)));
+        for (is_moved, user) in users {
+            let place = (user.identity, user.name);
+            if is_moved && defined.contains(&place) {
+                continue;
+            }
             let mut found = Report::default();
+            let first = *first.entry(user.name).or_insert(user.identity);
             if let Some(mut provider) = import(&user, variables, &mut clusters, &mut found) {
                 // In the whole list another definition would hide that of a later file.
-                let own = [user.file.to_owned()];
-                let list = if seen.contains(user.name) { own.as_slice() } else { self.list.as_slice() };
-                with_kubeconfig(&mut provider, list);
+                let own = [if is_moved { user.identity } else { user.file }.to_owned()];
+                let is_first = first == user.identity && !self.list.is_empty();
+                with_kubeconfig(&mut provider, if is_first { &self.list } else { &own });
                 providers.push(provider);
+                defined.insert(place);
             }
-            seen.insert(user.name);
             match mode {
                 Mode::Named => report.append(found),
                 Mode::Ambient

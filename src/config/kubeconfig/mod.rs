@@ -4,6 +4,7 @@ mod cluster;
 mod defining;
 mod hub;
 mod import;
+mod injected;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use crate::{
 use defining::defining_file;
 pub use import::is_shim;
 pub(super) use import::variables;
+pub use injected::INJECTED;
 
 /// Who named the files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,6 +54,8 @@ pub struct KubeFile {
     pub path: PathBuf,
     /// The path that identifies its definitions: absolute, with symbolic links followed, but not kubelet's `..data`.
     pub identity: PathBuf,
+    /// Whether it has definitions that `kubeconfig inject` moved here from the file `identity`.
+    pub is_injected: bool,
     /// A map.
     pub root: Node,
     /// SHA-256 of its contents.
@@ -93,8 +97,9 @@ impl Kubeconfig {
         let mut seen = HashSet::new();
         let files = paths.iter().map(|path| (path, defining_file(path)));
         let files = files.filter(|(_, identity)| seen.insert(identity.clone()));
-        let files = files.filter_map(|(path, identity)| read(path, identity, mode, report)).collect();
-        Self { list: paths.to_owned(), files }
+        let files: Vec<_> = files.filter_map(|(path, identity)| read(path, identity, mode, report)).collect();
+        let is_injected = |path: &PathBuf| files.iter().any(|file| file.is_injected && file.path == *path);
+        Self { list: paths.iter().filter(|path| !is_injected(path)).cloned().collect(), files }
     }
 
     /// In the order of the list.
@@ -111,7 +116,8 @@ impl Kubeconfig {
         self.first_of_each("clusters", "cluster")
     }
 
-    fn contexts(&self) -> Vec<Named<'_>> {
+    /// The contexts; of one name the first.
+    pub fn contexts(&self) -> Vec<Named<'_>> {
         self.first_of_each("contexts", "context")
     }
 
@@ -148,9 +154,11 @@ fn read(path: &Path, identity: PathBuf, mode: Mode, report: &mut Report) -> Opti
     let bytes = bytes?;
     let root = file::tree(path, &bytes, report)?;
     check(&Cursor::new(path, Dialect::Kubeconfig, &root), report);
+    let origin = injected::origin(path, &root, report).filter(|_| mode == Mode::Named);
     (report.problems.len() == before).then(|| {
         let digest = digest(&SHA256, &bytes).as_ref().into();
-        KubeFile { path: path.to_owned(), identity, root, digest }
+        let (is_injected, identity) = (origin.is_some(), origin.unwrap_or(identity));
+        KubeFile { path: path.to_owned(), identity, is_injected, root, digest }
     })
 }
 

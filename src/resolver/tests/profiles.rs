@@ -99,7 +99,7 @@ fn a_profile_leads_to_a_run_for_its_place() {
         ["B"],
         "the profile's value wins over the caller's"
     );
-    assert_eq!(spec.environment().get(std::ffi::OsStr::new("A")).unwrap(), "profile");
+    assert_eq!(spec.environment(None).get(std::ffi::OsStr::new("A")).unwrap(), "profile");
     assert_eq!(spec.target.unwrap().profile, named("paris"));
     assert_eq!(resolver.providers().find("p").unwrap().args, ["--own"]);
 }

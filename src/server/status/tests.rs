@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use super::*;
 use crate::{
-    cache::Room,
+    cache::{Room, Unattended},
     credential::ApiVersion,
     document::{self, Aliases, Position},
     plugin::{Command, Definition, ProfileName, Refusal, Retirement},
@@ -113,6 +113,8 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
         CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
         CacheError::TooManyWaiting,
+        CacheError::Unattended(Unattended::NeedsPerson),
+        CacheError::Unattended(Unattended::Unanswered),
         CacheError::Retired(Retirement::Changed),
         CacheError::Retired(Retirement::Removed),
         CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },

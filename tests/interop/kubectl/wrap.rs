@@ -88,3 +88,53 @@ fn kubectl_never_sends_the_token_of_another_kubeconfig_with_the_same_names() {
     assert_eq!(second_server.seen_tokens(), [""; 0]);
     assert_eq!(second_plugin.runs(), 0);
 }
+
+/// kubectl rewrites the whole file in its own form.
+#[test]
+fn what_kubectl_changes_in_the_copy_is_kept_and_nothing_else() {
+    let kubectl = Kubectl::new().env("CREDBROKER_SOCKET", "/nonexistent/broker.sock");
+    let plugin = FakePlugin::builder().token("t").build();
+    let (original, copy) = (kubectl.dir().join("config"), kubectl.dir().join("copy"));
+    let cluster = json!({"server": "https://c", "certificate-authority": "pki/ca.crt", "future": true});
+    Kubeconfig::new()
+        .cluster("c", &cluster)
+        .exec_user("dev", &plugin.exec_stanza())
+        .user("cert", &json!({"client-certificate": "c.pem", "client-key": "../k.pem"}))
+        .context("one", "c", "dev")
+        .context("two", "c", "dev")
+        .context("three", "c", "cert")
+        .write(&original);
+    let wrap = || {
+        let mut wrap = Command::new(programs::broker());
+        wrap.args(["kubeconfig", "wrap", "--kubeconfig"]).arg(&original).arg("-o").arg(&copy).env_clear();
+        wrap.env("PATH", programs::path_with_shim()).env("CREDBROKER_SOCKET", "/nonexistent/broker.sock");
+        stdout(&wrap.output().unwrap())
+    };
+    wrap();
+    for args in [
+        &["config", "use-context", "two"][..],
+        &["config", "set-context", "two", "--namespace", "shop"],
+        &["config", "set-cluster", "new", "--server", "https://new"],
+    ] {
+        stdout(&kubectl.run(&copy, args));
+    }
+    for _ in 0..2 {
+        let said = wrap();
+        let kept = "context `two`, cluster `new`, the current context `two`.\n";
+        assert!(said.contains(&format!("Kept what was changed in {}: {kept}", copy.display())), "{said}");
+    }
+    let view = stdout(&kubectl.run(&copy, &["config", "view", "--minify", "-o", "jsonpath={..namespace}"]));
+    assert_eq!(view, "shop");
+}
+
+/// While a file is locked, kubectl does not change it; and it takes the same lock.
+#[test]
+fn kubectl_and_credbroker_do_not_change_a_file_at_the_same_time() {
+    let kubectl = Kubectl::new();
+    let file = kubectl.dir().join("config");
+    fs::write(&file, "apiVersion: v1\nkind: Config\n").unwrap();
+    let lock = kubectl.dir().join("config.lock");
+    fs::write(&lock, "").unwrap();
+    let error = failure(&kubectl.run(&file, &["config", "set-cluster", "x", "--server", "https://x"]));
+    assert!(error.contains("config.lock"), "{error}");
+}

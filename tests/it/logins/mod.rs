@@ -1,6 +1,8 @@
 //! Logins: people at terminals, and plugins that wait for them.
 
 mod attending;
+mod session;
+mod unanswered;
 
 use std::{fs, io::Write as _, path::PathBuf};
 

@@ -7,6 +7,7 @@
 mod broker;
 mod failures;
 mod frugality;
+mod on_demand;
 mod requests;
 mod sharing;
 mod shim;

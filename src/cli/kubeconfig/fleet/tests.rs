@@ -26,7 +26,8 @@ fn bin() -> (TempDir, Environment) {
 
 fn rendered(fleet: &Fleet) -> String {
     let (directory, environment) = bin();
-    let shim = Shim::find(&environment, directory.path(), &SocketArg::default()).unwrap();
+    let shim =
+        Shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
     emit::yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1)).unwrap()
 }
 
@@ -42,6 +43,7 @@ fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyho
     let args = FleetArgs {
         output: output.map(Path::to_owned),
         api_version: ExecVersion::V1,
+        bare: BareArg { bare: true },
         query: broker.query(namespaces),
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -112,6 +114,7 @@ fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
           - v1
           provideClusterInfo: true
           interactiveMode: Never
+          installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
     - name: prod/paris
       user:
         exec:
@@ -126,6 +129,7 @@ fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
           - v1
           provideClusterInfo: true
           interactiveMode: Never
+          installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
     ");
 }
 
@@ -236,6 +240,7 @@ fn a_running_broker_is_asked_and_its_socket_is_given_to_the_shim() {
           - SOCKET
           provideClusterInfo: true
           interactiveMode: Never
+          installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
     - name: c/x
       user:
         exec:
@@ -252,6 +257,7 @@ fn a_running_broker_is_asked_and_its_socket_is_given_to_the_shim() {
           - SOCKET
           provideClusterInfo: true
           interactiveMode: Never
+          installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
     ");
     insta::assert_snapshot!(err, @"credbroker: 2 contexts, none of them current: use `kubectl --context b/z …`");
 }
@@ -261,7 +267,8 @@ fn without_a_socket_flag_the_shim_uses_the_default_sockets() {
     let broker = FakeBroker::of(fleet([("c/x", ready("https://host"))]));
     let (_directory, mut environment) = bin();
     environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
-    let args = FleetArgs { output: None, api_version: ExecVersion::V1, query: ClusterQuery::default() };
+    let bare = BareArg::default();
+    let args = FleetArgs { output: None, api_version: ExecVersion::V1, bare, query: ClusterQuery::default() };
     let mut out = Vec::new();
     assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
@@ -352,6 +359,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
     let args = FleetArgs {
         api_version: ExecVersion::V1,
         output: None,
+        bare: BareArg::default(),
         query: ClusterQuery {
             socket: SocketArg { path: Some("/nonexistent/broker.sock".into()), ..SocketArg::default() },
             timeout: TimeoutArg::default(),
@@ -368,7 +376,8 @@ fn without_a_broker_it_ends_as_the_shim_does() {
 #[test]
 fn an_old_kubectl_is_spoken_to_in_its_own_version() {
     let (directory, environment) = bin();
-    let shim = Shim::find(&environment, directory.path(), &SocketArg::default()).unwrap();
+    let shim =
+        Shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
     let text = emit::yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1)).unwrap();

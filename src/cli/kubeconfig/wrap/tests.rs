@@ -31,17 +31,34 @@ impl Place {
     }
 
     fn args(&self, file: &str) -> WrapArgs {
-        WrapArgs { kubeconfig: Some(self.path(file)), output: None, socket: None, server_uid: None }
+        WrapArgs { kubeconfig: Some(self.path(file)), ..of_environment() }
     }
 
     /// Exit code and standard output, in which `~` is the directory.
     fn run(&self, args: &WrapArgs, variables: &[(&str, &str)], shim: &str) -> (u8, String) {
-        let mut out = Vec::new();
+        let (code, out, _) = self.try_run(args, variables, shim).unwrap();
+        (code, out)
+    }
+
+    /// With standard error.
+    fn try_run(
+        &self,
+        args: &WrapArgs,
+        variables: &[(&str, &str)],
+        shim: &str,
+    ) -> anyhow::Result<(u8, String, String)> {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
         let socket = self.path("no-broker.sock");
         let socket = ("CREDBROKER_SOCKET", socket.to_str().unwrap());
         let environment = variables.iter().copied().chain([socket]).collect();
-        let code = run(args, &environment, &self.path(shim), &mut out).unwrap();
-        (code, masked(&String::from_utf8(out).unwrap()).replace(self.0.path().to_str().unwrap(), "~"))
+        let code = run(args, &environment, &self.path(shim), &mut out, &mut err)?;
+        let text =
+            |bytes| masked(&String::from_utf8(bytes).unwrap()).replace(self.0.path().to_str().unwrap(), "~");
+        Ok((code, text(out), text(err)))
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
     }
 
     fn wrapped(&self, file: &str) -> String {
@@ -51,11 +68,26 @@ impl Place {
     }
 }
 
+/// All files of `KUBECONFIG`, to standard output.
+fn of_environment() -> WrapArgs {
+    let bare = BareArg::default();
+    WrapArgs {
+        kubeconfig: None,
+        output: None,
+        force: false,
+        bare,
+        socket: None,
+        server_uid: None,
+        of_setup: false,
+    }
+}
+
 /// Digests depend on the directory.
 fn masked(text: &str) -> String {
-    let is_digest = |item: &str| item.len() == 40 && item.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let masked = |line: &str| match line.split_once("- ") {
-        Some((indent, item)) if is_digest(item.trim_matches('"')) => format!("{indent}- DIGEST\n"),
+    let is_digest =
+        |item: &str| matches!(item.len(), 16 | 40) && item.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let masked = |line: &str| match line.rsplit_once(' ') {
+        Some((before, item)) if is_digest(item.trim_matches('"')) => format!("{before} DIGEST\n"),
         _ => format!("{line}\n"),
     };
     text.lines().map(masked).collect()
@@ -130,7 +162,6 @@ users:
   user:
     exec:
       apiVersion: client.authentication.k8s.io/v1beta1
-      installHint: "Install: \"aws\""
       future: kept
       command: ~/bin/credbroker-exec
       args:
@@ -142,6 +173,7 @@ users:
       - v1beta1
       provideClusterInfo: true
       interactiveMode: Never
+      installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
 - name: arn:aws:eks:eu:1:cluster/x y
   user:
     exec:
@@ -156,6 +188,7 @@ users:
       - v1
       provideClusterInfo: true
       interactiveMode: Never
+      installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
 - name: cert
   user:
     client-certificate: ~/kube/c.pem
@@ -178,6 +211,25 @@ users:
     exec:
       command: aws
 - name: nothing
+extensions:
+- name: credbroker.io/wrap
+  extension:
+    sources:
+    - ~/kube/config
+    current-context: eks
+    contexts:
+      eks: DIGEST
+    clusters:
+      eks: DIGEST
+      "on": DIGEST
+    users:
+      "arn:aws:eks:eu:1:cluster/x y": DIGEST
+      broken: DIGEST
+      cert: DIGEST
+      eks: DIGEST
+      nothing: DIGEST
+      shim: DIGEST
+      token: DIGEST
 "#);
 }
 
@@ -193,7 +245,7 @@ fn a_list_becomes_one_file_in_which_the_first_definition_wins() {
     let place = Place::new(&[("one/config", &one), ("two/config", &two)]);
     let list =
         ["one/config", "absent", "two/config"].map(|name| place.path(name).display().to_string()).join(":");
-    let args = WrapArgs { kubeconfig: None, output: None, socket: None, server_uid: None };
+    let args = of_environment();
     let (code, text) = place.run(&args, &[("KUBECONFIG", &list)], "bin/credbroker-exec");
     assert_eq!(code, 0);
     insta::assert_snapshot!(text, @r"
@@ -204,7 +256,6 @@ users:
   user:
     exec:
       apiVersion: client.authentication.k8s.io/v1beta1
-      installHint: one
       command: ~/bin/credbroker-exec
       args:
       - --provider
@@ -215,6 +266,7 @@ users:
       - v1beta1
       provideClusterInfo: true
       interactiveMode: Never
+      installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
 - name: file
   user:
     tokenFile: ~/two/t
@@ -226,6 +278,20 @@ contexts:
 - name: c
   context:
     user: u
+extensions:
+- name: credbroker.io/wrap
+  extension:
+    sources:
+    - ~/one/config
+    - ~/absent
+    - ~/two/config
+    current-context: c
+    contexts:
+      c: DIGEST
+    clusters: {}
+    users:
+      file: DIGEST
+      u: DIGEST
 ");
 }
 
@@ -244,8 +310,11 @@ fn the_shim_is_named_so_that_it_is_found_from_everywhere() {
     let place = Place::new(&[("config", MINIMAL)]);
     let bin = place.path("bin").display().to_string();
     let args = place.args("config");
-    let on_path = place.run(&args, &[("PATH", &bin)], "bin/credbroker-exec").1;
-    assert!(on_path.contains("command: credbroker-exec\n"), "{on_path}");
+    let on_path = place.run(&args, &[("PATH", &bin)], "absent").1;
+    assert!(on_path.contains("command: ~/bin/credbroker-exec\n"), "{on_path}");
+    let bare = WrapArgs { bare: BareArg { bare: true }, ..place.args("config") };
+    let bare = place.run(&bare, &[], "absent").1;
+    assert!(bare.contains("command: credbroker-exec\n"), "{bare}");
     let beside = place.run(&args, &[("PATH", "/nowhere")], "bin/credbroker-exec").1;
     assert!(beside.contains("command: ~/bin/credbroker-exec\n"), "{beside}");
     let inner = place.run(&args, &[], "bin/credbroker").1;
@@ -253,7 +322,7 @@ fn the_shim_is_named_so_that_it_is_found_from_everywhere() {
         inner.contains("~/bin/credbroker\n") && inner.contains("- shim\n      - --provider\n"),
         "{inner}"
     );
-    let error = run(&args, &Environment::default(), &place.path("absent"), &mut Vec::new()).unwrap_err();
+    let error = place.try_run(&args, &[], "absent").unwrap_err();
     assert!(error.to_string().contains("install it"), "{error}");
 }
 
@@ -287,9 +356,7 @@ No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if 
     let out = fs::read_to_string(place.path("out")).unwrap();
     assert_eq!(masked(&out).replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
     let args = WrapArgs { output: Some(place.path("config")), ..place.args("config") };
-    assert!(
-        run(&args, &Environment::default(), &place.path("bin/credbroker-exec"), &mut Vec::new()).is_err()
-    );
+    assert!(place.try_run(&args, &[], "bin/credbroker-exec").is_err());
     assert_eq!(fs::read_to_string(place.path("config")).unwrap(), MINIMAL);
 }
 
@@ -310,8 +377,168 @@ fn a_socket_address_that_the_shim_would_refuse_is_refused() {
     let place = Place::new(&[("config", MINIMAL)]);
     for socket in ["", "unix://relative"] {
         let args = WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
-        let shim = place.path("bin/credbroker-exec");
-        let error = run(&args, &Environment::default(), &shim, &mut Vec::new()).unwrap_err();
+        let error = place.try_run(&args, &[], "bin/credbroker-exec").unwrap_err();
         assert!(error.to_string().contains("not a valid socket address"), "{error}");
     }
+}
+
+/// A copy at `out` of the kubeconfig `config`, written again after `edit` changed the copy.
+fn written_again(place: &Place, edit: impl FnOnce(String) -> String) -> (String, String) {
+    let args = || WrapArgs { output: Some(place.path("out")), ..place.args("config") };
+    place.run(&args(), &[], "bin/credbroker-exec");
+    let edited = edit(place.text("out"));
+    place.write("out", &edited);
+    let (code, out, err) = place.try_run(&args(), &[], "bin/credbroker-exec").unwrap();
+    assert_eq!(code, 0, "{err}");
+    (out, err)
+}
+
+const CONTEXTS: &str = "
+current-context: one
+clusters: [{name: c, cluster: {server: https://c}}]
+contexts:
+- {name: one, context: {cluster: c, user: u}}
+- {name: two, context: {cluster: c, user: u}}
+users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x}}}]
+";
+
+#[test]
+fn what_a_person_changed_in_the_copy_is_kept_and_named() {
+    let place = Place::new(&[("config", CONTEXTS)]);
+    let (out, err) = written_again(&place, |text| {
+        let text = text.replacen("current-context: one", "current-context: mine", 1);
+        let text = text.replacen("    cluster: c\n", "    cluster: c\n    namespace: shop\n", 1);
+        let text = text.replacen(
+            "contexts:\n",
+            "contexts:\n- {name: mine, context: {cluster: local, user: local}}\n",
+            1,
+        );
+        let text =
+            text.replacen("clusters:\n", "clusters:\n- {name: local, cluster: {server: https://l}}\n", 1);
+        text.replacen("users:\n", "users:\n- {name: local, user: {exec: {command: aws}}}\n", 1)
+    });
+    insta::assert_snapshot!(out, @r"
+    ~/out: 1 user requests its credential from the broker: u
+    Kept what was changed in ~/out: context `mine`, context `one`, cluster `local`, user `local`, the current context `mine`.
+    Use it with `KUBECONFIG=~/out kubectl …`.
+    No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if it has none set KUBECONFIG=~/config for it and start it.
+    ");
+    insta::assert_snapshot!(err, @"credbroker: warning: user `local` of ~/out runs its plugin itself; to use the broker for it, add it to your own kubeconfig, remove it from ~/out, and run this command again");
+    let text = place.text("out");
+    assert!(text.contains("current-context: mine\n") && text.contains("namespace: shop\n"), "{text}");
+    // What is kept once is kept again.
+    let args = WrapArgs { output: Some(place.path("out")), ..place.args("config") };
+    place.run(&args, &[], "bin/credbroker-exec");
+    assert_eq!(place.text("out"), text);
+}
+
+#[test]
+fn what_is_unchanged_in_the_copy_follows_the_kubeconfig() {
+    let place = Place::new(&[("config", CONTEXTS)]);
+    let (out, err) = written_again(&place, |text| {
+        let changed = CONTEXTS.replace("current-context: one", "current-context: two");
+        place.write(
+            "config",
+            &changed.replace("{name: one,", "{name: first,").replace("https://c", "https://d"),
+        );
+        text
+    });
+    assert!(!out.contains("Kept") && err.is_empty(), "{out}{err}");
+    let text = place.text("out");
+    assert!(text.contains("current-context: two") && text.contains("https://d"), "{text}");
+    assert!(text.contains("name: first") && !text.contains("name: one"), "{text}");
+}
+
+/// kubectl drops unknown keys and comments, sorts the lists, and writes paths below the file's directory as relative ones.
+#[test]
+fn a_copy_that_kubectl_rewrote_is_not_changed_by_that() {
+    let place = Place::new(&[("kube/config", FULL)]);
+    let args = WrapArgs { output: Some(place.path("out")), ..place.args("kube/config") };
+    place.run(&args, &[], "bin/credbroker-exec");
+    let directory = place.0.path().display().to_string();
+    let text = place.text("out").replace("    future: true\n", "").replace("      future: kept\n", "");
+    let text = text.replace(&format!("{directory}/kube/../k.pem"), "k.pem");
+    let text = text.replace(&format!("{directory}/kube/"), "kube/");
+    place
+        .write("out", &text.replace("interactiveMode: Never\n", "interactiveMode: Never\n      env: null\n"));
+    let (_, out, err) = place.try_run(&args, &[], "bin/credbroker-exec").unwrap();
+    assert!(!out.contains("Kept"), "{out}{err}");
+    assert!(place.text("out").contains("future: kept"));
+}
+
+#[test]
+fn what_was_changed_in_the_copy_and_is_gone_from_the_kubeconfig_is_left_out_with_a_warning() {
+    let place = Place::new(&[("config", CONTEXTS)]);
+    let (out, err) = written_again(&place, |text| {
+        let gone = CONTEXTS.lines().filter(|line| !line.contains("name: two")).collect::<Vec<_>>().join("\n");
+        place.write("config", &gone);
+        let text = text.replacen("current-context: one", "current-context: two", 1);
+        text.replace("- name: two\n  context:\n", "- name: two\n  context:\n    namespace: shop\n")
+    });
+    assert!(!out.contains("Kept"), "{out}");
+    insta::assert_snapshot!(err, @r"
+    credbroker: warning: context `two` was changed in ~/out, but is no longer in your kubeconfig; it was left out
+    credbroker: warning: the current context `two` was changed in ~/out, but is no longer in your kubeconfig; it was left out
+    ");
+    assert!(place.text("out").contains("current-context: one\n"), "{}", place.text("out"));
+}
+
+#[test]
+fn a_copy_in_the_list_counts_as_the_files_that_it_was_written_from() {
+    let place = Place::new(&[("config", MINIMAL)]);
+    let args = WrapArgs { output: Some(place.path("out")), ..place.args("config") };
+    place.run(&args, &[], "bin/credbroker-exec");
+    let first = place.text("out");
+    let again = WrapArgs { output: Some(place.path("out")), ..of_environment() };
+    let out = place.path("out").display().to_string();
+    let (code, said) = place.run(&again, &[("KUBECONFIG", &out)], "bin/credbroker-exec");
+    assert_eq!((code, place.text("out")), (0, first), "{said}");
+}
+
+#[test]
+fn a_file_of_another_program_is_not_overwritten_and_a_link_is_followed_with_a_word() {
+    let place = Place::new(&[("config", MINIMAL), ("out", "precious")]);
+    let args = || WrapArgs { output: Some(place.path("out")), ..place.args("config") };
+    let error = place.try_run(&args(), &[], "bin/credbroker-exec").unwrap_err();
+    assert!(error.to_string().contains("did not write it"), "{error}");
+    assert_eq!(place.text("out"), "precious");
+    place.run(&WrapArgs { force: true, ..args() }, &[], "bin/credbroker-exec");
+    assert!(place.text("out").contains("credbroker-exec"));
+    let mode = fs::metadata(place.path("out")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    std::os::unix::fs::symlink("out", place.path("link")).unwrap();
+    let link = WrapArgs { output: Some(place.path("link")), ..args() };
+    let (_, said) = place.run(&link, &[], "bin/credbroker-exec");
+    assert!(
+        said.contains("~/link is a symbolic link; the file that it leads to was written: ~/out\n"),
+        "{said}"
+    );
+    assert!(place.path("link").symlink_metadata().unwrap().is_symlink());
+}
+
+#[test]
+fn a_dash_is_standard_output() {
+    let place = Place::new(&[("config", MINIMAL)]);
+    let args = WrapArgs { output: Some("-".into()), ..place.args("config") };
+    assert_eq!(place.run(&args, &[], "bin/credbroker-exec").1, place.wrapped("config"));
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
+fn a_user_that_the_broker_cannot_serve_stays_as_it_is_with_a_warning() {
+    let exec = "apiVersion: client.authentication.k8s.io/v1";
+    let users = format!(
+        "users:\n- {{name: a, user: {{exec: {{{exec}, command: pw, interactiveMode: Always}}}}}}\n- {{name: b, user: {{exec: {{{exec}, command: x, interactiveMode: Never}}}}}}\n- {{name: c, user: {{exec: {{command: x}}}}}}\n"
+    );
+    let place = Place::new(&[("config", &users)]);
+    let (code, out, err) = place.try_run(&place.args("config"), &[], "bin/credbroker-exec").unwrap();
+    assert_eq!(code, 0);
+    assert!(out.contains("command: pw\n      interactiveMode: Always\n"), "{out}");
+    let warnings: Vec<_> = err.lines().filter(|line| !line.starts_with("credbroker: No broker")).collect();
+    assert!(warnings.len() >= 3 && warnings.iter().all(|line| line.contains("warning: ")), "{err}");
+    assert!(
+        err.contains("credbroker: warning: user `a` stays as it is: its plugin needs a terminal"),
+        "{err}"
+    );
 }

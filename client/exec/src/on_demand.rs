@@ -1,0 +1,184 @@
+//! Starts a person's broker where there is no systemd, and only where `credbroker setup` left its mark. It is looked at
+//! only after connecting has failed.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::{self, Read as _},
+    os::unix::{
+        fs::{MetadataExt as _, OpenOptionsExt as _},
+        net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use credbroker_client::{Error, Reason, Socket, paths::exposed};
+use rustix::{
+    fs::{FlockOperation, OFlags, flock},
+    process::geteuid,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Edges, Failure, arguments::Arguments};
+
+/// Largest mark, in bytes.
+const MOST: u64 = 64 * 1024;
+/// How long a broker that was started is waited for.
+const START: Duration = Duration::from_secs(10);
+/// A log of this size is started again, in bytes.
+const LOG: u64 = 1 << 20;
+
+/// What `credbroker setup` records.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OnDemand {
+    /// The broker's program, an absolute path.
+    pub program: PathBuf,
+    /// The file that the broker logs to.
+    pub log: PathBuf,
+    /// All variables that the broker gets.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl OnDemand {
+    /// Where the mark of a user with these directories is: `$XDG_CONFIG_HOME`, else `~/.config`.
+    pub fn path(config_home: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
+        let config = config_home.filter(|path| path.is_absolute()).map(Path::to_owned);
+        Some(config.or_else(|| Some(home?.join(".config")))?.join("credbroker/start-on-demand.json"))
+    }
+}
+
+/// Why the broker was not started although there is a mark.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct OnDemandError {
+    problem: String,
+}
+
+/// Starts the broker of this user, if that is allowed.
+#[derive(Debug)]
+pub(crate) struct Starter {
+    mark: PathBuf,
+    runtime_directory: PathBuf,
+}
+
+impl Starter {
+    /// `None`: a socket or a broker was named, or there is no runtime directory of the user. Makes no system call.
+    pub(crate) fn of(arguments: &Arguments, edges: &Edges) -> Option<Self> {
+        let variable = |name| edges.variable(name).filter(|value| !value.is_empty()).map(Path::new);
+        let is_named = arguments.socket.is_some()
+            || arguments.server_uid.is_some()
+            || variable("CREDBROKER_SOCKET").is_some()
+            || variable("CREDBROKER_SERVER_UID").is_some();
+        let runtime_directory = variable("XDG_RUNTIME_DIR").filter(|path| !is_named && path.is_absolute())?;
+        let mark = OnDemand::path(variable("XDG_CONFIG_HOME"), variable("HOME"))?;
+        Some(Self { mark, runtime_directory: runtime_directory.to_owned() })
+    }
+
+    /// Starts the broker, if there is a mark and this user is not root. Returns its socket at once, or `None` if it was not
+    /// started.
+    fn start(&self) -> Result<Option<Socket>, Failure> {
+        let (user, own) = (geteuid(), self.runtime_directory.join("credbroker/credbroker.sock"));
+        let is_absent = || {
+            UnixStream::connect(&own).is_err_and(|error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+            })
+        };
+        if user.is_root() || !is_absent() {
+            return Ok(None);
+        }
+        let Some((mark, recorded)) = self.recorded(user.as_raw())? else { return Ok(None) };
+        if recorded.environment.get("XDG_RUNTIME_DIR").map(Path::new) != Some(&self.runtime_directory) {
+            return Ok(None);
+        }
+        // Of many shims one starts the broker; the lock ends with its process.
+        if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            std::mem::forget(mark);
+            checked(&recorded.program, user.as_raw())?;
+            spawn(&recorded).map_err(|error| problem(&recorded.program, &error.to_string()))?;
+        }
+        Ok(Some(Socket::at(own)))
+    }
+
+    fn recorded(&self, user: u32) -> Result<Option<(File, OnDemand)>, Failure> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+        let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&self.mark);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(problem(&self.mark, &error.to_string())),
+        };
+        checked(&self.mark, user)?;
+        let mut text = Vec::new();
+        let read = file.by_ref().take(MOST).read_to_end(&mut text);
+        let recorded = read.map_err(|error| error.to_string()).and_then(|_| {
+            serde_json::from_slice(&text).or(Err("it is not a file of `credbroker setup`".to_owned()))
+        });
+        recorded.map(|recorded| Some((file, recorded))).map_err(|why| problem(&self.mark, &why))
+    }
+}
+
+/// Asks with `ask`, and if no broker serves this user, starts the user's own one where that is allowed. `ask` gets the
+/// socket, and how long a broker may take to start if that is not the usual time.
+pub(crate) fn with_start<T>(
+    starter: Option<Starter>,
+    socket: &Socket,
+    mut ask: impl FnMut(&Socket, Option<Duration>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let Some(starter) = starter else { return ask(socket, None) };
+    // A broker that can be started is not waited for before.
+    let failure = match ask(socket, Some(Duration::ZERO)) {
+        Err(Failure::Broker(failure)) => failure,
+        answer => return answer,
+    };
+    let is_unreachable = matches!(failure, Error::Unreachable { .. });
+    // The machine's broker does not serve this user.
+    let is_refused = matches!(failure.reason(), Some(Reason::PeerDenied | Reason::UnknownDefinition));
+    if !is_unreachable && !is_refused {
+        return Err(failure.into());
+    }
+    match starter.start()? {
+        Some(own) => ask(&own, Some(START)),
+        None if is_unreachable => ask(socket, None),
+        None => Err(failure.into()),
+    }
+}
+
+/// Refuses a file that other users can change or replace.
+fn checked(path: &Path, user: u32) -> Result<(), Failure> {
+    if !path.is_absolute() || !path.is_file() {
+        return Err(problem(path, "it is not there"));
+    }
+    match exposed(path, &[user, 0], |_| false) {
+        Ok(None) => Ok(()),
+        Ok(Some(by)) => {
+            let by = by.path.display().to_string();
+            Err(problem(
+                path,
+                &format!("other users can change or replace it, because they can write to {by}"),
+            ))
+        }
+        Err(error) => Err(problem(path, &error.to_string())),
+    }
+}
+
+/// The process gets no descriptor of the caller but the log, and makes its own session.
+fn spawn(recorded: &OnDemand) -> io::Result<()> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let log =
+        OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(&recorded.log)?;
+    if log.metadata()?.size() > LOG {
+        log.set_len(0)?;
+    }
+    close_fds::set_fds_cloexec(3, &[]);
+    #[expect(clippy::disallowed_methods, reason = "the one process that the shim starts")]
+    let mut command = Command::new(&recorded.program);
+    command.args(["serve", "--detached"]).env_clear().envs(&recorded.environment).current_dir("/");
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().map(drop)
+}
+
+fn problem(path: &Path, why: &str) -> Failure {
+    Failure::OnDemand(OnDemandError { problem: format!("{}: {why}", path.display()) })
+}

@@ -1,0 +1,198 @@
+//! Files of a person that commands change: as a whole or not at all, and under kubectl's lock.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+
+/// A file that no other command of credbroker and no kubectl changes until this is dropped.
+#[derive(Debug)]
+pub(super) struct Locked {
+    /// The file itself, if the name is a symbolic link.
+    real: PathBuf,
+    is_link: bool,
+    lock: PathBuf,
+}
+
+impl Locked {
+    /// Locks `path`, which need not exist. Symbolic links are followed; one that leads nowhere is an error.
+    pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let found = path.symlink_metadata().ok();
+        let is_link = found.as_ref().is_some_and(fs::Metadata::is_symlink);
+        let real = if is_link {
+            fs::canonicalize(path).with_context(|| {
+                format!("{shown} is a symbolic link that leads nowhere; remove it or name another file")
+            })?
+        } else {
+            std::path::absolute(path)?
+        };
+        let is_other = fs::metadata(&real).is_ok_and(|found| !found.is_file());
+        anyhow::ensure!(
+            !is_other,
+            "{shown} is not a regular file; name another one, or - for standard output"
+        );
+        let mut lock = path.as_os_str().to_owned();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
+            Ok(_) => Ok(Self { real, is_link, lock }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => anyhow::bail!(
+                "{shown} is locked: another program changes it now; try again, or remove {} if none does",
+                lock.display()
+            ),
+            Err(error) => {
+                Err(error).with_context(|| format!("{shown} cannot be written: {}", lock.display()))
+            }
+        }
+    }
+
+    /// The file itself, if it is reached through a symbolic link.
+    pub(super) fn target_of_link(&self) -> Option<&Path> {
+        self.is_link.then_some(self.real.as_path())
+    }
+
+    /// The contents. `None`: there is no such file.
+    pub(super) fn read(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        match fs::read(&self.real) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("{} cannot be read", self.real.display())),
+        }
+    }
+
+    /// Replaces the file by one with `text` that only its owner can read.
+    pub(super) fn write_private(&self, text: &str) -> anyhow::Result<()> {
+        write_private(&self.real, text)
+    }
+
+    /// Replaces the contents. Owner and mode stay the same.
+    pub(super) fn rewrite(&self, text: &str) -> anyhow::Result<()> {
+        let like = fs::metadata(&self.real).ok();
+        replace(&self.real, text, like.as_ref())
+            .with_context(|| format!("{} cannot be written", self.real.display()))
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.lock));
+    }
+}
+
+/// Replaces the file at `path` by one with `text` that only its owner can read.
+pub(super) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    replace(path, text, None).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// Creates the directory at `path`, and those above it, for their owner only.
+pub(super) fn private_directory(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.with_context(|| format!("the directory {} cannot be created", path.display()))
+}
+
+/// The new file has the mode and the owner of `like`, else 0600 and ours.
+fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<()> {
+    let dir = directory(path);
+    let mut file = tempfile::Builder::new().prefix(".credbroker-").tempfile_in(dir)?; // 0600 from the start
+    file.write_all(text.as_bytes())?;
+    if let Some(like) = like {
+        let ours = file.as_file().metadata()?;
+        if (ours.uid(), ours.gid()) != (like.uid(), like.gid()) {
+            fchown(file.as_file(), Some(like.uid()), Some(like.gid()))?;
+        }
+        file.as_file().set_permissions(Permissions::from_mode(like.mode() & 0o777))?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(dir)?.sync_all()
+}
+
+/// Whether both paths name one file: the same directory entry, or the same inode.
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    let entry = |path: &Path| -> Option<(PathBuf, OsString)> {
+        Some((fs::canonicalize(directory(path)).ok()?, path.file_name()?.to_owned()))
+    };
+    let inode = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    (entry(one).is_some() && entry(one) == entry(other))
+        || (inode(one).is_some() && inode(one) == inode(other))
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use credbroker_test_support::private_directory;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_private_file_is_replaced_whole_and_readable_by_its_owner_only() {
+        let dir = private_directory();
+        let path = dir.path().join("out");
+        fs::write(&path, "a longer text that was there before").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let file = Locked::take(&path).unwrap();
+        file.write_private("new").unwrap();
+        drop(file);
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("new", 0o600));
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            1,
+            "neither a lock nor a temporary file is left"
+        );
+        let error = Locked::take(&dir.path().join("absent/out")).unwrap_err();
+        assert!(format!("{error:#}").contains("cannot be written: "), "{error:#}");
+    }
+
+    #[test]
+    fn a_file_that_is_rewritten_keeps_its_mode_and_the_link_to_it() {
+        let dir = private_directory();
+        let (path, link) = (dir.path().join("config"), dir.path().join("link"));
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        symlink("config", &link).unwrap();
+        let file = Locked::take(&link).unwrap();
+        assert_eq!(file.target_of_link(), Some(fs::canonicalize(&path).unwrap().as_path()));
+        file.rewrite("new").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("new", 0o640));
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+    }
+
+    /// kubectl creates the same lock.
+    #[test]
+    fn a_file_that_another_program_changes_is_left_alone() {
+        let dir = private_directory();
+        let path = dir.path().join("config");
+        let first = Locked::take(&path).unwrap();
+        let error = Locked::take(&path).unwrap_err().to_string();
+        assert!(error.contains("is locked") && error.contains("config.lock"), "{error}");
+        drop(first);
+        Locked::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_and_what_is_not_a_file_are_refused() {
+        let dir = private_directory();
+        let link = dir.path().join("link");
+        symlink("absent", &link).unwrap();
+        let refusal = |path: &Path| format!("{:#}", Locked::take(path).unwrap_err());
+        assert!(refusal(&link).contains("leads nowhere"), "{}", refusal(&link));
+        assert!(refusal(dir.path()).contains("not a regular file"), "{}", refusal(dir.path()));
+        assert!(!dir.path().join("absent").exists());
+    }
+}

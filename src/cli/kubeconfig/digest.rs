@@ -1,0 +1,151 @@
+//! Whether an item of a kubeconfig has changed, although kubectl writes it in another form: with other order of keys,
+//! without empty values and without keys that it does not know.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Component, Path, PathBuf},
+};
+
+use aws_lc_rs::digest::{SHA256, digest as hash};
+use serde_json::Value as Json;
+
+use crate::document::Node;
+
+/// The keys of an item, its body and its `exec` stanza that kubectl knows.
+const KNOWN: &[&str] = &[
+    "name",
+    "cluster",
+    "context",
+    "user",
+    "extensions",
+    "server",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "certificate-authority",
+    "certificate-authority-data",
+    "proxy-url",
+    "disable-compression",
+    "namespace",
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+    "token",
+    "tokenFile",
+    "as",
+    "as-uid",
+    "as-groups",
+    "as-user-extra",
+    "username",
+    "password",
+    "auth-provider",
+    "exec",
+    "apiVersion",
+    "command",
+    "args",
+    "env",
+    "installHint",
+    "provideClusterInfo",
+    "interactiveMode",
+];
+/// Values below these keys are free-form.
+const FREE: &[&str] = &["extensions", "auth-provider", "as-user-extra", "args", "env"];
+const PATHS: &[&str] = &["certificate-authority", "client-certificate", "client-key", "tokenFile"];
+
+/// 16 hexadecimal digits. `item` is one of the list `list`, and its paths are absolute.
+pub(super) fn digest(list: &str, item: &Node) -> String {
+    let canonical = canonical(list, &item.to_json(), false).unwrap_or_default().to_string();
+    let mut digest = String::with_capacity(16);
+    for byte in hash(&SHA256, canonical.as_bytes()).as_ref().iter().take(8) {
+        let _infallible = write!(digest, "{byte:02x}");
+    }
+    digest
+}
+
+/// The value without what means nothing, and with sorted keys; `None`: nothing is left.
+fn canonical(key: &str, value: &Json, is_free: bool) -> Option<Json> {
+    let is_free = is_free || FREE.contains(&key);
+    match value {
+        Json::Null | Json::Bool(false) => None,
+        Json::String(text) if text.is_empty() => None,
+        Json::String(text) if key.ends_with("-data") => {
+            Some(text.split_ascii_whitespace().collect::<String>().into())
+        }
+        Json::String(text) if PATHS.contains(&key) => Some(clean(text).into()),
+        Json::String(_) | Json::Bool(_) | Json::Number(_) => Some(value.clone()),
+        Json::Array(items) => {
+            // An argument may be empty.
+            let items = items.iter().map(|item| canonical("", item, is_free).unwrap_or_default());
+            Some(items.collect())
+                .filter(|items: &Json| items.as_array().is_some_and(|items| !items.is_empty()))
+        }
+        Json::Object(entries) => {
+            let known = entries.iter().filter(|(key, _)| is_free || KNOWN.contains(&key.as_str()));
+            let entries =
+                known.filter_map(|(key, value)| Some((key.clone(), canonical(key, value, is_free)?)));
+            let entries: BTreeMap<_, _> = entries.collect();
+            (!entries.is_empty()).then(|| entries.into_iter().collect())
+        }
+    }
+}
+
+/// Without `..`, as Go's `filepath.Clean`.
+fn clean(path: &str) -> String {
+    let mut clean = PathBuf::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::ParentDir => drop(clean.pop()),
+            other => clean.push(other),
+        }
+    }
+    clean.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Aliases, yaml};
+
+    fn of(text: &str) -> String {
+        digest("users", &yaml(text.as_bytes(), Aliases::Refuse).unwrap())
+    }
+
+    #[test]
+    fn the_form_that_kubectl_writes_is_the_same_item() {
+        let ours =
+            of("{name: u, user: {exec: {command: x, args: [a, ''], provideClusterInfo: false, future: y}}}");
+        assert_eq!(
+            ours,
+            of("{user: {exec: {args: [a, ''], command: x, env: null, installHint: ''}}, name: u}")
+        );
+        assert_eq!(
+            of("{cluster: {certificate-authority: /a/../b}}"),
+            of("{cluster: {certificate-authority: /b}}")
+        );
+        assert_eq!(
+            of("{cluster: {certificate-authority-data: 'Y2E =', server: s}}"),
+            of("{cluster: {server: s, certificate-authority-data: Y2E=}}")
+        );
+        assert_eq!(ours.len(), 16);
+    }
+
+    #[test]
+    fn what_has_a_meaning_counts() {
+        let table = [
+            "{name: u, context: {cluster: c, user: u}}",
+            "{name: u, context: {cluster: c, user: u, namespace: shop}}",
+            "{name: u, context: {cluster: c, user: v}}",
+            "{name: u, user: {exec: {command: x, args: [a]}}}",
+            "{name: u, user: {exec: {command: x, args: [a, '']}}}",
+            "{name: u, user: {exec: {command: x, args: [a], env: [{name: A, value: b}]}}}",
+            "{name: u, user: {exec: {command: x, args: [a], env: [{name: A, value: c}]}}}",
+            "{name: u, cluster: {server: s, extensions: [{name: e, extension: {future: 1}}]}}",
+            "{name: u, cluster: {server: s, extensions: [{name: e, extension: {future: 2}}]}}",
+        ];
+        let mut seen = std::collections::HashMap::new();
+        for text in table {
+            assert_eq!(seen.insert(of(text), text), None, "{text}");
+        }
+    }
+}

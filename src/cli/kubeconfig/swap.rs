@@ -1,0 +1,156 @@
+//! Replaces `exec` stanzas in the text of a kubeconfig. Everything else stays as it is, comments too.
+
+use std::ops::Range;
+
+use anyhow::Context as _;
+
+use super::{
+    emit,
+    merge::{Entries, map, name},
+};
+use crate::document::{self, Aliases, Node, Outline, Value};
+
+/// A kubeconfig and where each part of it is in its text.
+pub(super) struct Editable<'a> {
+    text: &'a str,
+    root: Node,
+    outline: Outline,
+}
+
+/// A stanza in the text.
+pub(super) struct Stanza<'a> {
+    /// Its meaning.
+    pub(super) exec: Node,
+    part: &'a Outline,
+    /// Its text.
+    pub(super) text: &'a str,
+}
+
+impl Stanza<'_> {
+    /// The column of its first character.
+    pub(super) fn column(&self) -> usize {
+        self.part.column
+    }
+}
+
+/// What a stanza is replaced by.
+pub(super) enum New<'a> {
+    /// This value.
+    Value(&'a Node),
+    /// This text, which has the meaning of the value.
+    Text(&'a str, &'a Node),
+}
+
+impl<'a> Editable<'a> {
+    /// `shown` names the file in errors.
+    pub(super) fn of(text: &'a str, shown: &str) -> anyhow::Result<Self> {
+        let root = document::yaml(text.as_bytes(), Aliases::Follow).map_err(|error| {
+            anyhow::anyhow!("{shown}:{}:{}: {}", error.at.line, error.at.column, error.kind)
+        })?;
+        let outline = Outline::of(text.as_bytes());
+        let outline =
+            outline.with_context(|| format!("{shown} cannot be edited; use `credbroker kubeconfig wrap`"))?;
+        Ok(Self { text, root, outline })
+    }
+
+    /// The stanza of the user `of`, if it is written in the text as a part of that user.
+    pub(super) fn stanza(&self, of: &str) -> Option<Stanza<'_>> {
+        let users = self.root.get("users")?.as_sequence()?;
+        let index = users.iter().position(|user| name(user) == Some(of))?;
+        let exec = users.get(index)?.get("user")?.get("exec")?.clone();
+        let part = self.outline.get("users")?.items().get(index)?.get("user")?.get("exec")?;
+        Some(Stanza { exec, part, text: self.text.get(part.range.clone())? })
+    }
+
+    /// The text with the stanzas of these users replaced, and the new text of each stanza. `None`: they cannot be replaced
+    /// alone, because anchors or merges connect them to other parts of the file.
+    pub(super) fn replaced(&self, new: &[(&str, New<'_>)]) -> Option<(String, Vec<String>)> {
+        let mut expected = self.root.clone();
+        let (mut edits, mut texts): (Vec<(Range<usize>, String)>, _) = (Vec::new(), Vec::new());
+        for (user, new) in new {
+            let part = self.stanza(user)?.part;
+            let (value, text) = match new {
+                New::Text(text, value) => (*value, (*text).to_owned()),
+                New::Value(value) => {
+                    let block = emit::yaml(value).ok()?;
+                    (*value, document::fitted(self.text, part, &block, value))
+                }
+            };
+            set(&mut expected, user, value)?;
+            texts.push(text.clone());
+            edits.push((part.range.clone(), text));
+        }
+        let text = document::replaced(self.text, edits)?;
+        document::means(&text, &expected).then_some((text, texts))
+    }
+}
+
+fn set(root: &mut Node, of: &str, exec: &Node) -> Option<()> {
+    let Value::Mapping(entries) = &mut root.value else { return None };
+    let (_, users) = entries.iter_mut().find(|(key, _)| key.name == "users")?;
+    let Value::Sequence(users) = &mut users.value else { return None };
+    let user = users.iter_mut().find(|user| name(user) == Some(of))?;
+    let Value::Mapping(user) = &mut user.value else { return None };
+    let user: &mut Entries = map(user, "user")?;
+    let (_, there) = user.iter_mut().find(|(key, _)| key.name == "exec")?;
+    there.clone_from(exec);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Node {
+        document::yaml(text.as_bytes(), Aliases::Follow).unwrap()
+    }
+
+    /// Every kubeconfig in one text: after a swap and the way back, each byte is as it was.
+    #[test]
+    fn the_way_back_is_exact_in_every_style() {
+        let block = "# mine\nusers:\n- name: u # who\n  user:\n    exec:   # how\n      # the plugin\n      command: aws # c\n      args:\n      - eks\n      - |\n        x\n      env: # none\n    # end\n    as: me\n- name: v\n";
+        let flow = "{users: [{name: u, user: {as: me, exec: {command: aws, args: []}}}], x: 1}\n";
+        let json = "{\"users\": [{\"name\": \"u\",\n \"user\": {\"exec\": {\n\"command\": \"aws\"}}}]}";
+        let crlf = block.replace('\n', "\r\n");
+        let last = "users:\n  - user:\n        exec:\n          command: aws";
+        let last = format!("{last}\n    name: u");
+        let at_end = "users:\n- name: u\n  user:\n    exec:\n      command: aws\n";
+        let mixed = "users:\n- name: u\n  user:\n    exec: {command: aws}   # keep\n";
+        let new = parsed("{command: /bin/credbroker-exec, args: [--provider, 'a: b', '']}");
+        for text in [block, flow, json, &crlf, &last, at_end, at_end.trim_end(), mixed] {
+            let editable = Editable::of(text, "f").unwrap();
+            let stanza = editable.stanza("u").unwrap();
+            let (swapped, written) = editable.replaced(&[("u", New::Value(&new))]).expect(text);
+            assert!(swapped.contains("credbroker-exec") && !swapped.contains("aws"), "{swapped}");
+            assert_eq!(
+                text.matches('#').count() - stanza.text.matches('#').count(),
+                swapped.matches('#').count()
+            );
+            let changed = Editable::of(&swapped, "f").unwrap();
+            let there = changed.stanza("u").unwrap();
+            assert_eq!((there.text, there.exec.to_json()), (written[0].as_str(), new.to_json()), "{swapped}");
+            let back = changed.replaced(&[("u", New::Text(stanza.text, &stanza.exec))]).expect(&swapped).0;
+            assert_eq!(back, text);
+        }
+    }
+
+    #[test]
+    fn a_stanza_that_other_parts_share_is_not_replaced() {
+        let anchor =
+            "users:\n- name: u\n  user:\n    exec: &x {command: aws}\n- name: v\n  user: {exec: *x}\n";
+        let merge = "base: &x {exec: {command: aws}}\nusers:\n- name: u\n  user: {<<: *x}\n";
+        let new = parsed("{command: credbroker-exec}");
+        for text in [anchor, merge] {
+            assert!(
+                Editable::of(text, "f").unwrap().replaced(&[("u", New::Value(&new))]).is_none(),
+                "{text}"
+            );
+        }
+        // The alias itself is only a use of it.
+        let (swapped, _) = Editable::of(anchor, "f").unwrap().replaced(&[("v", New::Value(&new))]).unwrap();
+        assert!(
+            swapped.contains("exec: &x {command: aws}") && swapped.contains("credbroker-exec"),
+            "{swapped}"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! What `credbroker setup` would do here. Changes nothing.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use credbroker_client::paths::exposed;
+use credbroker_exec::OnDemand;
+
+use super::{
+    manifest::Manifest,
+    pages::{Places, completions, man_pages},
+    units::units,
+};
+use crate::{
+    cli::{kubeconfig, programs},
+    plugin::{Environment, Globs},
+};
+
+/// The variables that a broker which the shim starts gets.
+const RECORDED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_*",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+];
+
+/// How the broker is started.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// By systemd, when a client connects.
+    Units,
+    /// By the shim, when no broker runs. The path of the mark and what is in it.
+    OnDemand(PathBuf, OnDemand),
+    /// By hand, for this reason.
+    ByHand(&'static str),
+}
+
+/// Everything that is done, in this order.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The directory of credbroker in the home of the user.
+    pub(super) own: PathBuf,
+    /// The configuration, and the kubeconfigs that it must name; none: there is nothing to serve.
+    pub(super) config: PathBuf,
+    pub(super) kubeconfigs: Vec<PathBuf>,
+    pub(super) start: Start,
+    /// Units, and completions and man pages, with their contents.
+    pub(super) unit_files: Vec<(PathBuf, String)>,
+    pub(super) pages: Vec<(PathBuf, String)>,
+    /// Files among them that another program wrote; they stay.
+    pub(super) foreign: Vec<PathBuf>,
+    /// The copy of the kubeconfig.
+    pub(super) copy: PathBuf,
+}
+
+impl Plan {
+    pub(super) fn of(
+        environment: &Environment,
+        program: &Path,
+        with_systemd: bool,
+        manifest: &Manifest,
+    ) -> anyhow::Result<Self> {
+        let home = environment.set("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = home.context("HOME is not set, so there is no place for the files; set it")?;
+        let base = |variable: &str, default: &str| {
+            let set = environment.set(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+            set.unwrap_or_else(|| home.join(default))
+        };
+        let (config_home, data) = (base("XDG_CONFIG_HOME", ".config"), base("XDG_DATA_HOME", ".local/share"));
+        let own = config_home.join("credbroker");
+        let config = own.join("config.yaml");
+        let kubeconfigs = kubeconfig::originals_with_plugins(environment)?;
+        let has_config = !kubeconfigs.is_empty() || config.exists();
+        let start = start(environment, program, &base("XDG_STATE_HOME", ".local/state"), with_systemd)?;
+        let mut unit_files = Vec::new();
+        if matches!(start, Start::Units) {
+            let name = program.to_str().context("the path of this program is not UTF-8")?;
+            let dir = home.join(".config/systemd/user");
+            let units = units(name, has_config.then_some(config.as_path()));
+            unit_files.extend(units.map(|(name, text)| (dir.join(name), text)));
+        }
+        let places = Places { data: &data, config: &config_home };
+        let mut pages = [completions(places), man_pages(places)].concat();
+        let is_foreign = |(path, _): &mut (PathBuf, String)| !manifest.may_write(path);
+        let foreign = unit_files.extract_if(.., is_foreign).chain(pages.extract_if(.., is_foreign));
+        let foreign = foreign.map(|(path, _)| path).collect();
+        let copy = home.join(".kube/broker");
+        Ok(Self { own, config, kubeconfigs, start, unit_files, pages, foreign, copy })
+    }
+
+    /// For a person, one line each.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let list = |paths: &[PathBuf]| {
+            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        };
+        if !self.kubeconfigs.is_empty() {
+            let config = self.config.display();
+            lines.push(format!("{config}: the broker serves the exec users of {}", list(&self.kubeconfigs)));
+        }
+        match &self.start {
+            Start::Units => {
+                let files: Vec<_> = self.unit_files.iter().map(|(path, _)| path.clone()).collect();
+                lines.extend((!files.is_empty()).then(|| format!("{}: user units of systemd", list(&files))));
+                lines.push(
+                    "systemctl --user enable --now credbroker.socket: the first client starts the broker"
+                        .to_owned(),
+                );
+            }
+            Start::OnDemand(path, mark) => lines.push(format!(
+                "{}: without systemd, credbroker-exec starts {} if no broker runs; it logs to {}",
+                path.display(),
+                mark.program.display(),
+                mark.log.display()
+            )),
+            Start::ByHand(why) => {
+                lines.push(format!("(start the broker yourself with `credbroker serve`: {why})"));
+            }
+        }
+        if !self.kubeconfigs.is_empty() {
+            lines.push(format!("{}: a copy of your kubeconfig that uses the broker", self.copy.display()));
+        }
+        let mut directories: BTreeMap<&Path, usize> = BTreeMap::new();
+        for directory in self.pages.iter().filter_map(|(path, _)| path.parent()) {
+            *directories.entry(directory).or_default() += 1;
+        }
+        for (directory, count) in directories {
+            let files = if count == 1 { "file" } else { "files" };
+            lines.push(format!("{}: {count} {files} for completion and man", directory.display()));
+        }
+        lines.extend(
+            self.foreign
+                .iter()
+                .map(|path| format!("({} was not written by setup, and stays as it is)", path.display())),
+        );
+        lines
+    }
+}
+
+fn start(
+    environment: &Environment,
+    program: &Path,
+    state: &Path,
+    with_systemd: bool,
+) -> anyhow::Result<Start> {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return Ok(Start::ByHand(
+            "you are root, whose broker is that of the machine; see docs/operations.md for its units",
+        ));
+    }
+    let uid = user.as_raw();
+    let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
+    anyhow::ensure!(
+        runtime.is_some(),
+        "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{uid}` if that directory exists"
+    );
+    let args = [OsStr::new("--user"), OsStr::new("show-environment")];
+    if with_systemd && programs::run("systemctl", &args, environment).is_some_and(|ran| ran.succeeded) {
+        return Ok(Start::Units);
+    }
+    let by = exposed(program, &[uid, 0], |_| false)
+        .with_context(|| format!("{} cannot be checked", program.display()))?;
+    if let Some(by) = by {
+        anyhow::bail!(
+            "{} cannot be started on demand, because other users can write to {}; run `chmod go-w {}`, or install the program elsewhere",
+            program.display(),
+            by.path.display(),
+            by.path.display()
+        );
+    }
+    let globs = Globs::new(RECORDED.iter().copied());
+    let pairs = environment.0.iter().filter_map(|(name, value)| {
+        let (name, value) = (name.to_str()?, value.to_str()?);
+        globs.matches(name).then(|| (name.to_owned(), value.to_owned()))
+    });
+    let path = OnDemand::path(
+        environment.set("XDG_CONFIG_HOME").map(Path::new),
+        environment.set("HOME").map(Path::new),
+    );
+    let path = path.context("HOME is not set, so there is no place for the files; set it")?;
+    let log = state.join("credbroker/broker.log");
+    Ok(Start::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
+}

@@ -1,0 +1,168 @@
+//! `credbroker doctor`, as a person runs it.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
+
+/// A home with a kubeconfig whose user `dev` runs a plugin, and with a machine around it.
+struct Patient {
+    home: TempDir,
+    plugin: FakePlugin,
+}
+
+impl Patient {
+    fn new() -> Self {
+        let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+        let patient = Self { home: private_directory(), plugin };
+        fs::create_dir(patient.path(".kube")).unwrap();
+        let kubeconfig = Kubeconfig::new().cluster("c", &json!({"server": "https://cluster.example"}));
+        let kubeconfig = kubeconfig.exec_user("dev", &patient.plugin.exec_stanza());
+        kubeconfig.context("x", "c", "dev").write(patient.path(".kube/config"));
+        patient.tool("timedatectl", "echo yes");
+        patient.tool("systemctl", &format!("echo PATH={}", patient.path("bin").display()));
+        patient
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// A program in `PATH`.
+    fn tool(&self, name: &str, script: &str) {
+        let path = self.path("bin").join(name);
+        fs::create_dir_all(self.path("bin")).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn broker(&self) -> Broker {
+        Broker::builder(PROGRAM).env("HOME", self.home.path()).start()
+    }
+
+    fn command(&self, socket: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).env_clear().env("HOME", self.home.path()).env("CREDBROKER_SOCKET", socket);
+        command.env("PATH", self.path("bin")).stdin(Stdio::null());
+        command
+    }
+
+    /// The exit code, and `level check: text -> remedy` of each finding.
+    fn findings(&self, socket: &Path, kubeconfig: &str) -> (Option<i32>, Vec<String>) {
+        let mut command = self.command(socket, &["doctor", "-o", "json"]);
+        let Output { status, stdout, stderr } =
+            command.env("KUBECONFIG", self.path(kubeconfig)).output().unwrap();
+        let document: Value = serde_json::from_slice(&stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&stderr)));
+        let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or("-").to_owned();
+        let line = |finding: &Value| {
+            let [level, check, found, remedy] =
+                ["level", "check", "text", "remedy"].map(|key| text(finding, key));
+            format!("{level} {check}: {found} -> {remedy}")
+        };
+        (status.code(), document["findings"].as_array().unwrap().iter().map(line).collect())
+    }
+}
+
+#[track_caller]
+fn has(findings: &[String], start: &str, part: &str) {
+    assert!(findings.iter().any(|line| line.starts_with(start) && line.contains(part)), "{findings:#?}");
+}
+
+#[test]
+fn where_all_is_well_each_check_says_so_and_the_exit_code_is_0() {
+    let patient = Patient::new();
+    let broker = patient.broker();
+    let wrap = ["kubeconfig", "wrap", "-o", ".kube/broker"];
+    assert!(
+        patient.command(&broker.socket(), &wrap).current_dir(patient.home.path()).status().unwrap().success()
+    );
+    let (code, findings) = patient.findings(&broker.socket(), ".kube/broker");
+    assert_eq!(code, Some(0), "{findings:#?}");
+    assert!(findings.iter().all(|line| line.starts_with("ok ")), "{findings:#?}");
+    let checks =
+        ["socket", "versions", "configuration", "kubeconfig", "plugins", "failures", "desktop PATH", "clock"];
+    for (finding, check) in findings.iter().zip(checks) {
+        assert!(finding.starts_with(&format!("ok {check}: ")), "{findings:#?}");
+    }
+    assert_eq!(patient.plugin.runs(), 0);
+    let table = patient.command(&broker.socket(), &["doctor"]).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("ok       clock          synchronised\n"), "{table}");
+}
+
+#[test]
+fn each_problem_is_named_with_its_remedy() {
+    let patient = Patient::new();
+    patient.tool("timedatectl", "echo no");
+    patient.tool("credbroker-exec", "echo credbroker-exec 0.0.1");
+    patient.tool("systemctl", "echo PATH=/nowhere");
+    let broker = patient.broker();
+    patient.plugin.becomes(&FakePlugin::builder().stderr("no session").exit_code(3));
+    let get = patient.command(&broker.socket(), &["get", "--provider", "dev"]).output().unwrap();
+    assert!(!get.status.success());
+    let (code, findings) = patient.findings(&broker.socket(), ".kube/config");
+    assert_eq!(code, Some(1), "{findings:#?}");
+    has(&findings, "warning versions:", "has version 0.0.1");
+    has(
+        &findings,
+        "warning kubeconfig:",
+        "run their plugin themselves: dev -> run `credbroker kubeconfig wrap",
+    );
+    has(&findings, "error failures:", "-> then run `credbroker refresh dev`");
+    has(&findings, "warning desktop PATH:", "do not find credbroker-exec");
+    has(&findings, "warning desktop PATH:", "import-environment PATH");
+    has(&findings, "warning clock:", "timedatectl set-ntp true");
+
+    fs::remove_file(patient.plugin.path()).unwrap();
+    // The broker looks at the files of plugins once a second.
+    let is_found = || {
+        let (_, findings) = patient.findings(&broker.socket(), ".kube/config");
+        findings.iter().any(|line| line.starts_with("error plugins:") && line.contains("dev"))
+    };
+    assert!((0..200).any(|_| is_found()));
+}
+
+#[test]
+fn users_whose_definition_or_shim_is_missing_are_errors() {
+    let patient = Patient::new();
+    let broker = patient.broker();
+    let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/absent/credbroker-exec",
+        "args": ["--provider", "dev", "--definition", "0".repeat(40)], "interactiveMode": "Never"});
+    Kubeconfig::new().exec_user("lost", &stanza).write(patient.path("lost"));
+    let (code, findings) = patient.findings(&broker.socket(), "lost");
+    assert_eq!(code, Some(1));
+    has(
+        &findings,
+        "error kubeconfig: the broker does not know the definitions",
+        "lost -> add the kubeconfig",
+    );
+    has(&findings, "error kubeconfig: these users", "name a credbroker-exec that is not there: lost");
+    fs::write(patient.path("broken"), "users: [").unwrap();
+    assert_eq!(patient.findings(&broker.socket(), "broken").0, Some(78));
+}
+
+#[test]
+fn without_a_broker_the_rest_is_checked_too() {
+    let patient = Patient::new();
+    fs::remove_file(patient.plugin.path()).unwrap();
+    let (code, findings) = patient.findings(&patient.path("absent.sock"), ".kube/config");
+    assert_eq!(code, Some(69));
+    has(&findings, "error socket:", "credbroker serve");
+    has(&findings, "ok configuration:", ".kube/config: ok");
+    has(&findings, "error plugins:", "provider `dev`");
+    fs::create_dir_all(patient.path(".config/credbroker")).unwrap();
+    fs::set_permissions(patient.path(".config"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(patient.path(".config/credbroker"), fs::Permissions::from_mode(0o700)).unwrap();
+    credbroker_test_support::private_file(&patient.path(".config/credbroker/config.yaml"), "knid: x\n");
+    let (_, findings) = patient.findings(&patient.path("absent.sock"), ".kube/config");
+    has(&findings, "error configuration:", "unknown key `knid`");
+}

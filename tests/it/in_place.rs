@@ -1,0 +1,290 @@
+//! `credbroker kubeconfig inject` and `restore`: the real command, a real broker, and a home directory.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use credbroker_test_support::{Broker, BrokerBuilder, FakePlugin, private_directory};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
+
+/// A home with a kubeconfig as a person writes it.
+struct Home {
+    directory: TempDir,
+    plugin: FakePlugin,
+}
+
+impl Home {
+    fn new() -> Self {
+        let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+        let home = Self { directory: private_directory(), plugin };
+        fs::create_dir(home.path(".kube")).unwrap();
+        fs::write(home.path(".kube/config"), home.text()).unwrap();
+        fs::set_permissions(home.path(".kube/config"), fs::Permissions::from_mode(0o640)).unwrap();
+        home
+    }
+
+    /// The user `dev` runs the plugin; `robot` has a secret.
+    fn text(&self) -> String {
+        let plugin = self.plugin.path();
+        format!(
+            "# mine
+apiVersion: v1
+kind: Config
+current-context: dev
+clusters:
+- name: c
+  cluster: {{server: https://cluster.example}}
+contexts:
+- {{name: dev, context: {{cluster: c, user: dev}}}}  # daily
+- {{name: ops, context: {{cluster: c, user: ops}}}}
+users:
+- name: dev   # me
+  user:
+    exec:
+      # the plugin
+      apiVersion: client.authentication.k8s.io/v1
+      command: {plugin}
+      args:
+      - get-token   # always
+      interactiveMode: Never
+- name: ops
+  user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: \"{plugin}\", args: [ops], interactiveMode: Never}}}}
+- name: robot
+  user: {{token: c4n4ry}}
+",
+            plugin = plugin.display()
+        )
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn kubeconfig(&self) -> String {
+        fs::read_to_string(self.path(".kube/config")).unwrap()
+    }
+
+    fn broker(&self) -> BrokerBuilder {
+        Broker::builder(PROGRAM).env("HOME", self.directory.path())
+    }
+
+    fn run(&self, socket: &Path, args: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).env_clear().env("HOME", self.directory.path()).env("CREDBROKER_SOCKET", socket);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said = [output.stdout.as_slice(), &output.stderr].concat();
+        assert!(!String::from_utf8(said).unwrap().contains("c4n4ry"));
+        output
+    }
+
+    /// Standard output of a command that succeeds.
+    #[track_caller]
+    fn said(&self, socket: &Path, args: &[&str]) -> String {
+        let output = self.run(socket, args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The token that the user `name` of the kubeconfig gets, as a client runs its plugin.
+    #[track_caller]
+    fn token(&self, socket: &Path, name: &str) -> String {
+        let kubeconfig = fs::read(self.path(".kube/config")).unwrap();
+        let kubeconfig =
+            credbroker::document::yaml(&kubeconfig, credbroker::document::Aliases::Follow).unwrap();
+        let kubeconfig = kubeconfig.to_json();
+        let users = kubeconfig["users"].as_array().unwrap();
+        let exec = &users.iter().find(|user| user["name"] == name).unwrap()["user"]["exec"];
+        assert!(exec["command"].as_str().unwrap().contains("credbroker"), "{exec}");
+        let args: Vec<_> = exec["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
+        let mut command = Command::new(exec["command"].as_str().unwrap());
+        command.args(args).env_clear().env("CREDBROKER_SOCKET", socket).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns when the broker has read its files again.
+    fn has_read_again(&self, broker: &Broker) {
+        let read = || {
+            let status = self.said(&broker.socket(), &["status", "-o", "json"]);
+            let status: Value = serde_json::from_str(&status).unwrap();
+            assert_eq!(status["configuration"]["problems"], serde_json::json!([]), "{status}");
+            status["configuration"]["readTime"].clone()
+        };
+        let before = read();
+        let pid = rustix::process::Pid::from_raw(i32::try_from(broker.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        assert!((0..200).any(|_| read() != before), "the broker does not read its files");
+    }
+
+    /// The file with the original definitions.
+    fn moved(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path(".config/credbroker/injected"));
+        entries.map(|entries| entries.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace() {
+    let home = Home::new();
+    let before = home.kubeconfig();
+    let broker = home.broker().start();
+    let socket = broker.socket();
+    home.said(&socket, &["get", "--provider", "dev"]);
+
+    let said = home.said(&socket, &["kubeconfig", "inject"]);
+    assert!(said.contains("2 users request their credentials from the broker: dev, ops"), "{said}");
+    let injected = home.kubeconfig();
+    for kept in ["# mine\n", "# daily\n", "# me\n", "token: c4n4ry", "- {name: ops, context:"] {
+        assert!(injected.contains(kept), "{injected}");
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&home.path(".kube/config")), 0o640);
+    let [moved] = &home.moved()[..] else { panic!("{:?}", home.moved()) };
+    assert_eq!(mode(moved), 0o600);
+    assert!(!fs::read_to_string(moved).unwrap().contains("c4n4ry"));
+    home.has_read_again(&broker);
+    // The credential from before is still the one that is served.
+    assert_eq!(home.token(&socket, "dev"), "token-1");
+    assert_eq!(home.plugin.runs(), 1);
+    assert_eq!(home.token(&socket, "ops"), "token-2");
+
+    // Once more changes nothing.
+    home.said(&socket, &["kubeconfig", "inject"]);
+    assert_eq!(home.kubeconfig(), injected);
+
+    let said = home.said(&socket, &["kubeconfig", "restore"]);
+    assert!(said.contains("restored dev, ops"), "{said}");
+    assert_eq!(home.kubeconfig(), before);
+    home.has_read_again(&broker);
+    let dev = home.said(&socket, &["get", "--provider", "dev", "-o", "token"]);
+    assert_eq!((dev.trim(), home.plugin.runs()), ("token-1", 2));
+    assert!(home.moved().is_empty(), "{:?}", home.moved());
+    assert!(!fs::read_to_string(home.path(".config/credbroker/config.yaml")).unwrap().contains("injected"));
+    let (_, log) = broker.stop();
+    assert!(!log.contains("c4n4ry"), "{log}");
+}
+
+#[test]
+fn one_context_is_changed_and_the_other_later() {
+    let home = Home::new();
+    let before = home.kubeconfig();
+    let broker = home.broker().start();
+    let socket = broker.socket();
+    let error = home.run(&socket, &["kubeconfig", "inject", "prod"]);
+    let error = String::from_utf8(error.stderr).unwrap();
+    assert!(error.contains("context `prod` not found; the contexts are: dev, ops"), "{error}");
+    home.said(&socket, &["kubeconfig", "inject", "ops"]);
+    assert!(home.kubeconfig().contains("- get-token   # always\n"));
+    assert_eq!(home.token(&socket, "ops"), "token-1");
+    home.said(&socket, &["kubeconfig", "inject"]);
+    assert_eq!(home.token(&socket, "dev"), "token-2");
+    home.said(&socket, &["kubeconfig", "restore"]);
+    assert_eq!(home.kubeconfig(), before);
+}
+
+#[test]
+fn edits_made_meanwhile_stay_when_the_stanzas_are_restored() {
+    let home = Home::new();
+    let broker = home.broker().start();
+    let socket = broker.socket();
+    let edited = |text: String| {
+        let text =
+            text.replace("# daily", "# weekly").replace("current-context: dev", "current-context: ops");
+        text.replace("users:\n", "users:\n- name: new   # added\n  user: {token: t}\n")
+    };
+    let expected = edited(home.kubeconfig());
+    home.said(&socket, &["kubeconfig", "inject"]);
+    fs::write(home.path(".kube/config"), edited(home.kubeconfig())).unwrap();
+    home.said(&socket, &["kubeconfig", "restore"]);
+    assert_eq!(home.kubeconfig(), expected);
+}
+
+/// kubectl writes the whole file in its own form; `aws eks update-kubeconfig` writes its own stanza.
+#[test]
+fn a_file_that_other_programs_rewrote_gets_back_what_is_still_ours() {
+    let home = Home::new();
+    let broker = home.broker().start();
+    let socket = broker.socket();
+    let parsed = |text: &str| {
+        credbroker::document::yaml(text.as_bytes(), credbroker::document::Aliases::Follow).unwrap().to_json()
+    };
+    let mut expected = parsed(&home.kubeconfig());
+    home.said(&socket, &["kubeconfig", "inject"]);
+    let mut rewritten = parsed(&home.kubeconfig());
+    let own = serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "aws", "interactiveMode": "Never"});
+    for document in [&mut rewritten, &mut expected] {
+        document["users"][1]["user"]["exec"] = own.clone();
+    }
+    fs::write(home.path(".kube/config"), serde_json::to_string_pretty(&rewritten).unwrap()).unwrap();
+    let said = home.said(&socket, &["kubeconfig", "restore"]);
+    assert!(said.contains("restored dev\n") && said.contains("changed or removed: ops"), "{said}");
+    assert_eq!(parsed(&home.kubeconfig()), expected);
+}
+
+#[test]
+fn without_a_broker_nothing_is_changed_and_a_second_run_continues() {
+    let home = Home::new();
+    let before = home.kubeconfig();
+    let absent = home.path("absent.sock");
+    let output = home.run(&absent, &["kubeconfig", "inject"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(69), "{error}");
+    assert!(error.contains("was not changed; run this command again"), "{error}");
+    assert_eq!(home.kubeconfig(), before);
+    let broker = home.broker().start();
+    home.said(&broker.socket(), &["kubeconfig", "inject"]);
+    assert_eq!(home.token(&broker.socket(), "dev"), "token-1");
+}
+
+#[test]
+fn a_broker_that_reads_another_configuration_is_not_relied_on() {
+    let home = Home::new();
+    let before = home.kubeconfig();
+    let config = home.path("broker.yaml");
+    let text = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nkubeconfigs: [~/.kube/config] # all\n";
+    credbroker_test_support::private_file(&config, text);
+    let broker = home.broker().arg("--config").arg(&config).start();
+    let socket = broker.socket();
+    let output = home.run(&socket, &["kubeconfig", "inject", "--timeout", "1s"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("was not changed") && error.contains("--config"), "{error}");
+    assert_eq!(home.kubeconfig(), before);
+    let config = config.to_str().unwrap();
+    home.said(&socket, &["kubeconfig", "inject", "--config", config]);
+    assert_eq!(home.token(&socket, "dev"), "token-1");
+    home.said(&socket, &["kubeconfig", "restore", "--config", config]);
+    assert_eq!((home.kubeconfig(), fs::read_to_string(config).unwrap().as_str()), (before, text));
+}
+
+#[test]
+fn each_file_of_the_list_is_changed_and_links_stay_links() {
+    let home = Home::new();
+    let before = home.kubeconfig();
+    fs::rename(home.path(".kube/config"), home.path("dotfile")).unwrap();
+    symlink("../dotfile", home.path(".kube/config")).unwrap();
+    let other = before.replace("name: dev", "name: two").replace("user: dev", "user: two");
+    let other = other.replace("name: ops", "name: three").replace("user: ops", "user: three");
+    fs::write(home.path("other"), &other).unwrap();
+    let list = format!("{}:{}", home.path(".kube/config").display(), home.path("other").display());
+    let broker = home.broker().env("KUBECONFIG", &list).start();
+    let socket = broker.socket();
+    let mut inject = Command::new(PROGRAM);
+    inject.args(["kubeconfig", "inject"]).env_clear().env("HOME", home.directory.path());
+    let output = inject.env("KUBECONFIG", &list).env("CREDBROKER_SOCKET", &socket).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains("is a symbolic link"), "{said}{:?}", output.stderr);
+    assert!(home.path(".kube/config").symlink_metadata().unwrap().is_symlink());
+    assert_eq!(home.moved().len(), 2);
+    assert_eq!(home.token(&socket, "dev"), "token-1");
+    home.said(&socket, &["kubeconfig", "restore"]);
+    assert_eq!((home.kubeconfig(), fs::read_to_string(home.path("other")).unwrap()), (before, other));
+    assert!(home.path(".kube/config").symlink_metadata().unwrap().is_symlink());
+}
