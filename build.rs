@@ -1,5 +1,5 @@
 //! The commit of a release build, for `GetBrokerInfo`: `CREDBROKER_COMMIT`, or that of the git repository around the
-//! package. Other builds have none, so that a commit does not cause one. And how the program is linked.
+//! package, or what cargo recorded in a published package. Other builds have none, so that a commit does not cause one. And how the program is linked.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ fn main() {
         return;
     }
     let root = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    if let Some((commit, files)) = root.and_then(|root| commit(&root)) {
+    if let Some((commit, files)) = root.and_then(|root| commit(&root).or_else(|| packaged(&root))) {
         for file in files {
             println!("cargo::rerun-if-changed={}", file.display());
         }
@@ -25,7 +25,7 @@ fn main() {
 }
 
 /// The commit that is checked out, and the files that say so. `None`: there is no repository, as in a package.
-fn commit(root: &Path) -> Option<(String, Vec<PathBuf>)> {
+pub(crate) fn commit(root: &Path) -> Option<(String, Vec<PathBuf>)> {
     let git = root.join(".git");
     // In a work tree beside the repository `.git` is a file.
     let git = match fs::read_to_string(&git) {
@@ -46,6 +46,14 @@ fn commit(root: &Path) -> Option<(String, Vec<PathBuf>)> {
     };
     let files = [head, loose, packed].into_iter().filter(|file| file.is_file());
     found.map(|hash| (hash, files.collect()))
+}
+
+/// The commit that cargo recorded when it made the package.
+pub(crate) fn packaged(root: &Path) -> Option<(String, Vec<PathBuf>)> {
+    let file = root.join(".cargo_vcs_info.json");
+    let text = fs::read_to_string(&file).ok()?;
+    let (_, rest) = text.split_once("\"sha1\"")?;
+    hash(rest.split('"').nth(1)?).map(|hash| (hash, vec![file]))
 }
 
 fn hash(text: &str) -> Option<String> {

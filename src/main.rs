@@ -15,5 +15,8 @@ fn main() -> ExitCode {
     if let Some(order) = launch::requested(std::env::args_os()) {
         return launch::run(order);
     }
+    if let Some(code) = cli::complete(std::env::args_os()) {
+        return code;
+    }
     cli::run(cli::Cli::parse(), &app::environment(), &mut std::io::stdout())
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
+mod attacks;
 #[path = "../common/broker.rs"]
 mod broker;
 #[path = "../common/channel.rs"]
@@ -66,6 +67,9 @@ async fn main() -> Result<ExitCode> {
     }
     if wanted("many") {
         many::measure(&mut report, &directory.join("many")).await?;
+    }
+    if wanted("attacks") {
+        attacks::measure(&mut report, &directory.join("attacks")).await?;
     }
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

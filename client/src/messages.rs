@@ -5,7 +5,7 @@ use credbroker_proto::v1;
 
 #[cfg(feature = "async")]
 use crate::{
-    admin::{ConfigurationState, CredentialState},
+    admin::{BrokerInfo, ConfigurationState, CredentialState, ProviderState},
     cluster_state::{ClusterState, HubState},
     failure::Failure,
 };
@@ -23,7 +23,14 @@ macro_rules! from_message {
 
 from_message!(Cluster, CredentialRef);
 #[cfg(feature = "async")]
-from_message!(ClusterState, ConfigurationState, CredentialState, Failure, HubState);
+from_message!(ClusterState, ConfigurationState, CredentialState, Failure, HubState, ProviderState);
+
+#[cfg(feature = "async")]
+impl From<v1::GetBrokerInfoResponse> for BrokerInfo {
+    fn from(message: v1::GetBrokerInfoResponse) -> Self {
+        Self::from_message(message)
+    }
+}
 
 impl TryFrom<v1::Credential> for Credential {
     type Error = Error;

@@ -4,13 +4,12 @@ use std::io::{self, Write};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use credbroker_client::{Cluster, ClusterState, Failure, Readiness, Reason};
-use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     broker::{OutputFormat, fail, write_json},
     fleet::{ClusterList, ClusterName, ClusterQuery},
-    table,
+    status, table,
 };
 use crate::{plugin::Environment, text::one_line};
 
@@ -121,11 +120,7 @@ fn cell(text: &str, most: usize) -> String {
 fn as_json(list: &ClusterList) -> Value {
     json!({
         "clusters": list.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
-        "hub": list.hub.as_ref().map(|hub| json!({
-            "synced": hub.synced,
-            "failure": hub.failure.as_ref().map(failure),
-            "sinceTime": hub.since.map(|at| Timestamp::from(at).to_string()),
-        })),
+        "hub": list.hub.as_ref().map(status::hub),
     })
 }
 

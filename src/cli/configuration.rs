@@ -3,9 +3,9 @@
 use std::{fmt::Write as _, time::SystemTime};
 
 use credbroker_client::admin::ConfigurationState;
-use prost_types::Timestamp;
 use serde_json::{Value, json};
 
+use super::time::rfc3339;
 use crate::text::one_line;
 
 /// Why the files are not in force as they are; empty: they are.
@@ -32,25 +32,22 @@ pub(super) fn text(state: &ConfigurationState) -> String {
 /// The same for programs.
 pub(super) fn json(state: &ConfigurationState) -> Value {
     json!({
-        "readTime": state.read_at.map(time),
+        "readTime": state.read_at.map(rfc3339),
         "reloads": state.reloads,
         "problems": state.problems,
-        "problemsSinceTime": state.problems_since.map(time),
+        "problemsSinceTime": state.problems_since.map(rfc3339),
         "restartNeeded": state.restart_needed,
     })
 }
 
-fn time(at: SystemTime) -> String {
-    Timestamp::from(at).to_string()
-}
-
 fn shown(at: Option<SystemTime>) -> String {
-    at.map_or_else(|| "an unknown time".to_owned(), time)
+    at.map_or_else(|| "an unknown time".to_owned(), rfc3339)
 }
 
 #[cfg(test)]
 mod tests {
     use credbroker_proto::v1;
+    use prost_types::Timestamp;
 
     use super::*;
 

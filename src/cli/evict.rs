@@ -22,8 +22,7 @@ pub(super) struct EvictArgs {
     timeout: TimeoutArg,
 }
 
-const USAGE: &str =
-    "credbroker evict [OPTIONS] <PROVIDER|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
+const USAGE: &str = "credbroker evict [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,19 +1,21 @@
 //! `credbroker get`: one credential, requested like the shim does, for a person or a script.
 
+mod cluster;
+
 use std::{
     io::{self, IsTerminal as _, Write},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
-use credbroker_client::{ClusterProfileRef, Credential, ExposeSecret};
+use credbroker_client::{Cluster, ClusterProfileRef, Credential, ExposeSecret};
 use credbroker_exec::{
     ApiVersion, Failure, Notice, Source, document, request, request_patiently, with_notice,
 };
-use prost_types::Timestamp;
 
 use super::{
     broker::{SocketArg, timeout},
     table,
+    time::expiry,
 };
 use crate::{
     clock::{Clock, SystemClock},
@@ -21,18 +23,19 @@ use crate::{
     text::escape_json,
 };
 
+use cluster::ClusterArgs;
+
 /// Get a credential from a running broker
 ///
 /// The broker returns the credential that it holds, or runs the provider's plugin if it holds no valid one. The default
 /// output describes the credential and leaves out the secret. Like credbroker-exec, this command sends the variables
 /// that choose an identity, such as AWS_PROFILE; the broker uses those that the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-#[expect(clippy::doc_markdown, reason = "clap prints it on terminals, which show no Markdown")]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct GetArgs {
     /// Provider of the credential: a name in the broker's configuration, or a user of its kubeconfig [env:
     /// CREDBROKER_PROVIDER]
-    #[arg(long, value_name = "NAME", conflicts_with = "cluster_profile")]
+    #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
     provider: Option<String>,
     /// Digest of the kubeconfig that defines the provider, if several define the name: the error message lists them
     #[arg(long, value_name = "DIGEST", requires = "provider")]
@@ -48,13 +51,18 @@ pub(super) struct GetArgs {
     /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: 45s]
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
+
+const USAGE: &str = "credbroker get [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
 
 const EXAMPLES: &str = "\
 Examples:
-  credbroker get --provider gke
-  credbroker get --provider gke -o token
-  credbroker get --cluster-profile fleet/paris";
+  credbroker get gke
+  credbroker get gke -o token
+  credbroker get --cluster-profile fleet/paris
+  credbroker get gke --context paris";
 
 /// The output of `credbroker get`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -84,11 +92,12 @@ fn answer(
     let Some(source) = source(args, environment) else {
         writeln!(
             err,
-            "credbroker get: no credential is named; use --provider NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER"
+            "credbroker get: no credential is named; use NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER"
         )?;
         return Ok(2);
     };
-    let outcome = match ask(args, &source, environment, err) {
+    let cluster = args.cluster.read(environment)?;
+    let outcome = match ask(args, &source, cluster, environment, err) {
         Ok(credential) => rendered(args.output, &source, &credential, clock.now().wall),
         Err(failure) => Err((failure.line(Some(&source)), failure.exit_code())),
     };
@@ -117,12 +126,13 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
 fn ask(
     args: &GetArgs,
     source: &Source,
+    cluster: Option<Cluster>,
     environment: &Environment,
     err: &mut dyn Write,
 ) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
     let terminal = io::stderr().is_terminal();
-    let request = request(source.clone(), None, &environment.0, String::new(), terminal)?;
+    let request = request(source.clone(), cluster, &environment.0, String::new(), terminal)?;
     let ask = |notice: Option<Notice<'_>>| request_patiently(&socket, &request, args.timeout, true, notice);
     if terminal { with_notice("credbroker get", source, err, |notice| ask(Some(notice))) } else { ask(None) }
 }
@@ -160,25 +170,11 @@ pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime)
         (None, _) => "certificate",
         (Some(_), Some(_)) => "token and certificate",
     };
-    let expires = credential.expires_at().map_or_else(|| "unknown".to_owned(), |at| expires(at.into(), now));
+    let expires = credential.expires_at().map_or_else(|| "unknown".to_owned(), |at| expiry(at, now));
     let [head, name] = named(source);
     let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
     let head = head.each_ref().map(String::as_str);
     table::text(head, &[[name, kind.to_owned(), expires, credential.generation().to_owned()]])
-}
-
-/// `2026-11-20T10:00:00Z (in 42m)`.
-pub(super) fn expires(at: Timestamp, now: SystemTime) -> String {
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let at = Timestamp { nanos: 0, ..at };
-    let left = match u64::try_from(at.seconds).unwrap_or_default().saturating_sub(now) {
-        0 => "expired".to_owned(),
-        left @ 1..120 => format!("in {left}s"),
-        left @ 120..7200 => format!("in {}m", left / 60),
-        left @ 7200..172_800 => format!("in {}h", left / 3600),
-        left => format!("in {}d", left / 86_400),
-    };
-    format!("{at} ({left})")
 }
 
 fn print(to: &mut dyn Write, text: &str) -> io::Result<()> {

@@ -17,7 +17,7 @@ pub(super) struct HealthcheckArgs {
     #[arg(long)]
     ready: bool,
     /// Check that this provider is ready
-    #[arg(long, value_name = "NAME")]
+    #[arg(value_name = "NAME", conflicts_with = "ready")]
     provider: Option<String>,
     #[command(flatten)]
     socket: SocketArg,
@@ -29,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   credbroker healthcheck
   credbroker healthcheck --ready
-  credbroker healthcheck --provider gke --timeout 1s";
+  credbroker healthcheck gke --timeout 1s";
 
 pub(super) fn run(
     args: &HealthcheckArgs,

@@ -26,7 +26,11 @@ use crate::{
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct LoginArgs {
     /// Provider to log in to: a name in the broker's configuration, or a user of its kubeconfig
-    #[arg(required_unless_present = "cluster_profile", conflicts_with = "cluster_profile")]
+    #[arg(
+        value_name = "NAME",
+        required_unless_present = "cluster_profile",
+        conflicts_with = "cluster_profile"
+    )]
     provider: Option<String>,
     /// Digest of the kubeconfig that defines the provider, if several define the name: the error message lists them
     #[arg(long, value_name = "DIGEST", requires = "provider")]
@@ -41,7 +45,7 @@ pub(super) struct LoginArgs {
     timeout: Option<Duration>,
 }
 
-const USAGE: &str = "credbroker login [OPTIONS] <PROVIDER|--cluster-profile <NAMESPACE/NAME>>";
+const USAGE: &str = "credbroker login [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -15,6 +15,7 @@ use crate::{plugin::Environment, text::shown};
 #[command(after_help = EXAMPLES)]
 pub(super) struct LogoutArgs {
     /// Provider to log out of
+    #[arg(value_name = "NAME")]
     provider: String,
     #[command(flatten)]
     socket: SocketArg,

@@ -4,6 +4,7 @@
 
 mod broker;
 mod clusters;
+mod complete;
 mod configuration;
 mod credentials;
 mod demo;
@@ -16,14 +17,18 @@ mod healthcheck;
 mod kubeconfig;
 mod login;
 mod logout;
+mod man;
 mod programs;
 mod progress;
 mod refresh;
+mod screen;
 mod selection;
 mod serve;
 mod setup;
+mod signals;
 mod status;
 mod table;
+mod time;
 mod validate;
 
 use std::{
@@ -31,6 +36,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::LazyLock,
 };
 
 use clap::{Parser, Subcommand};
@@ -40,12 +46,23 @@ use crate::plugin::Environment;
 /// Exit code of a bad configuration (`EX_CONFIG`).
 const EX_CONFIG: u8 = 78;
 
+/// The version, and the commit of a release build.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| version(env!("CARGO_PKG_VERSION"), option_env!("CREDBROKER_COMMIT")));
+
+fn version(version: &str, commit: Option<&str>) -> String {
+    match commit.filter(|commit| !commit.is_empty()) {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    }
+}
+
 /// A local credential broker for Kubernetes
 ///
 /// One daemon runs each exec credential plugin once, renews the credential before it expires, and serves it to the other
 /// processes of its user: over gRPC on a Unix socket, or through credbroker-exec, which is an exec plugin itself.
 #[derive(Debug, Parser)]
-#[command(name = "credbroker", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "credbroker", version = VERSION.as_str(), after_help = AFTER_HELP, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: CliCommand,
@@ -82,6 +99,8 @@ enum CliCommand {
     Evict(evict::EvictArgs),
     Clusters(clusters::ClustersArgs),
     Kubeconfig(kubeconfig::KubeconfigArgs),
+    Completions(complete::CompletionsArgs),
+    Man(man::ManArgs),
     Setup(setup::SetupArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
@@ -94,6 +113,18 @@ enum CliCommand {
     },
     #[command(hide = true)]
     SamplePlugin(demo::SamplePluginArgs),
+}
+
+/// Answers the completion script of a shell; returns the exit code. `None`: this process was not started by one.
+pub fn complete(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match complete::answer(arguments) {
+        Ok(false) => None,
+        Ok(true) => Some(ExitCode::SUCCESS),
+        Err(error) => {
+            let _ignored = writeln!(io::stderr(), "credbroker: {error:#}");
+            Some(ExitCode::FAILURE)
+        }
+    }
 }
 
 /// Runs the command `cli`, which prints its output to `out`; returns the exit code.
@@ -114,6 +145,8 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         CliCommand::Refresh(args) => refresh::run(&args, environment, out),
         CliCommand::Evict(args) => evict::run(&args, environment, out),
         CliCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
+        CliCommand::Completions(args) => complete::run(&args, out),
+        CliCommand::Man(args) => man::run(&args, out),
         CliCommand::Demo(args) => demo::run(&args, environment, out),
         CliCommand::Shim { arguments } => {
             let edges = credbroker_exec::Edges::of_this_process();

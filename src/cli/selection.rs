@@ -3,16 +3,18 @@
 use std::fmt;
 
 use credbroker_client::{ClusterProfileRef, admin::Selector};
+use credbroker_exec::Source;
 
 /// Exactly one of these arguments.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct SelectionArgs {
     /// Select the credentials of this provider
-    provider: Option<String>,
+    #[arg(value_name = "NAME")]
+    pub(super) provider: Option<String>,
     /// Select the credentials for this cluster, as `credbroker clusters` lists it
     #[arg(long, value_name = "NAMESPACE/NAME")]
-    cluster_profile: Option<ClusterProfileRef>,
+    pub(super) cluster_profile: Option<ClusterProfileRef>,
     /// Select the credential with this key, as `credbroker status` prints it
     #[arg(long)]
     key: Option<String>,
@@ -29,6 +31,14 @@ impl SelectionArgs {
             (None, None, Some(key)) => Selector::Key(key.clone()),
             (None, None, None) => Selector::All,
         }
+    }
+}
+
+impl SelectionArgs {
+    /// What a request names to get such a credential. `None`: nothing does.
+    pub(super) fn source(&self) -> Option<Source> {
+        let profile = self.cluster_profile.clone().map(Source::ClusterProfile);
+        profile.or_else(|| Some(Source::Provider { name: self.provider.clone()?, definition: None }))
     }
 }
 

@@ -39,3 +39,10 @@ fn a_timeout_has_a_unit_or_is_in_seconds() {
     let error = Cli::try_parse_from(["credbroker", "status", "--timeout", "5d"]).unwrap_err().to_string();
     assert!(error.contains("expected a time such as 500ms"), "{error}");
 }
+
+#[test]
+fn the_version_has_the_commit_of_a_release() {
+    assert_eq!(version("0.1.0", Some("3f2a9c1")), "0.1.0 (3f2a9c1)");
+    assert_eq!(version("0.1.0", None), "0.1.0");
+    assert_eq!(version("0.1.0", Some("")), "0.1.0");
+}

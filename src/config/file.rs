@@ -82,7 +82,11 @@ pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
 }
 
 /// Reads a file of certificate authorities. A pipe or a device could keep the broker from starting.
-pub(super) fn authorities(path: &Path) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+///
+/// It cannot be read, is not a regular file, or is larger than 1 MiB.
+pub fn authorities(path: &Path) -> io::Result<Vec<u8>> {
     let unusable = |problem: String| Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     if !std::fs::metadata(path)?.is_file() {
         return unusable("it is not a regular file".to_owned());

@@ -39,6 +39,7 @@ use reader::whole;
 
 pub use access::AuditTo;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
+pub use file::authorities;
 pub use limits::Limits;
 pub use listen::{Listen, group_id};
 pub use metrics::{MetricsAddress, MetricsListen};

@@ -235,9 +235,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
-        "CREDBROKER_RUNS=10000 cargo test --test it first_process",
         "the test command runs three hundred seeds",
     ),
+    ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command, with fewer runs"),
+    ("source <(credbroker completions bash)", "tests/it/commands/names.rs"),
     (
         "python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto",
         GENERATED,

@@ -16,7 +16,7 @@ const COMMANDS: [&[&str]; 6] = [
     &["evict", "--all"],
     &["clusters"],
     &["kubeconfig", "fleet"],
-    &["get", "--provider", "p"],
+    &["get", "p"],
 ];
 
 /// All of them at once, with `more` arguments.

@@ -16,6 +16,7 @@ mod admin;
 mod answers;
 mod authority;
 mod binary;
+mod commands;
 mod consumers;
 mod deadlines;
 mod doctor;

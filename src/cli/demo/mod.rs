@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use credbroker_client::{Client, CredentialRef, Socket};
 
-use super::{progress::Progress, table};
+use super::{progress::Progress, signals::Signals, table};
 use crate::{
     app::{self, Drained, Edges, Listening},
     clock::{Clock as _, SystemClock},
@@ -35,6 +35,8 @@ pub(super) struct DemoArgs {}
 
 const PROVIDER: &str = "sample";
 const AT_ONCE: usize = 50;
+/// Exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
 /// Interval at which the demo checks whether the credential was renewed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -59,9 +61,10 @@ pub(super) fn run(_: &DemoArgs, environment: &Environment, out: &mut dyn Write) 
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
-    let steps = runtime.block_on(demo.with_broker(config, environment))?;
-    print(&steps, out)?;
-    Ok(0)
+    match runtime.block_on(demo.with_broker(config, environment))? {
+        Some(steps) => print(&steps, out).map(|()| 0),
+        None => Ok(INTERRUPTED),
+    }
 }
 
 struct Demo {
@@ -86,16 +89,23 @@ impl Demo {
         Ok(config::load(Some(&file), environment)?.config)
     }
 
-    async fn with_broker(&self, config: Config, environment: &Environment) -> anyhow::Result<Vec<DemoStep>> {
+    /// Runs the steps. `None`: a signal came first. In any case the broker and all processes have ended.
+    async fn with_broker(
+        &self,
+        config: Config,
+        environment: &Environment,
+    ) -> anyhow::Result<Option<Vec<DemoStep>>> {
+        let mut signals = Signals::new();
         let path = self.shims.socket().to_owned();
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let mut bound = app::build(config, vec![Listening::at(options)], Edges::system(environment))?;
         let steps = tokio::select! {
-            task = bound.serve() => bail!("the {task} ended unexpectedly"),
-            steps = self.steps() => steps?,
+            task = bound.serve() => Err(anyhow!("the {task} ended unexpectedly")),
+            () = signals.received() => Ok(None),
+            steps = self.steps() => steps.map(Some),
         };
         ensure!(bound.drain().await == Drained::Whole, "the broker did not stop in time");
-        Ok(steps)
+        steps
     }
 
     async fn steps(&self) -> anyhow::Result<Vec<DemoStep>> {
@@ -131,8 +141,7 @@ impl Demo {
             if new.generation() != old.generation() {
                 let left = old.expires_at().and_then(|expiry| expiry.duration_since(now.wall).ok());
                 let left = left.context("the old token expired before the refresh")?;
-                let remark =
-                    format!("{:.0} s before the old token expired; no caller waited", left.as_secs_f64());
+                let remark = format!("{:.0} s early; no caller waited", left.as_secs_f64());
                 let runs = self.runs() - before;
                 return Ok(DemoStep {
                     what: "refresh ahead of expiry",
@@ -170,16 +179,52 @@ fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
             [step.what.to_owned(), calls, took, step.runs.to_string(), step.remark.clone()]
         })
         .collect();
-    write!(out, "{}", table::text(["WHAT RAN", "CALLS", "TOOK", "PLUGIN RUNS", ""], &rows))?;
+    write!(out, "{}", table::text(["WHAT RAN", "CALLS", "TOOK", "RUNS", ""], &rows))?;
     let (calls, runs): (usize, usize) =
         (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
     writeln!(
         out,
-        "\n{calls} calls, {runs} plugin runs. Without a broker, each call runs the plugin for half a second."
+        "\n{calls} calls, {runs} plugin runs. Without a broker, each call runs the plugin, for\nhalf a second."
     )?;
     writeln!(
         out,
-        "Next: run `credbroker serve`, `credbroker kubeconfig wrap -o FILE`, and `KUBECONFIG=FILE kubectl get pods`."
+        "Next: `credbroker serve &`, `credbroker kubeconfig wrap -o FILE`, and\n`KUBECONFIG=FILE kubectl get pods`."
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_fits_80_columns() {
+        let step = |what, calls, millis, remark: &str| DemoStep {
+            what,
+            calls,
+            took: Duration::from_millis(millis),
+            runs: 1,
+            remark: remark.to_owned(),
+        };
+        let steps = [
+            step("cold call", 1, 512, "the plugin ran"),
+            step("50 shims at once", 50, 87, "from memory, all the same token"),
+            step("refresh ahead of expiry", 0, 13_400, "5 s early; no caller waited"),
+        ];
+        let mut out = Vec::new();
+        print(&steps, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text, @r"
+        WHAT RAN                 CALLS  TOOK      RUNS
+        cold call                1      512.0 ms  1     the plugin ran
+        50 shims at once         50     87.0 ms   1     from memory, all the same token
+        refresh ahead of expiry         13.4 s    1     5 s early; no caller waited
+
+        51 calls, 3 plugin runs. Without a broker, each call runs the plugin, for
+        half a second.
+        Next: `credbroker serve &`, `credbroker kubeconfig wrap -o FILE`, and
+        `KUBECONFIG=FILE kubectl get pods`.
+        ");
+    }
 }

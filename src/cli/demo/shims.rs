@@ -2,11 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, bail, ensure};
+use futures_util::future::try_join_all;
+use tokio::process::{Child, Command};
 
 use crate::clock::{Clock as _, SystemClock};
 
@@ -32,9 +34,9 @@ impl Shims {
 
     /// Starts `count` shims at once, which must print the same token; returns the time until the last one ended.
     pub(super) async fn call(&self, provider: &'static str, count: usize) -> anyhow::Result<Duration> {
-        let (program, socket) = (self.program.clone(), self.socket.clone());
+        let (program, socket) = (&self.program, &self.socket);
         let started = SystemClock.now().boot;
-        let outputs = tokio::task::spawn_blocking(move || all(&program, &socket, provider, count)).await??;
+        let outputs = all(program, socket, provider, count).await?;
         let took = SystemClock.now().boot.saturating_sub(started);
         let mut outputs = outputs.into_iter().map(|output| {
             if !output.status.success() {
@@ -56,13 +58,14 @@ fn token(stdout: &[u8]) -> Option<String> {
     document.pointer("/status/token")?.as_str().map(str::to_owned)
 }
 
-fn all(program: &Path, socket: &Path, provider: &str, count: usize) -> anyhow::Result<Vec<Output>> {
+/// Runs `count` shims. They are killed when the future is dropped.
+async fn all(program: &Path, socket: &Path, provider: &str, count: usize) -> anyhow::Result<Vec<Output>> {
     let start = |_| {
         #[expect(clippy::disallowed_methods, reason = "the demo starts this program itself, not a plugin")]
         let mut command = Command::new(program);
-        command.args(["shim", "--provider", provider, "--socket"]).arg(socket);
+        command.args(["shim", "--provider", provider, "--socket"]).arg(socket).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     };
     let children = (0..count).map(start).collect::<Result<Vec<_>, _>>().context("cannot start a shim")?;
-    children.into_iter().map(|child| child.wait_with_output().context("cannot wait for a shim")).collect()
+    try_join_all(children.into_iter().map(Child::wait_with_output)).await.context("cannot wait for a shim")
 }

@@ -1,5 +1,8 @@
+use std::time::UNIX_EPOCH;
+
 use clap::Parser;
 use credbroker_proto::v1;
+use prost_types::Timestamp;
 
 use super::*;
 use crate::clock::SystemClock;
@@ -81,25 +84,6 @@ fn a_certificate_is_not_a_token() {
     assert_eq!(code, 1);
 }
 
-#[test]
-fn the_remaining_time_has_one_unit() {
-    let at = |left: i64| {
-        let at = Timestamp { seconds: i64::try_from(NOW).unwrap() + left, nanos: 0 };
-        let text = expires(at, UNIX_EPOCH + Duration::from_secs(NOW));
-        text.split_once(" (").unwrap().1.trim_end_matches(')').to_owned()
-    };
-    for (left, expected) in [
-        (-5, "expired"),
-        (0, "expired"),
-        (90, "in 90s"),
-        (3600, "in 60m"),
-        (86_400, "in 24h"),
-        (1_000_000, "in 11d"),
-    ] {
-        assert_eq!(at(left), expected, "{left}");
-    }
-}
-
 fn run_with(args: &GetArgs, environment: &[(&str, &str)]) -> (u8, String, String) {
     let pairs = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     let environment = Environment(pairs.collect());
@@ -123,7 +107,7 @@ fn a_cluster_profile_takes_precedence_over_the_variable_for_the_provider() {
     for odd in ["paris", "/paris", "fleet/", "a/b/c"] {
         assert!(Line::try_parse_from(["get", "--cluster-profile", odd]).is_err(), "{odd}");
     }
-    assert!(Line::try_parse_from(["get", "--cluster-profile", "a/b", "--provider", "p"]).is_err());
+    assert!(Line::try_parse_from(["get", "--cluster-profile", "a/b", "p"]).is_err());
     let source = Source::ClusterProfile("fleet/paris".parse().unwrap());
     let text = summary(&source, &credential().try_into().unwrap(), UNIX_EPOCH + Duration::from_secs(NOW));
     assert!(text.starts_with("CLUSTER      KIND ") && text.contains("\nfleet/paris  token"), "{text}");

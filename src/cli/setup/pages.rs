@@ -2,14 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory as _};
-use clap_complete::{
-    Generator,
-    shells::{Bash, Fish, Zsh},
+use crate::cli::{
+    complete::{Shell, script},
+    man,
 };
-use clap_mangen::Man;
-
-use crate::cli::Cli;
 
 const NAME: &str = "credbroker";
 
@@ -25,37 +21,20 @@ pub(super) struct Places<'a> {
 /// The paths of the completions and their contents.
 pub(super) fn completions(places: Places<'_>) -> Vec<(PathBuf, String)> {
     vec![
-        (places.data.join("bash-completion/completions").join(NAME), completion(Bash)),
-        (places.data.join("zsh/site-functions/_credbroker"), completion(Zsh)),
-        (places.config.join("fish/completions/credbroker.fish"), completion(Fish)),
+        (places.data.join("bash-completion/completions").join(NAME), completion(Shell::Bash)),
+        (places.data.join("zsh/site-functions/_credbroker"), completion(Shell::Zsh)),
+        (places.config.join("fish/completions/credbroker.fish"), completion(Shell::Fish)),
     ]
 }
 
-fn completion(shell: impl Generator) -> String {
-    let mut bytes = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), NAME, &mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
+fn completion(shell: Shell) -> String {
+    script(shell, NAME)
 }
 
 /// The paths of the man pages and their contents: one page for each command.
 pub(super) fn man_pages(places: Places<'_>) -> Vec<(PathBuf, String)> {
-    let mut command = Cli::command().disable_help_subcommand(true);
-    // Gives the commands below their whole names.
-    command.build();
-    let mut pages = Vec::new();
-    add(&command, &places.data.join("man/man1"), &mut pages);
-    pages
-}
-
-fn add(command: &Command, dir: &Path, pages: &mut Vec<(PathBuf, String)>) {
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        add(below, dir, pages);
-    }
-    let page = Man::new(command.clone());
-    let mut bytes = Vec::new();
-    // Writing to a vector does not fail.
-    drop(page.render(&mut bytes));
-    pages.push((dir.join(page.get_filename()), String::from_utf8_lossy(&bytes).into_owned()));
+    let dir = places.data.join("man/man1");
+    man::pages().into_iter().map(|(name, text)| (dir.join(name), text)).collect()
 }
 
 #[cfg(test)]
@@ -74,7 +53,7 @@ mod tests {
         assert!(text("credbroker-kubeconfig-wrap.1").contains("\\-\\-bare"));
         assert!(!pages.iter().any(|(path, _)| path.ends_with("credbroker-shim.1")));
         for (path, text) in completions(places) {
-            assert!(text.contains("healthcheck"), "{}", path.display());
+            assert!(text.contains("CREDBROKER_COMPLETE"), "{}", path.display());
         }
     }
 }

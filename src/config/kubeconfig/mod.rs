@@ -1,6 +1,7 @@
 //! Kubeconfigs, merged as client-go merges them: of two users, clusters or contexts of one name the first wins whole.
 
 mod cluster;
+mod context;
 mod defining;
 mod hub;
 mod import;
@@ -25,6 +26,7 @@ use crate::{
     plugin::Environment,
 };
 
+pub use context::ContextError;
 use defining::defining_file;
 pub use import::is_shim;
 pub(super) use import::variables;

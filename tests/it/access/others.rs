@@ -46,7 +46,7 @@ fn open(program: &std::path::Path, rules: &Value) -> (Broker, FakePlugin) {
 
 /// Gets `provider` with `prefix` before the client.
 fn get(broker: &Broker, prefix: &[&str], provider: &str) -> Output {
-    let client = [PROGRAM, "get", "--provider", provider, "-o", "token", "--socket"];
+    let client = [PROGRAM, "get", provider, "-o", "token", "--socket"];
     let words: Vec<_> = prefix.iter().chain(&client).copied().collect();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).arg(broker.socket()).env_remove("CREDBROKER_SOCKET").output().unwrap()

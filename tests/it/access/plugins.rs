@@ -13,10 +13,8 @@ fn said(line: &str) -> String {
     let victim = FakePlugin::builder().token("secret").expires_in(3600).build();
     let directory = credbroker_test_support::private_directory();
     let (socket, out) = (directory.path().join("socket"), directory.path().join("out"));
-    let client = format!(
-        "{PROGRAM} get --provider victim -o token --timeout 20s --socket \"$(cat {})\"",
-        socket.display()
-    );
+    let client =
+        format!("{PROGRAM} get victim -o token --timeout 20s --socket \"$(cat {})\"", socket.display());
     let line = line.replace("CLIENT", &format!("env -i PATH=\"$PATH\" {client} > {} 2>&1", out.display()));
     let evil = FakePlugin::script(&format!("{line}\nexit 1"));
     let providers = json!([provider("victim", &victim), provider("evil", &evil)]);
@@ -24,7 +22,7 @@ fn said(line: &str) -> String {
     std::fs::write(&socket, broker.socket().to_str().unwrap()).unwrap();
     let shim = |provider: &str| {
         let mut command = std::process::Command::new(PROGRAM);
-        command.args(["get", "--provider", provider, "--socket"]).arg(broker.socket());
+        command.args(["get", provider, "--socket"]).arg(broker.socket());
         command.output().unwrap()
     };
     assert!(shim("victim").status.success(), "another process gets it");

@@ -48,7 +48,7 @@ fn after_three_prompts_without_an_answer_only_a_login_runs_the_plugin() {
 fn a_login_runs_the_plugin_again_and_a_logout_forgets_what_it_brought() {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
     let broker = broker(&json!([provider("p", &plugin)]));
-    let token = || text(&without_terminal(&broker, &["get", "--provider", "p", "-o", "token"]).stdout);
+    let token = || text(&without_terminal(&broker, &["get", "p", "-o", "token"]).stdout);
     assert_eq!(token(), "token-1\n");
     let (status, stdout, shown) = at_terminal(&broker, &["login", "p"]).end();
     assert!(status.success() && shown.is_empty(), "{stdout}{shown}");

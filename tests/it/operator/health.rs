@@ -81,9 +81,9 @@ async fn a_provider_is_ready_until_its_plugin_fails_and_while_it_has_a_credentia
     assert_eq!(probed.command(&[]).await, (0, "ok\n".to_owned()));
     let (code, text) = probed.command(&["--ready"]).await;
     assert_eq!(code, 1, "{text}");
-    assert_eq!(probed.command(&["--provider", "good"]).await.0, 0);
-    assert_eq!(probed.command(&["--provider", "bad/é"]).await.0, 1);
-    assert_eq!(probed.command(&["--provider", "unknown"]).await.0, 1);
+    assert_eq!(probed.command(&["good"]).await.0, 0);
+    assert_eq!(probed.command(&["bad/é"]).await.0, 1);
+    assert_eq!(probed.command(&["unknown"]).await.0, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,7 +34,7 @@ fn each_run_and_each_rotation_is_a_line_and_a_hit_is_none() {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
     let broker = start(&json!([provider("cloud", &plugin)]));
     for _ in 0..5 {
-        assert!(run(&broker, &["get", "--provider", "cloud"]).status.success());
+        assert!(run(&broker, &["get", "cloud"]).status.success());
     }
     assert!(run(&broker, &["refresh", "cloud"]).status.success());
     let (status, log) = broker.stop();
@@ -72,10 +72,10 @@ fn failures_are_warnings_and_after_three_of_them_information() {
     let broker = start(&json!([provider("failing", &failing), missing]));
     for _ in 0..5 {
         run(&broker, &["refresh", "failing"]);
-        run(&broker, &["get", "--provider", "failing"]);
+        run(&broker, &["get", "failing"]);
     }
     for _ in 0..2 {
-        run(&broker, &["get", "--provider", "missing"]);
+        run(&broker, &["get", "missing"]);
         run(&broker, &["refresh", "missing"]);
     }
     let (_, log) = broker.stop();
@@ -107,7 +107,7 @@ fn a_run_that_takes_half_its_time_is_a_warning_and_one_that_a_shutdown_ends_is_n
     let mut slow = provider("slow", &plugin);
     slow["timeout"] = json!("2s");
     let broker = start(&json!([slow, provider("endless", &plugin)]));
-    let failed = run(&broker, &["get", "--provider", "slow"]);
+    let failed = run(&broker, &["get", "slow"]);
     assert!(!failed.status.success());
     let half = lines(&broker);
     let half = with_message(&half, "the plugin has used half of its time limit");
@@ -116,7 +116,7 @@ fn a_run_that_takes_half_its_time_is_a_warning_and_one_that_a_shutdown_ends_is_n
     assert_eq!(half[0]["span"]["provider"], "slow");
 
     let waiting = Command::new(PROGRAM)
-        .args(["get", "--provider", "endless", "--socket"])
+        .args(["get", "endless", "--socket"])
         .arg(broker.socket())
         .env_clear()
         .stdout(std::process::Stdio::null())
@@ -143,7 +143,7 @@ fn debug_messages_are_ours_and_not_those_of_libraries() {
         .arg("json")
         .arg("-v")
         .start();
-    assert!(run(&broker, &["get", "--provider", "cloud"]).status.success());
+    assert!(run(&broker, &["get", "cloud"]).status.success());
     let (_, log) = broker.stop();
     let lines = parsed(&log);
     assert!(lines.iter().any(|line| line["level"] == "DEBUG"), "{log}");

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
+    io,
     os::{
         fd::OwnedFd,
         unix::{
@@ -17,51 +18,65 @@ use std::{
 
 use credbroker_test_support::{Broker, FakePlugin, private_directory, private_file};
 use serde_json::json;
+use tempfile::TempDir;
 
-use super::PROGRAM;
+use super::{PROGRAM, until};
 use crate::harness::provider;
 
-#[test]
-fn systemd_hears_that_it_is_ready_that_it_works_and_that_it_stops() {
-    let directory = private_directory();
-    let path = directory.path().join("notify");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    let plugin = FakePlugin::builder().token("t").build();
-    let broker = Broker::builder(PROGRAM)
-        .providers(&json!([provider("cloud", &plugin)]))
-        .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "600000")
-        .start();
-    let next = || {
-        let mut message = [0; 256];
-        let length = systemd.recv(&mut message).unwrap();
-        String::from_utf8(message[..length].to_vec()).unwrap()
-    };
-    assert_eq!(next().trim_end(), "READY=1");
-    for _ in 0..3 {
-        assert_eq!(next().trim_end(), "WATCHDOG=1");
+/// A broker with a watchdog, and the socket on which systemd hears of it.
+struct Notified {
+    broker: Broker,
+    systemd: UnixDatagram,
+    _directory: (TempDir, FakePlugin),
+}
+
+impl Notified {
+    fn start() -> Self {
+        let directory = private_directory();
+        let path = directory.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        let plugin = FakePlugin::builder().token("t").build();
+        let broker = Broker::builder(PROGRAM)
+            .providers(&json!([provider("cloud", &plugin)]))
+            .env("NOTIFY_SOCKET", &path)
+            .env("WATCHDOG_USEC", "600000")
+            .start();
+        Self { broker, systemd, _directory: (directory, plugin) }
     }
-    assert_eq!(broker.stop().0.code(), Some(0));
-    let last = std::iter::repeat_with(next).find(|message| message.trim_end() != "WATCHDOG=1");
-    assert_eq!(last.unwrap().trim_end(), "STOPPING=1");
+}
+
+fn next(systemd: &UnixDatagram) -> io::Result<String> {
+    let mut message = [0; 256];
+    let length = systemd.recv(&mut message)?;
+    Ok(String::from_utf8_lossy(&message[..length]).trim_end().to_owned())
 }
 
 #[test]
-fn a_broker_that_does_not_answer_stops_its_notifications() {
-    let directory = private_directory();
-    let path = directory.path().join("notify");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    let plugin = FakePlugin::builder().token("t").build();
-    let broker = Broker::builder(PROGRAM)
-        .providers(&json!([provider("cloud", &plugin)]))
-        .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "600000")
-        .start();
-    // The name of its socket leads nowhere: a call cannot be made, although all of its tasks run.
-    fs::rename(broker.socket(), broker.socket().with_extension("moved")).unwrap();
-    let log = |text: &str| broker.log().contains(text);
-    super::until("it warns", || log("the broker cannot call itself"));
-    drop(systemd);
+fn systemd_hears_that_it_is_ready_that_it_works_and_that_it_stops() {
+    let Notified { broker, systemd, _directory } = Notified::start();
+    let next = || next(&systemd).unwrap();
+    assert_eq!(next(), "READY=1");
+    for _ in 0..3 {
+        assert_eq!(next(), "WATCHDOG=1");
+    }
+    assert_eq!(broker.stop().0.code(), Some(0));
+    let last = std::iter::repeat_with(next).find(|message| message != "WATCHDOG=1");
+    assert_eq!(last.unwrap(), "STOPPING=1");
+}
+
+#[test]
+fn a_broker_that_cannot_call_itself_stops_its_notifications() {
+    let Notified { broker, systemd, _directory } = Notified::start();
+    // All of its tasks run, but the name of its socket leads to a file, which the broker does not replace.
+    fs::remove_file(broker.socket()).unwrap();
+    fs::write(broker.socket(), "").unwrap();
+    let warnings = || broker.log().matches("the broker cannot call itself").count();
+    until("it warns", || warnings() > 0);
+    systemd.set_nonblocking(true).unwrap();
+    while next(&systemd).is_ok() {}
+    let before = warnings();
+    until("it has tried twice more", || warnings() >= before + 2);
+    assert_eq!(next(&systemd).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
 /// As systemd starts the system service: with the socket of another user. Only root can do that.
@@ -93,11 +108,9 @@ fn a_broker_that_may_not_connect_to_its_socket_calls_itself_nevertheless() {
     command.args(["-c", script, PROGRAM]).arg(&config).env_clear();
     command.env("LISTEN_FDS", "1").env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "600000");
     let _broker = Killed(command.uid(61_001).gid(61_001).stdin(OwnedFd::from(socket)).spawn().unwrap());
+    systemd.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     for expected in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
-        let mut message = [0; 256];
-        systemd.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let length = systemd.recv(&mut message).expect("a notification");
-        assert_eq!(str::from_utf8(&message[..length]).unwrap().trim_end(), expected);
+        assert_eq!(next(&systemd).unwrap(), expected);
     }
 }
 

@@ -36,7 +36,7 @@ fn survive(ways: &[(&str, &str)]) {
         let (plugin, runs) = (EvilPlugin::new(), private_directory());
         let providers = json!([plugin.provider("evil", way)]);
         let broker = Broker::builder(PROGRAM).providers(&providers).env("TMPDIR", runs.path()).start();
-        let get = || generation(&client(&broker, &["get", "--provider", "evil"]).output().unwrap());
+        let get = || generation(&client(&broker, &["get", "evil"]).output().unwrap());
         let nothing_is_left = || {
             plugin.processes().is_empty()
                 && children(broker.pid()).is_empty()

@@ -18,7 +18,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
 fn get(socket: &Path) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.args(["get", "--provider", "cloud", "--socket"]).arg(socket).env_clear();
+    command.args(["get", "cloud", "--socket"]).arg(socket).env_clear();
     command.output().unwrap()
 }
 
@@ -58,7 +58,7 @@ fn nothing_of_a_run_is_left_when_the_broker_is_killed() {
     );
     let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
     let mut command = Command::new(PROGRAM);
-    command.args(["get", "--provider", "cloud", "--socket"]).arg(broker.socket()).env_clear();
+    command.args(["get", "cloud", "--socket"]).arg(broker.socket()).env_clear();
     let mut waits = command.spawn().unwrap();
     until("the plugin runs", || {
         fs::read_to_string(plugin.dir().join("launcher")).is_ok_and(|id| id.ends_with('\n'))

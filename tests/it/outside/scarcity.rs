@@ -65,11 +65,7 @@ async fn survives(resource: (Resource, &str), scarce: impl FnOnce(&Broker) -> u6
     assert_eq!(failure.reason, Some(Reason::SpawnFailed), "{failure:?}");
     // It connects, and the broker cannot take the connection.
     let mut waits = Command::new(PROGRAM);
-    waits
-        .args(["get", "--provider", "held", "--socket"])
-        .arg(broker.socket())
-        .env_clear()
-        .stdout(Stdio::null());
+    waits.args(["get", "held", "--socket"]).arg(broker.socket()).env_clear().stdout(Stdio::null());
     let mut waits = waits.spawn().unwrap();
     until_idle(broker.pid());
     get("held").await.unwrap();

@@ -35,5 +35,5 @@ deep-directory)
 dump)
   ls /proc/self/fd > "$dir/descriptors"; env > "$dir/environment"; exit 1 ;;
 call-back)
-  "$(cat "$dir/client")" get --provider evil --socket "$(cat "$dir/socket")" > "$dir/answer" 2>&1; exit 1 ;;
+  "$(cat "$dir/client")" get evil --socket "$(cat "$dir/socket")" > "$dir/answer" 2>&1; exit 1 ;;
 esac

@@ -1,0 +1,134 @@
+use std::time::Duration;
+
+use credbroker_proto::{
+    Reason,
+    v1::{
+        self, ClusterProfileRef, Failure,
+        credential_state::{Rejections, State, Verdict},
+    },
+};
+
+use super::*;
+
+fn held() -> CredentialState {
+    message().into()
+}
+
+fn message() -> v1::CredentialState {
+    let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    v1::CredentialState {
+        provider: "gke".into(),
+        key: "0a1b2c".into(),
+        definition: None,
+        server: Some("https://a".into()),
+        caller_env: vec!["AWS_PROFILE".into()],
+        state: State::Renewing.into(),
+        generation: Some("e-7".into()),
+        expiration_time: at(1_800_000_600),
+        next_refresh_time: at(1_800_000_060),
+        watchers: 2,
+        runs: 9,
+        last_failure: Some(Failure {
+            reason: Reason::PluginExit.into(),
+            message: "no".into(),
+            retry_after: None,
+        }),
+        failed_attempts: 1,
+        cluster_profile: Some(ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }),
+        rejections: Some(Rejections {
+            rejections: 3,
+            verifications: 2,
+            last_verdict: Verdict::Accepted.into(),
+            next_run_time: at(1_800_000_040),
+        }),
+    }
+}
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+#[test]
+fn the_summary_of_rejections_is_one_line() {
+    let line = |rejections| {
+        let held = CredentialState::from(v1::CredentialState { rejections: Some(rejections), ..message() });
+        summary(&held.rejections.unwrap(), now())
+    };
+    let mut rejections = Rejections { rejections: 1, ..Rejections::default() };
+    assert_eq!(line(rejections), "1 rejection");
+    rejections.verifications = 1;
+    rejections.last_verdict = Verdict::Unverifiable.into();
+    assert_eq!(line(rejections), "1 rejection, 1 verification, the last: unverifiable");
+}
+
+#[test]
+fn a_failure_with_several_lines_is_one_line_below() {
+    let mut failed = v1::CredentialState { rejections: None, ..message() };
+    failed.last_failure.as_mut().unwrap().message = "plugin failed:\n  no \x1b[31msession\n".into();
+    let text = table(&[Row::of(&failed.into(), now())], Screen::default());
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(
+        text.ends_with("\n\ngke (fleet/paris): PLUGIN_EXIT: plugin failed: no U+001B[31msession\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_table_has_a_row_per_credential_and_rejections_below() {
+    let empty = v1::CredentialState {
+        provider: "x".into(),
+        state: State::Empty.into(),
+        ..v1::CredentialState::default()
+    };
+    let rows = [Row::of(&held(), now()), Row::of(&empty.into(), now())];
+    insta::assert_snapshot!(table(&rows, Screen::default()), @r"
+    PROVIDER           STATE     EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    gke (fleet/paris)  renewing  in 10m   in 60s    9     2        0a1b2c
+    x                  empty     -        -         0     0
+
+    gke (fleet/paris): PLUGIN_EXIT: no
+    gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before 2027-01-15T08:00:40Z (in 40s)
+    ");
+}
+
+#[test]
+fn json_has_no_character_that_a_terminal_obeys_or_hides() {
+    let mut failed = message();
+    failed.provider = "a\u{9b}2J".into();
+    failed.last_failure.as_mut().unwrap().message = "exe\u{202e}gpj\u{7f}".into();
+    let mut out = Vec::new();
+    print(&[failed.into()], (OutputFormat::Json, Screen::default()), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains(r#""a\u009b2J""#) && text.contains(r#""exe\u202egpj\u007f""#), "{text}");
+    let read: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["credentials"][0]["provider"], "a\u{9b}2J");
+}
+
+#[test]
+fn json_has_every_field() {
+    let expected = json!({
+        "provider": "gke",
+        "definition": null,
+        "clusterProfile": {"namespace": "fleet", "name": "paris"},
+        "key": "0a1b2c",
+        "server": "https://a",
+        "callerEnv": ["AWS_PROFILE"],
+        "state": "renewing",
+        "generation": "e-7",
+        "expirationTime": "2027-01-15T08:10:00Z",
+        "nextRefreshTime": "2027-01-15T08:01:00Z",
+        "watchers": 2,
+        "runs": 9,
+        "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no"},
+        "failedAttempts": 1,
+        "rejections": {
+            "rejections": 3,
+            "verifications": 2,
+            "lastVerdict": "accepted",
+            "nextRunTime": "2027-01-15T08:00:40Z",
+        },
+    });
+    assert_eq!(as_json(&held()), expected);
+    let unsuspected = v1::CredentialState { rejections: None, ..message() };
+    assert_eq!(as_json(&unsuspected.into())["rejections"], Value::Null);
+}

@@ -1,0 +1,73 @@
+//! Man pages, generated from the command line: one for each command.
+
+use std::{fs, io::Write, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::{Command, CommandFactory as _};
+use clap_mangen::Man;
+
+use super::Cli;
+
+/// Write the man pages of all commands into a directory
+///
+/// Packages install them below share/man/man1.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ManArgs {
+    /// Directory, which must exist
+    #[arg(value_name = "DIRECTORY")]
+    directory: PathBuf,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  credbroker man ~/.local/share/man/man1";
+
+pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let pages = pages();
+    for (name, text) in &pages {
+        let path = args.directory.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    writeln!(out, "wrote {} pages to {}", pages.len(), args.directory.display())?;
+    Ok(0)
+}
+
+/// The names of the pages and their texts.
+pub(super) fn pages() -> Vec<(String, String)> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    // Gives the commands below their whole names.
+    command.build();
+    let mut pages = Vec::new();
+    add(&command, &mut pages);
+    pages
+}
+
+fn add(command: &Command, pages: &mut Vec<(String, String)>) {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        add(below, pages);
+    }
+    let (page, mut text) = (Man::new(command.clone()), Vec::new());
+    // Writing to a vector does not fail.
+    drop(page.render(&mut text));
+    pages.push((page.get_filename(), String::from_utf8_lossy(&text).into_owned()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_a_page() {
+        let directory = credbroker_test_support::private_directory();
+        let mut out = Vec::new();
+        run(&ManArgs { directory: directory.path().to_owned() }, &mut out).unwrap();
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap_or_default();
+        assert!(read("credbroker.1").contains(".TH credbroker 1"));
+        assert!(read("credbroker-status.1").contains("\\-\\-watch"));
+        assert!(read("credbroker-kubeconfig-wrap.1").contains(".SH SYNOPSIS"));
+        assert!(!directory.path().join("credbroker-shim.1").exists(), "it is hidden");
+        let error = run(&ManArgs { directory: directory.path().join("none") }, &mut out).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write"), "{error}");
+    }
+}

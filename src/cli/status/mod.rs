@@ -1,0 +1,98 @@
+//! `credbroker status`: what a running broker is, and the credentials that it holds.
+
+mod json;
+mod overview;
+mod sparkline;
+mod view;
+mod watch;
+
+use std::io::{self, Write};
+
+use credbroker_client::{ClusterProfileRef, admin::Selector};
+
+use super::{
+    broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish, write_json},
+    screen::Screen,
+};
+use crate::{
+    clock::{Clock as _, SystemClock},
+    plugin::Environment,
+};
+pub(super) use json::hub;
+use overview::Filter;
+
+/// Show a running broker, its providers and its credentials, without their secrets
+///
+/// The table has a line for each credential, and for each provider without one:
+///
+///   valid      the broker holds a valid credential
+///   renewing   it holds a valid one, and its successor is being fetched or could not be fetched
+///   waiting    there is none, and the plugin is running or waits for its turn
+///   failed     there is none, because the last run failed
+///   empty      there is none now; the next request runs the plugin
+///   idle       there was no request for the provider yet
+///   unusable   the plugin is not installed, or may not run
+///
+/// Below the table are the last failures, rejections by API servers, and problems of the configuration.
+/// A narrow terminal leaves columns out; -o json has everything.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+pub(super) struct StatusArgs {
+    /// Show only this provider
+    #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
+    provider: Option<String>,
+    /// Show only the credentials for this cluster, as `credbroker clusters` lists it
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    cluster_profile: Option<ClusterProfileRef>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
+    /// Exit with 1 if a plugin run, a plugin, the hub or the configuration has failed
+    #[arg(long)]
+    exit_code: bool,
+    /// Show the state again every second, until Ctrl-C; what expires first comes first
+    #[arg(short, long, conflicts_with_all = ["output", "exit_code"])]
+    watch: bool,
+    #[command(flatten)]
+    socket: SocketArg,
+    #[command(flatten)]
+    timeout: TimeoutArg,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  credbroker status
+  credbroker status gke --exit-code
+  credbroker status --watch
+  credbroker status -o json | jq -r '.credentials[] | select(.state == \"failed\") | .provider'";
+
+pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let screen = Screen::of_stdout(environment);
+    let filter = args.filter();
+    if args.watch {
+        if screen.size.is_none() {
+            let remedy = "run this command at a terminal, or use `credbroker status -o json`";
+            writeln!(io::stderr(), "credbroker: --watch needs a terminal as standard output; {remedy}")?;
+            return Ok(2);
+        }
+        return watch::run(args, &filter, environment, out);
+    }
+    let overview =
+        ask(&args.socket, args.timeout.limit, environment, async |client| filter.read(&client).await)?;
+    let has_failed = overview.as_ref().is_ok_and(overview::Overview::has_failed);
+    let code = finish(overview, out, |overview, out| match args.output {
+        OutputFormat::Table => write!(out, "{}", view::text(&overview, screen, SystemClock.now().wall)),
+        OutputFormat::Json => write_json(&json::document(&overview), out),
+    })?;
+    Ok(if args.exit_code && has_failed { code.max(1) } else { code })
+}
+
+impl StatusArgs {
+    fn filter(&self) -> Filter {
+        match (&self.provider, &self.cluster_profile) {
+            (Some(name), _) => Filter(Selector::Provider(name.clone())),
+            (None, Some(profile)) => Filter(Selector::ClusterProfile(profile.clone())),
+            (None, None) => Filter(Selector::All),
+        }
+    }
+}

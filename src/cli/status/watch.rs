@@ -1,0 +1,159 @@
+//! `credbroker status --watch`: a view that is drawn again every second.
+
+use std::{
+    io::{self, Write},
+    time::{Duration, SystemTime},
+};
+
+use credbroker_client::{
+    Client, Error,
+    admin::{CredentialState, State},
+};
+use tokio::time::sleep;
+
+use super::{
+    StatusArgs,
+    overview::{Filter, Overview},
+    sparkline::Runs,
+    view::title,
+};
+use crate::{
+    cli::{
+        broker::{ask, fail},
+        credentials::{Row, table},
+        screen::{Screen, Tone, wrapped},
+        signals::Signals,
+        table::shortened,
+    },
+    clock::{Clock as _, SystemClock},
+    plugin::Environment,
+    text::one_line,
+};
+
+/// The time between two frames.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Draws until a signal ends it.
+pub(super) fn run(
+    args: &StatusArgs,
+    filter: &Filter,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let limit = args.timeout.limit;
+    let socket = args.socket.locate(environment);
+    let ended = ask(&args.socket, limit, environment, async |mut client| {
+        let mut signals = Signals::new();
+        // A failure before the first frame ends the command.
+        let mut last = filter.read(&client).await?;
+        let (mut runs, mut lost, mut view) = (Runs::default(), None, AlternateScreen::enter(out));
+        loop {
+            if lost.is_none() {
+                runs.read(&last.credentials);
+            }
+            let screen = Screen::of_stdout(environment);
+            view.draw(&frame(&last, &runs, lost.as_deref(), screen, SystemClock.now().wall), screen);
+            let next = async {
+                sleep(INTERVAL).await;
+                if lost.is_some()
+                    && let Ok(socket) = &socket
+                {
+                    client = tokio::time::timeout(limit, Client::connect(socket))
+                        .await
+                        .unwrap_or(Err(Error::Timeout { limit }))?
+                        .timeout(limit);
+                }
+                filter.read(&client).await
+            };
+            let read = tokio::select! {
+                () = signals.received() => return Ok(()),
+                read = next => read,
+            };
+            match read {
+                Ok(overview) => (last, lost) = (overview, None),
+                Err(error) => lost = Some(one_line(&error.to_string())),
+            }
+            if view.failed.is_some() {
+                return Ok(());
+            }
+        }
+    })?;
+    match ended {
+        Ok(()) => Ok(0),
+        Err(failure) => Ok(fail(&failure, &mut io::stderr())?),
+    }
+}
+
+/// One picture. `lost`: why it is not of now.
+fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, now: SystemTime) -> String {
+    let width = screen.width();
+    let in_flight = overview.credentials.iter().filter(|held| is_running(held)).count();
+    let counts = format!(
+        "{} credentials, {in_flight} running or waiting, {} runs since this view began",
+        overview.credentials.len(),
+        runs.total
+    );
+    let mut text = shortened(&title(&overview.broker, now), width) + "\n";
+    if let Some(why) = lost {
+        let line = wrapped(&format!("no answer from the broker: {why}; trying again"), 2, width);
+        text.extend(line.lines().map(|line| screen.paint(Tone::Bad, line) + "\n"));
+    }
+    text.push_str(&wrapped(&counts, 0, width));
+    text.push_str(&format!("runs  {}\n\n", runs.bars(width.saturating_sub(6))));
+    let mut held: Vec<_> = overview.credentials.iter().collect();
+    // Those without a credential come first: they fail, or are being fetched.
+    held.sort_by_key(|held| held.expires_at);
+    let rows = held.into_iter().map(|held| Row::of(held, now)).chain(overview.idle().map(Row::idle));
+    text.push_str(&table(&rows.collect::<Vec<_>>(), screen));
+    text
+}
+
+fn is_running(held: &CredentialState) -> bool {
+    held.state == State::Waiting || (held.state == State::Renewing && held.last_failure.is_none())
+}
+
+/// The other screen of the terminal. The first one is shown again when this is dropped.
+struct AlternateScreen<'a> {
+    out: &'a mut dyn Write,
+    /// The terminal is gone.
+    failed: Option<io::Error>,
+}
+
+impl<'a> AlternateScreen<'a> {
+    fn enter(out: &'a mut dyn Write) -> Self {
+        let mut entered = Self { out, failed: None };
+        entered.write("\x1b[?1049h\x1b[?25l");
+        entered
+    }
+
+    /// Replaces the picture. Lines that do not fit are left out.
+    fn draw(&mut self, frame: &str, screen: Screen) {
+        let rows = screen.size.map_or(usize::MAX, |(_, rows)| rows).max(2);
+        let count = frame.lines().count();
+        let mut text = "\x1b[H".to_owned();
+        for (index, line) in frame.lines().take(rows).enumerate() {
+            let is_last = index + 1 == rows;
+            match is_last && count > rows {
+                true => text.push_str(&format!("… {} more lines", count - rows + 1)),
+                false => text.push_str(line),
+            }
+            text.push_str(if is_last { "\x1b[K" } else { "\x1b[K\r\n" });
+        }
+        text.push_str("\x1b[J");
+        self.write(&text);
+    }
+
+    fn write(&mut self, text: &str) {
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        self.failed = self.failed.take().or(written.err());
+    }
+}
+
+impl Drop for AlternateScreen<'_> {
+    fn drop(&mut self) {
+        self.write("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+#[cfg(test)]
+mod tests;

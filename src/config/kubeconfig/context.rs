@@ -1,0 +1,101 @@
+//! The cluster of one context, for a command that requests a credential for it.
+
+use super::{Kubeconfig, Mode, cluster::ContextClusters};
+use crate::{
+    config::problem::{Problem, Report},
+    credential::Cluster,
+    document::Node,
+    text::listed,
+};
+
+/// Why a context leads to no cluster.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ContextError {
+    /// No file has a context of that name.
+    #[error("the kubeconfig has no context `{context}`; its contexts are: {}", listed(.known))]
+    Unknown {
+        /// The name.
+        context: String,
+        /// The names that it has.
+        known: Vec<String>,
+    },
+    /// The context names a cluster that is not in the files, or none.
+    #[error("context `{context}` of the kubeconfig names no cluster that it has")]
+    NoCluster {
+        /// The name of the context.
+        context: String,
+    },
+    /// The cluster is not valid.
+    #[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Invalid {
+        /// At least one.
+        problems: Vec<Problem>,
+    },
+}
+
+impl Kubeconfig {
+    /// The names of the contexts; of one name the first.
+    pub fn context_names(&self) -> Vec<String> {
+        self.contexts().iter().map(|context| context.name.to_owned()).collect()
+    }
+
+    /// The cluster of `context`, as client-go gives it to a plugin.
+    ///
+    /// # Errors
+    ///
+    /// There is no such context, or it has no valid cluster.
+    pub fn cluster_of(&self, context: &str) -> Result<Cluster, ContextError> {
+        let contexts = self.contexts();
+        let Some(found) = contexts.iter().find(|found| found.name == context) else {
+            return Err(ContextError::Unknown { context: context.to_owned(), known: self.context_names() });
+        };
+        let cluster = found.body.get("cluster").and_then(Node::as_str).unwrap_or_default();
+        let mut report = Report::default();
+        match ContextClusters::of(self, Mode::Ambient).named(cluster, &mut report) {
+            Ok(Some(cluster)) => Ok(cluster),
+            Ok(None) => Err(ContextError::NoCluster { context: context.to_owned() }),
+            Err(_reported) => Err(ContextError::Invalid { problems: report.warnings }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use credbroker_test_support::private_directory;
+
+    use super::*;
+    use crate::config::read_kubeconfig;
+
+    fn kubeconfig(text: &str) -> Kubeconfig {
+        let dir = private_directory();
+        let path = dir.path().join("config");
+        credbroker_test_support::private_file(&path, text);
+        read_kubeconfig(&[path], Mode::Named).unwrap()
+    }
+
+    const TEXT: &str = "
+clusters:
+- {name: paris, cluster: {server: https://paris, tls-server-name: p}}
+- {name: nowhere, cluster: {}}
+contexts:
+- {name: p, context: {cluster: paris, user: u}}
+- {name: lost, context: {cluster: rome, user: u}}
+- {name: bad, context: {cluster: nowhere, user: u}}
+";
+
+    #[test]
+    fn a_context_has_the_cluster_that_it_names() {
+        let cluster = kubeconfig(TEXT).cluster_of("p").unwrap();
+        assert_eq!((cluster.server.as_str(), cluster.tls_server_name.as_str()), ("https://paris", "p"));
+    }
+
+    #[test]
+    fn a_context_without_a_usable_cluster_is_an_error_that_says_why() {
+        let kubeconfig = kubeconfig(TEXT);
+        let error = |context| kubeconfig.cluster_of(context).unwrap_err().to_string();
+        let unknown = "the kubeconfig has no context `paris`; its contexts are: p, lost, bad";
+        assert_eq!(error("paris"), unknown);
+        assert_eq!(error("lost"), "context `lost` of the kubeconfig names no cluster that it has");
+        assert!(error("bad").ends_with("cluster `nowhere` has no `server`"), "{}", error("bad"));
+    }
+}
