@@ -45,8 +45,10 @@ pub struct Bound {
     pub(super) follow: Option<(ConfigPlace, Sources)>,
     /// `None`: metrics are not served.
     pub(super) monitor: Option<OpenMonitor>,
-    /// Who gets notifications, and the broker's own socket. `None`: it has no name.
-    pub(super) service_manager: Option<(ServiceManager, Option<PathBuf>)>,
+    /// Who gets notifications.
+    pub(super) service_manager: Option<ServiceManager>,
+    /// Where the broker calls itself. `None`: its socket has no name.
+    pub(super) own_socket: Option<PathBuf>,
     pub(super) health: HealthReporter,
     pub(super) essentials: Essentials,
     pub(super) reaps_orphans: bool,
@@ -88,13 +90,12 @@ impl Bound {
         if let Some(monitor) = self.monitor.take() {
             self.essentials.spawn("metrics server", monitor.serve());
         }
-        match self.service_manager.clone() {
-            Some((manager, Some(socket))) => self.essentials.spawn("systemd notifier", async move {
-                watchdog::report(&socket, manager.watchdog, ServiceNotification::notify).await;
-            }),
-            // The broker cannot call itself there.
-            Some((_, None)) => ServiceNotification::Ready.notify(),
-            None => {}
+        if let Some(manager) = self.service_manager {
+            let (acceptor, socket) = (Arc::clone(&self.acceptor), self.own_socket.clone());
+            self.essentials.spawn("systemd notifier", async move {
+                let connect = || watchdog::connect(socket.as_deref(), &acceptor);
+                watchdog::report(connect, manager.watchdog, ServiceNotification::notify).await;
+            });
         }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });

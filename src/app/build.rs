@@ -136,7 +136,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let monitor = monitor.transpose()?;
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
-    let service_manager = edges.service_manager.map(|manager| (manager, paths.first().cloned()));
+    let own_socket = paths.first().cloned();
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
     let services = services(
         cache.clone(),
@@ -165,7 +165,8 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         reload: ReloadRequest::default(),
         follow: None,
         monitor,
-        service_manager,
+        service_manager: edges.service_manager,
+        own_socket,
         health,
         essentials,
         reaps_orphans: edges.reaps_orphans,

@@ -14,6 +14,7 @@ use tokio::{
 use tracing::warn;
 
 use super::systemd::ServiceNotification;
+use crate::server::Acceptor;
 
 const CHECK: &str = "http://localhost/grpc.health.v1.Health/Check";
 /// An empty message: the health of the broker itself.
@@ -27,11 +28,15 @@ const SOON: Duration = Duration::from_secs(1);
 /// Notifies systemd that the broker is ready when it has answered a call on its own socket; and from then on, three times
 /// in `period`, that it still answers. `period` is the time after which systemd restarts a broker without notifications;
 /// `None`: it does not.
-pub(super) async fn report(socket: &Path, period: Option<Duration>, notify: impl Fn(ServiceNotification)) {
+pub(super) async fn report<F: Future<Output = io::Result<UnixStream>>>(
+    connect: impl Fn() -> F,
+    period: Option<Duration>,
+    notify: impl Fn(ServiceNotification),
+) {
     let turn = period.map_or(LONGEST, |period| period / 3);
     let mut is_ready = false;
     loop {
-        match timeout(turn, call(socket)).await {
+        match timeout(turn, async { call(connect().await?).await }).await {
             Ok(Ok(())) => {
                 if !mem::replace(&mut is_ready, true) {
                     notify(ServiceNotification::Ready);
@@ -50,11 +55,22 @@ pub(super) async fn report(socket: &Path, period: Option<Duration>, notify: impl
     }
 }
 
-/// Calls the broker as a client does. Any answer is an answer: one that refuses the call for lack of room, too.
-async fn call(socket: &Path) -> io::Result<()> {
-    let stream = TokioIo::new(UnixStream::connect(socket).await?);
+/// Connects as a client does. The socket of a system service may be for other users only: then the acceptor gets the
+/// connection directly.
+pub(super) async fn connect(socket: Option<&Path>, acceptor: &Acceptor) -> io::Result<UnixStream> {
+    match socket {
+        Some(socket) => match UnixStream::connect(socket).await {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => acceptor.connect(),
+            connected => connected,
+        },
+        None => acceptor.connect(),
+    }
+}
+
+/// Calls the broker. Any answer is an answer: one that refuses the call for lack of room, too.
+async fn call(stream: UnixStream) -> io::Result<()> {
     let (mut sender, connection) =
-        http2::handshake(TokioExecutor::new(), stream).await.map_err(io::Error::other)?;
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let request = Request::post(CHECK).header(CONTENT_TYPE, "application/grpc");
     let request = request.body(Full::new(Bytes::from_static(EMPTY))).map_err(io::Error::other)?;
     tokio::select! {
@@ -95,7 +111,12 @@ mod tests {
         let (sender, mut notifications) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            report(&path, Some(PERIOD), |notification| sender.send(notification).unwrap()).await;
+            report(
+                || UnixStream::connect(&path),
+                Some(PERIOD),
+                |notification| sender.send(notification).unwrap(),
+            )
+            .await;
         });
         for _ in 0..3 {
             drop(listener.accept().await.unwrap());

@@ -144,6 +144,17 @@ impl Acceptor {
         }
     }
 
+    /// A connection of the broker to itself, which is served like any other one of the first listener.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        let (stream, own) = UnixStream::pair()?;
+        self.admit(0, stream);
+        Ok(own)
+    }
+
     fn admit(&self, number: usize, stream: UnixStream) {
         let identity = match self.identities.of(&stream, number) {
             Ok(identity) => identity,
