@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
+mod attacks;
 #[path = "../common/broker.rs"]
 mod broker;
 #[path = "../common/channel.rs"]
@@ -20,6 +21,7 @@ mod hits;
 #[path = "../fleet/hub.rs"]
 #[expect(dead_code, reason = "nothing changes here")]
 mod hub;
+mod idle;
 mod keys;
 #[path = "../common/load.rs"]
 mod load;
@@ -54,6 +56,9 @@ async fn main() -> Result<ExitCode> {
     if wanted("hits") {
         hits::measure(&mut report, &directory.join("hits")).await?;
     }
+    if wanted("idle") {
+        idle::measure(&mut report, &directory.join("idle")).await?;
+    }
     if wanted("memory") {
         memory::measure(&mut report, &directory.join("memory")).await?;
     }
@@ -62,6 +67,9 @@ async fn main() -> Result<ExitCode> {
     }
     if wanted("many") {
         many::measure(&mut report, &directory.join("many")).await?;
+    }
+    if wanted("attacks") {
+        attacks::measure(&mut report, &directory.join("attacks")).await?;
     }
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

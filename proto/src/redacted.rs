@@ -50,7 +50,6 @@ impl fmt::Debug for AttendCredentialRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AttendCredentialRequest")
             .field("ref", &self.r#ref)
-            .field("exec_plugin_caller", &self.exec_plugin_caller)
             .field("session", &self.session.keys())
             .field("login", &self.login)
             .finish()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic_health::ServingStatus;
 
-use super::{Bound, SERVICES};
+use super::{Bound, health::SERVICES};
 use crate::{server::Keeper, trace};
 
 /// How long a drain may take.

@@ -1,8 +1,8 @@
 //! The inputs from outside: clock, randomness and environment. No other file reads them.
 
-use std::{ffi::OsStr, path::PathBuf, sync::Arc, time::Duration};
+use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
-use super::systemd::watchdog_period;
+use super::systemd::ServiceManager;
 use crate::{
     clock::{Clock, SystemClock},
     plugin::Environment,
@@ -19,8 +19,8 @@ pub struct Edges {
     pub epoch: Arc<str>,
     /// The directory for the private working directories of plugins.
     pub scratch: PathBuf,
-    /// The time after which systemd restarts a broker that does not answer; `None`: it does not.
-    pub watchdog: Option<Duration>,
+    /// Who gets notifications about the state of the broker.
+    pub service_manager: Option<ServiceManager>,
     /// This program, which is started as the launcher of each plugin.
     pub launcher: PathBuf,
     /// Whether the broker adopts and reaps what plugins leave behind. Then it reaps every child of this process.
@@ -36,7 +36,7 @@ impl Edges {
             jitter: fastrand::f64,
             epoch: format!("{:08x}", fastrand::u32(..)).into(),
             scratch: temporary.unwrap_or(OsStr::new("/tmp")).into(),
-            watchdog: watchdog_period(),
+            service_manager: ServiceManager::of(environment),
             // The kernel resolves it to the file that this process runs, even if that was replaced or removed: a broker and
             // its launchers are always of one version.
             launcher: "/proc/self/exe".into(),

@@ -7,6 +7,8 @@ use rustix::io::FdFlags;
 use sd_notify::NotifyState;
 use tracing::warn;
 
+use crate::plugin::Environment;
+
 /// The sockets that systemd passed in `LISTEN_FDS`, each with the `FileDescriptorName=` of its unit.
 ///
 /// # Errors
@@ -31,9 +33,9 @@ pub fn inherited_listeners() -> io::Result<Vec<(String, UnixListener)>> {
 }
 
 /// A notification for the service manager (`NOTIFY_SOCKET`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServiceNotification {
-    /// The socket is open, or a reload has ended.
+    /// The broker has answered a call, or a reload has ended.
     Ready,
     /// The configuration is being read again. [`Ready`](Self::Ready) ends it.
     Reloading,
@@ -43,9 +45,18 @@ pub enum ServiceNotification {
     Watchdog,
 }
 
-/// The time after which systemd restarts a broker that sends no [`ServiceNotification::Watchdog`]; `None`: it does not.
-pub(super) fn watchdog_period() -> Option<Duration> {
-    sd_notify::watchdog_enabled()
+/// The service manager that started the broker and gets notifications.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceManager {
+    /// The time after which it restarts a broker that sends no [`ServiceNotification::Watchdog`]; `None`: it does not.
+    pub watchdog: Option<Duration>,
+}
+
+impl ServiceManager {
+    /// `None`: no service manager gets notifications.
+    pub(super) fn of(environment: &Environment) -> Option<Self> {
+        environment.set("NOTIFY_SOCKET").map(|_| Self { watchdog: sd_notify::watchdog_enabled() })
+    }
 }
 
 impl ServiceNotification {

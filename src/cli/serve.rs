@@ -199,7 +199,6 @@ async fn serve(
     for address in addresses {
         info!("listening on {address}");
     }
-    ServiceNotification::Ready.notify();
     let code = tokio::select! {
         task = bound.serve() => {
             error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");

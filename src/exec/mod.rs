@@ -3,6 +3,7 @@
 mod attendance;
 mod directory;
 mod error;
+mod launcher;
 mod live;
 mod orphans;
 mod output;

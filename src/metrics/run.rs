@@ -5,7 +5,7 @@
 pub enum RunReason {
     /// The broker has had no credential for this key yet.
     First,
-    /// The last run failed, and there is no valid credential.
+    /// The last run failed, and no credential is valid.
     Retry,
     /// The credential has expired.
     Expired,

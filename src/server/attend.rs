@@ -42,15 +42,10 @@ impl<R: PluginRunner> BrokerService<R> {
     ) -> Result<Response<CredentialMessages>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
         let (peer, deadline) = (access.peer, deadline(&request));
-        let pb::AttendCredentialRequest { r#ref, exec_plugin_caller, session, login: is_login } =
-            request.into_inner();
+        let pb::AttendCredentialRequest { r#ref, session, login: is_login } = request.into_inner();
         let session = convert::session(session, &access);
-        let get = pb::GetCredentialRequest {
-            r#ref,
-            exec_plugin_caller,
-            at_terminal: true,
-            ..pb::GetCredentialRequest::default()
-        };
+        let get =
+            pb::GetCredentialRequest { r#ref, at_terminal: true, ..pb::GetCredentialRequest::default() };
         let (caller, reference) = asking(&peer, get);
         let ask = convert::ask(reference, &access, Verb::Get)?;
         let (asked, source) =

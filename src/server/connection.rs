@@ -1,4 +1,4 @@
-//! One connection: HTTP/2 with every limit set.
+//! One connection, from its first byte to its end.
 
 use std::{
     future::poll_fn,
@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use hyper::{rt::Executor, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::{net::UnixStream, time::timeout};
 use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
@@ -19,35 +19,21 @@ use super::{
     authority::AuthorityFilter,
     exchange::{Exchanges, exchange},
     follow::WatchSlots,
-    handshake::HandshakeDeadline,
+    greeting::{GOAWAY, Greeted, Greeting, greet},
     places::Full,
     service::Services,
+    settings::http2,
     traffic::{Noted, Traffic, Watchdog},
 };
 use crate::trace::RequestSpan;
 
-/// Time from accept to the end of the peer's first SETTINGS frame.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Concurrent requests on one connection.
-const STREAMS: u32 = 1024;
-/// Streams that the peer opened and reset before the broker accepted them ("rapid reset").
-const PENDING_RESETS: usize = 20;
-/// Streams that the broker reset because of an error of the peer.
-const ERROR_RESETS: usize = 64;
-/// Bytes of the headers of a request.
-const HEADERS: u32 = 16 * 1024;
-/// Bytes that wait to be sent on one stream.
-const SEND_BUFFER: usize = 64 * 1024;
-/// Bytes that the peer may send ahead, on one stream and on the whole connection. A request has at most 256 KiB.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-const FRAME: u32 = 16 * 1024;
 /// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
 const LAST_CALL: Duration = Duration::from_millis(200);
 /// Time after GOAWAY for calls in progress to end.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_FAREWELL: Duration = Duration::from_millis(500);
+
 /// Why the broker refuses every request of a connection. Decided once, when the connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
@@ -73,7 +59,35 @@ impl Connections {
     /// Serves `stream` until the peer is done, stops reading, another connection needs the place, or the broker drains.
     pub(super) async fn serve(
         self,
-        stream: UnixStream,
+        mut stream: UnixStream,
+        access: Arc<Access>,
+        traffic: Arc<Traffic>,
+        refusal: Option<Refusal>,
+    ) {
+        let end = traffic.end().clone();
+        let greeted = {
+            let mut greeting = pin!(greet(&mut stream));
+            match greeting.as_mut().with_cancellation_token(&end).await {
+                None if self.draining.is_cancelled() => timeout(LAST_CALL, greeting).await.ok(),
+                greeted => greeted,
+            }
+        };
+        let (uid, pid) = (access.peer.uid, access.peer.pid);
+        match greeted {
+            // Boxed, because a connection without a call would reserve its space.
+            Some(Ok(greeting)) => {
+                Box::pin(self.serve_calls((stream, greeting), access, traffic, refusal)).await;
+            }
+            Some(Err(error)) => debug!(uid, pid, %error, "a connection ended before its first call"),
+            // A socket that has sent so little takes it at once, and a peer that has closed needs it no more.
+            None => drop(stream.try_write(&GOAWAY)),
+        }
+    }
+
+    /// Serves the calls of a connection from the first one on.
+    async fn serve_calls(
+        self,
+        (stream, greeting): (UnixStream, Greeting),
         access: Arc<Access>,
         traffic: Arc<Traffic>,
         refusal: Option<Refusal>,
@@ -81,9 +95,8 @@ impl Connections {
         let (end, draining) = (traffic.end().clone(), self.draining.clone());
         let peer = access.peer;
         self.watchdog.watch(&traffic);
-        let builder = limits(TrackedExecutor(self.tasks.clone()));
-        let io = HandshakeDeadline::new(Noted::new(stream, &traffic), HANDSHAKE);
-        let io = TokioIo::new(AuthorityFilter::new(io));
+        let builder = http2(self.tasks.clone());
+        let io = TokioIo::new(AuthorityFilter::new(Greeted::new(Noted::new(stream, &traffic), greeting)));
         let watches = WatchSlots::new(self.watches);
         let exchanges = Arc::new(Exchanges {
             connections: self,
@@ -150,36 +163,6 @@ where
         Poll::Pending => Poll::Pending,
     });
     timeout(LAST_CALL, serving).await.ok().flatten()
-}
-
-fn limits(executor: TrackedExecutor) -> http2::Builder<TrackedExecutor> {
-    let mut builder = http2::Builder::new(executor);
-    builder
-        .timer(TokioTimer::new())
-        .adaptive_window(false)
-        .auto_date_header(false)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .initial_stream_window_size(STREAM_WINDOW)
-        // No pings: on a Unix socket the kernel reports that a peer is gone. With pings, hyper takes a lock and reads
-        // the clock for every frame, which costs a tenth of the requests per second.
-        .keep_alive_interval(None)
-        .max_concurrent_streams(STREAMS)
-        .max_frame_size(FRAME)
-        .max_header_list_size(HEADERS)
-        .max_local_error_reset_streams(ERROR_RESETS)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
-        .max_send_buf_size(SEND_BUFFER);
-    builder
-}
-
-/// Spawns hyper's tasks on the tracker, so that the drain waits for them.
-#[derive(Clone, Debug)]
-struct TrackedExecutor(TaskTracker);
-
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for TrackedExecutor {
-    fn execute(&self, future: F) {
-        self.0.spawn(future);
-    }
 }
 
 #[cfg(test)]

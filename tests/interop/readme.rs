@@ -237,7 +237,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
         "the test command runs three hundred seeds",
     ),
-    ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command makes 500 runs"),
+    ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command, with fewer runs"),
     ("source <(credbroker completions bash)", "tests/it/commands/names.rs"),
     (
         "python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto",

@@ -7,8 +7,8 @@ use crate::error::Error;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthenticateError {
-    /// There is no valid credential, and none arrived within ten seconds. Send the request again later.
-    #[error("there is no valid credential to send the request with")]
+    /// No credential is valid, and none arrived within ten seconds. Send the request again later.
+    #[error("the request needs a credential, and none is valid")]
     NoCredential {
         /// Why the broker has none.
         source: Error,

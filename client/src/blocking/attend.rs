@@ -16,7 +16,7 @@ use super::{
     deadline::Deadline,
     error::ExchangeError,
     exchange::lost,
-    grpc::{ATTEND, MAX_RESPONSE, RawResponse, framed, head, is_refused, message, take_framed},
+    grpc::{ATTEND, MAX_RESPONSE, RawResponse, framed, head, message, take_framed},
     link::Link,
     wire::Wire,
 };
@@ -40,16 +40,16 @@ pub(super) struct Attend<'a> {
 /// What the second call has found out.
 #[derive(Default)]
 struct Progress {
-    /// The broker lets the caller attend.
-    is_accepted: Cell<bool>,
+    /// There is a run, and the broker lets the caller attend it.
+    has_run: Cell<bool>,
     time_left: Cell<Option<Duration>>,
 }
 
 /// The response of the first call.
 type Answer<'a> = Pin<&'a mut dyn Future<Output = Result<RawResponse, ExchangeError>>>;
 
-/// Attends the run, and returns the response of one of the calls: of this one if the broker accepts it. `answer` is that of
-/// the first call, which a login does not have.
+/// Attends the run, and returns the response of one of the calls: of this one if there is a run that the caller may attend.
+/// `answer` is that of the first call, which a login does not have: it may also wait for something else, and decides then.
 #[cold]
 pub(super) fn attend(
     attend: Attend<'_>,
@@ -60,25 +60,25 @@ pub(super) fn attend(
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
     let Attend { request, is_login, is_patient, lines, .. } = attend;
-    let GetCredentialRequest { r#ref, exec_plugin_caller, session, .. } = request.clone();
-    let request = framed(&AttendCredentialRequest { r#ref, exec_plugin_caller, session, login: is_login });
+    let GetCredentialRequest { r#ref, session, .. } = request.clone();
+    let request = framed(&AttendCredentialRequest { r#ref, session, login: is_login });
     // Without a deadline: that of the run counts.
     let (response, mut body) = requests.send_request(head(ATTEND, None), false).map_err(lost)?;
     body.send_data(request, true).map_err(lost)?;
     let progress = Progress::default();
     let mut attended = pin!(attended(response, lines, &progress));
-    let mut is_refused = false;
+    let mut has_ended = false;
     loop {
         let ended = connection.as_mut().poll(context);
-        if !is_refused && let Poll::Ready(end) = attended.as_mut().poll(context) {
+        if !has_ended && let Poll::Ready(end) = attended.as_mut().poll(context) {
             match end {
                 // The first call still waits, for as long as it can.
-                Ok(_) if !progress.is_accepted.get() && !is_login => is_refused = true,
+                Ok(_) if !progress.has_run.get() && !is_login => has_ended = true,
                 end => return end,
             }
         }
         // Its deadline is shorter than that of the run.
-        if !progress.is_accepted.get()
+        if !progress.has_run.get()
             && let Some(answer) = &mut answer
             && let Poll::Ready(answer) = answer.as_mut().poll(context)
         {
@@ -106,7 +106,6 @@ async fn attended(
     progress: &Progress,
 ) -> Result<RawResponse, ExchangeError> {
     let (head, mut stream) = response.await.map_err(lost)?.into_parts();
-    progress.is_accepted.set(!is_refused(&head.headers));
     let (mut body, mut last) = (Vec::new(), Vec::new());
     while let Some(chunk) = stream.data().await {
         let chunk = chunk.map_err(lost)?;
@@ -117,6 +116,7 @@ async fn attended(
                 || ExchangeError::NotGrpc("a message about the plugin run cannot be read".into());
             let news = message(&framed).ok_or_else(unreadable)?;
             news.stderr_lines.iter().for_each(|line| lines(line));
+            progress.has_run.set(progress.has_run.get() || news.time_left.is_some());
             if let Some(left) = news.time_left.and_then(|left| left.try_into().ok()) {
                 progress.time_left.set(Some(left));
             }

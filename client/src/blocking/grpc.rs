@@ -94,11 +94,6 @@ pub(super) fn outcome(
     GetCredentialResponse::decode(message).map(Ok).ok().ok_or_else(undecodable)
 }
 
-/// Whether a response has only headers, which say why there is none.
-pub(super) fn is_refused(headers: &HeaderMap) -> bool {
-    headers.contains_key("grpc-status")
-}
-
 /// Takes the first message with its prefix from the begin of `body`, if all of it is there.
 pub(super) fn take_framed(body: &mut Vec<u8>) -> Option<Vec<u8>> {
     let [_, length @ ..] = *body.first_chunk::<PREFIX>()?;

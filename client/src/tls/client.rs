@@ -57,8 +57,8 @@ struct IdentityPool<B, D> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// There is no valid credential. Wait for [`CredentialSource::ready`].
-    #[error("there is no valid credential to connect with")]
+    /// No credential is valid. Wait for [`CredentialSource::ready`].
+    #[error("the connection needs a credential, and none is valid")]
     Expired,
     /// The client certificate cannot be presented. A person has to look at it.
     #[error("the credential's certificate cannot be presented")]

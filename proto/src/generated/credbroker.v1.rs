@@ -201,16 +201,13 @@ pub struct AttendCredentialRequest {
     #[prost(message, optional, tag = "1")]
     pub r#ref: ::core::option::Option<CredentialRef>,
     /// As in GetCredentialRequest.
-    #[prost(message, optional, tag = "2")]
-    pub exec_plugin_caller: ::core::option::Option<ExecPluginCaller>,
-    /// As in GetCredentialRequest.
-    #[prost(btree_map = "string, string", tag = "3")]
+    #[prost(btree_map = "string, string", tag = "2")]
     pub session: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     /// Run the plugin even if there is a valid credential, for a login. Also after prompts that no person answered.
-    #[prost(bool, tag = "4")]
+    #[prost(bool, tag = "3")]
     pub login: bool,
 }
 /// One message of AttendCredential. The last one has the credential.
@@ -227,7 +224,7 @@ pub struct AttendCredentialResponse {
     /// written as `U+XXXX`. They may contain a device code: show them to the person, and do not log them.
     #[prost(string, repeated, tag = "3")]
     pub stderr_lines: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// How long the run may still take. Absent: as before, or it has not started.
+    /// How long the run may still take. Absent: as before, or it has not started. Never sent if no run was needed.
     #[prost(message, optional, tag = "4")]
     pub time_left: ::core::option::Option<::prost_types::Duration>,
 }

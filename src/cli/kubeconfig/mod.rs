@@ -1,9 +1,11 @@
 //! `credbroker kubeconfig`.
 
 mod broker_config;
+mod config_text;
 mod copy;
 mod digest;
 mod emit;
+mod exchange;
 mod fleet;
 mod inject;
 mod keep;
@@ -16,6 +18,7 @@ mod restore;
 mod running;
 mod shim;
 mod swap;
+mod targets;
 mod wrap;
 
 use std::{

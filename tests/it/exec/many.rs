@@ -1,6 +1,9 @@
 //! Many runs: limits and leaks.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::{sync::Barrier, task::JoinSet};
 
@@ -8,6 +11,7 @@ use super::*;
 use credbroker::{
     clock::SystemClock,
     exec::{Scheduler, Urgency},
+    plugin::Issuer,
 };
 
 #[tokio::test]

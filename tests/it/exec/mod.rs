@@ -8,27 +8,23 @@ mod surroundings;
 mod trust;
 
 use std::{
-    collections::BTreeMap,
     fs::{self, Permissions},
-    num::NonZeroUsize,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use credbroker_test_support::private_directory;
+use credbroker_test_support::{private_directory, private_file};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use credbroker::{
-    credential::{ApiVersion, LifetimeLimits},
+    config,
     exec::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts},
-    plugin::{
-        ClusterInfo, Command, Environment, Globs, Issuer, PluginSpec, Provider, Providers, Sandbox, Standing,
-        Verify,
-    },
+    plugin::{Command, Environment, PluginSpec, Provider, Providers, Sandbox},
     resolver::{CredentialRequest, Resolver, Source},
 };
 
@@ -54,34 +50,19 @@ impl Plugin {
     fn program(home: TempDir, path: PathBuf) -> Self {
         let state = home.path().to_str().unwrap().to_owned();
         fs::create_dir(home.path().join("runs")).unwrap();
-        let path_variable = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
-        let provider = Provider {
-            name: "test".into(),
-            definition: None,
-            command: Command::Path(path.clone()),
-            args: Vec::new(),
-            env: vec![("STATE".into(), state)],
-            inherited: Environment(BTreeMap::from([path_variable])).into(),
-            caller_env: Globs::default(),
-            refuses_other_identities: true,
-            api_version: ApiVersion::V1,
-            provide_cluster_info: false,
-            needs_terminal: false,
-            install_hint: None,
-            issuer: Arc::new(Issuer::new("test", NonZeroUsize::new(4).unwrap())),
-            sandbox: Sandbox::Strict,
-            sha256: None,
-            policy: Arc::default(),
-            timeout: AGES,
-            interactive_timeout: AGES,
-            lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: AGES },
-            clusters: Vec::new(),
-            cluster_info: ClusterInfo::default(),
-            verify: Verify::default(),
-            profile_sourced: None,
-            profile_env: Globs::default(),
-            standing: Standing::default(),
-        };
+        let stanza = json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": path, "interactiveMode": "Never",
+            "env": [{"name": "STATE", "value": state}],
+        });
+        let config = json!({
+            "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
+            "providers": [{"name": "test", "timeout": "60s", "execConfig": stanza}],
+        });
+        let file = home.path().join("config.yaml");
+        private_file(&file, &config.to_string());
+        let environment = Environment::from_iter([("PATH", "/usr/local/bin:/usr/bin:/bin")]);
+        let loaded = config::load(Some(&file), &environment).unwrap();
+        let provider = (**loaded.config.providers.find("test").unwrap()).clone();
         let limits = RunLimits { terminate_grace: AGES, stdout_grace: AGES, ..RunLimits::default() };
         Self { home, limits, provider, path }
     }

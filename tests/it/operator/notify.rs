@@ -1,52 +1,66 @@
 //! Notifications for systemd.
 
-use std::os::unix::net::UnixDatagram;
+use std::{io, os::unix::net::UnixDatagram};
 
 use credbroker_test_support::{Broker, FakePlugin, private_directory};
 use serde_json::json;
+use tempfile::TempDir;
 
-use super::PROGRAM;
+use super::{PROGRAM, until};
 use crate::harness::provider;
 
-#[test]
-fn systemd_hears_that_it_is_ready_that_it_works_and_that_it_stops() {
-    let directory = private_directory();
-    let path = directory.path().join("notify");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    let plugin = FakePlugin::builder().token("t").build();
-    let broker = Broker::builder(PROGRAM)
-        .providers(&json!([provider("cloud", &plugin)]))
-        .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "600000")
-        .start();
-    let next = || {
-        let mut message = [0; 256];
-        let length = systemd.recv(&mut message).unwrap();
-        String::from_utf8(message[..length].to_vec()).unwrap()
-    };
-    assert_eq!(next().trim_end(), "READY=1");
-    for _ in 0..3 {
-        assert_eq!(next().trim_end(), "WATCHDOG=1");
+/// A broker with a watchdog, and the socket on which systemd hears of it.
+struct Notified {
+    broker: Broker,
+    systemd: UnixDatagram,
+    _directory: (TempDir, FakePlugin),
+}
+
+impl Notified {
+    fn start() -> Self {
+        let directory = private_directory();
+        let path = directory.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        let plugin = FakePlugin::builder().token("t").build();
+        let broker = Broker::builder(PROGRAM)
+            .providers(&json!([provider("cloud", &plugin)]))
+            .env("NOTIFY_SOCKET", &path)
+            .env("WATCHDOG_USEC", "600000")
+            .start();
+        Self { broker, systemd, _directory: (directory, plugin) }
     }
-    assert_eq!(broker.stop().0.code(), Some(0));
-    let last = std::iter::repeat_with(next).find(|message| message.trim_end() != "WATCHDOG=1");
-    assert_eq!(last.unwrap().trim_end(), "STOPPING=1");
+}
+
+fn next(systemd: &UnixDatagram) -> io::Result<String> {
+    let mut message = [0; 256];
+    let length = systemd.recv(&mut message)?;
+    Ok(String::from_utf8_lossy(&message[..length]).trim_end().to_owned())
 }
 
 #[test]
-fn a_broker_that_does_not_answer_stops_its_notifications() {
-    let directory = private_directory();
-    let path = directory.path().join("notify");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    let plugin = FakePlugin::builder().token("t").build();
-    let broker = Broker::builder(PROGRAM)
-        .providers(&json!([provider("cloud", &plugin)]))
-        .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "600000")
-        .start();
-    // The name of its socket leads nowhere: a call cannot be made, although all of its tasks run.
-    std::fs::rename(broker.socket(), broker.socket().with_extension("moved")).unwrap();
-    let log = |text: &str| broker.log().contains(text);
-    super::until("it warns", || log("the broker cannot call itself"));
-    drop(systemd);
+fn systemd_hears_that_it_is_ready_that_it_works_and_that_it_stops() {
+    let Notified { broker, systemd, _directory } = Notified::start();
+    let next = || next(&systemd).unwrap();
+    assert_eq!(next(), "READY=1");
+    for _ in 0..3 {
+        assert_eq!(next(), "WATCHDOG=1");
+    }
+    assert_eq!(broker.stop().0.code(), Some(0));
+    let last = std::iter::repeat_with(next).find(|message| message != "WATCHDOG=1");
+    assert_eq!(last.unwrap(), "STOPPING=1");
+}
+
+#[test]
+fn a_broker_that_cannot_call_itself_stops_its_notifications() {
+    let Notified { broker, systemd, _directory } = Notified::start();
+    // All of its tasks run, but the name of its socket leads to a file, which the broker does not replace.
+    std::fs::remove_file(broker.socket()).unwrap();
+    std::fs::write(broker.socket(), "").unwrap();
+    let warnings = || broker.log().matches("the broker cannot call itself").count();
+    until("it warns", || warnings() > 0);
+    systemd.set_nonblocking(true).unwrap();
+    while next(&systemd).is_ok() {}
+    let before = warnings();
+    until("it has tried twice more", || warnings() >= before + 2);
+    assert_eq!(next(&systemd).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::Write as _,
-    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    os::unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
     path::Path,
     process::{Command, Output},
 };
@@ -20,8 +20,10 @@ use crate::harness::{provider, reference, request};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// What 256 connections, which are too young to be closed, may cost the broker in KiB, and closing them.
-const ALLOWED: u64 = 12 * 1024;
+/// What connections without a call may cost the broker in KiB, and closing them.
+const ALLOWED: u64 = 5 * 1024;
+/// The user of the other process.
+const OTHER: u32 = 61_001;
 
 /// A broker of the providers `cloud` and `other`.
 fn broker(program: impl AsRef<Path>, limits: &Value) -> (Broker, [FakePlugin; 2]) {
@@ -32,16 +34,28 @@ fn broker(program: impl AsRef<Path>, limits: &Value) -> (Broker, [FakePlugin; 2]
 fn configured(builder: BrokerBuilder, plugins: &[FakePlugin; 2], limits: &Value) -> BrokerBuilder {
     let mut cloud = provider("cloud", &plugins[0]);
     cloud["callerEnv"] = json!(["KEY"]);
+    let peers = json!({"uids": [rustix::process::geteuid().as_raw(), OTHER]});
+    let allow = json!({"providers": ["*"], "verbs": ["get", "watch", "list"]});
     let config = json!({
         "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "limits": limits,
         "providers": [cloud, provider("other", &plugins[1])],
+        "listen": {"mode": "0666"}, "access": [{"name": "r", "peers": peers, "allow": allow}],
     });
     builder.config(&config.to_string())
 }
 
-/// Another process that asks for a credential.
+/// Another process that asks for a credential, of another user if this one may start it.
 fn ask(broker: &Broker, provider: &str) -> Output {
+    let run = broker.socket().parent().unwrap().to_owned();
+    for directory in [run.parent().unwrap(), &run] {
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o711)).unwrap();
+    }
     let mut shim = Command::new(PROGRAM);
+    if rustix::process::geteuid().is_root() {
+        shim.uid(OTHER).gid(OTHER);
+    } else {
+        println!("SKIPPED in part: only root can start a process of another user");
+    }
     shim.args(["shim", "--provider", provider, "--socket"]).arg(broker.socket()).env_clear();
     shim.output().unwrap()
 }

@@ -11,25 +11,42 @@ use std::{
 };
 
 use credbroker_proto::v1::{
-    Credential, GetCredentialRequest, GetCredentialResponse,
+    AttendCredentialRequest, AttendCredentialResponse, Credential, GetCredentialRequest,
+    GetCredentialResponse,
     credential_broker_server::{CredentialBroker, CredentialBrokerServer},
 };
 use credbroker_test_support::private_directory;
 use tempfile::TempDir;
-use tokio::{net, runtime, sync::oneshot};
-use tonic::{Request, Response, Status, codegen::tokio_stream::Stream, transport::Server};
+use tokio::{
+    net, runtime,
+    sync::{Notify, oneshot},
+};
+use tonic::{
+    Request, Response, Status,
+    codegen::{
+        BoxStream,
+        tokio_stream::{self, Stream},
+    },
+    transport::Server,
+};
 
 /// How the broker answers every request.
 #[derive(Clone)]
 pub(crate) enum Answer {
     Say(Result<Credential, Status>),
     Never,
+    /// With the first token when the caller attends; that call is answered at once with the second, without a run.
+    Attended(&'static str, &'static str),
 }
 
 impl Answer {
     pub(crate) fn token(token: &str) -> Self {
-        Self::Say(Ok(Credential { token: Some(token.to_owned()), ..Credential::default() }))
+        Self::Say(Ok(credential(token)))
     }
+}
+
+fn credential(token: &str) -> Credential {
+    Credential { token: Some(token.to_owned()), ..Credential::default() }
 }
 
 pub(crate) struct Broker {
@@ -81,7 +98,7 @@ impl Broker {
             net::UnixListener::from_std(listener).unwrap()
         };
         let (requests, timeouts) = (Arc::clone(&self.requests), Arc::clone(&self.timeouts));
-        let service = Service { answer, requests, timeouts };
+        let service = Service { answer, requests, timeouts, attended: Notify::new() };
         let (stop, stopped) = oneshot::channel();
         self.stop = Some(stop);
         thread::spawn(move || {
@@ -121,6 +138,7 @@ struct Service {
     answer: Answer,
     requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
     timeouts: Arc<Mutex<Vec<String>>>,
+    attended: Notify,
 }
 
 #[tonic::async_trait]
@@ -137,7 +155,23 @@ impl CredentialBroker for Service {
                 Response::new(GetCredentialResponse { credential: Some(credential), cluster: None })
             }),
             Answer::Never => std::future::pending().await,
+            Answer::Attended(token, _) => {
+                self.attended.notified().await;
+                let credential = Some(credential(token));
+                Ok(Response::new(GetCredentialResponse { credential, cluster: None }))
+            }
         }
+    }
+
+    async fn attend_credential(
+        &self,
+        _: Request<AttendCredentialRequest>,
+    ) -> Result<Response<BoxStream<AttendCredentialResponse>>, Status> {
+        let Answer::Attended(_, token) = self.answer else { return Err(Status::unimplemented("no")) };
+        self.attended.notify_one();
+        let credential = Some(credential(token));
+        let answer = AttendCredentialResponse { credential, ..AttendCredentialResponse::default() };
+        Ok(Response::new(Box::pin(tokio_stream::once(Ok(answer)))))
     }
 }
 

@@ -162,3 +162,12 @@ fn what_other_users_can_change_is_not_started() {
     home.write(".config/credbroker/start-on-demand.json", "{}", 0o600);
     assert!(refusal(&home).contains("not a file of `credbroker setup`"));
 }
+
+#[test]
+fn while_another_shim_starts_the_broker_no_second_one_is_started() {
+    let Some(home) = Home::new() else { return };
+    let mark = fs::File::open(home.path(".config/credbroker/start-on-demand.json")).unwrap();
+    rustix::fs::flock(&mark, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    complaint(&mut home.shim());
+    assert!(!home.was_started());
+}

@@ -134,6 +134,15 @@ fn the_users_own_broker_is_found_below_the_runtime_directory() {
     assert!(stdout.contains("t0ken"), "{stdout}");
 }
 
+/// A request may wait for something else than a run, such as a verification.
+#[test]
+fn a_credential_that_needed_no_run_is_that_of_the_request_and_not_of_the_attending() {
+    let broker = Broker::answering(Answer::Attended("of-the-request", "of-the-attending"));
+    let environment = [("CREDBROKER_SOCKET", &*broker.socket())];
+    let (code, stdout, _) = run_at_a_terminal(&["--provider=p"], &environment);
+    assert!(code == 0 && stdout.contains("of-the-request"), "{stdout}");
+}
+
 #[test]
 fn a_terminal_shows_what_the_shim_waits_for_and_the_line_is_erased() {
     let broker = Broker::answering(Answer::Never);

@@ -1,0 +1,209 @@
+//! Connects all parts of a broker.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic_health::server::HealthReporter;
+use tracing::warn;
+
+use super::{
+    Bound, Edges, Listening, ReloadRequest,
+    essential::Essentials,
+    limits,
+    monitor::OpenMonitor,
+    reload::{Adopter, Started},
+};
+use crate::{
+    access::Policy,
+    audit::Audit,
+    cache::{CacheParts, CredentialCache, VerifyFn},
+    config::{AuditTo, Config},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts},
+    fleet::Fleet,
+    hub::{HubParts, HubReader},
+    metrics::Metrics,
+    resolver::Resolver,
+    server::{
+        Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
+        SocketError, encode, record_runs, services,
+    },
+    verify::{ApiVerifier, Verifier as _},
+};
+
+/// Why the broker cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The file for audit records cannot be opened.
+    #[error("cannot open the audit file `{}` (`audit.file`)", .path.display())]
+    Audit {
+        /// As configured.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// tokio cannot use the listener.
+    #[error("cannot listen on the socket")]
+    Listen(#[source] io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics on {address}")]
+    Metrics {
+        /// `metrics.listen`.
+        address: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// The socket cannot be published.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The group in `listen.group` does not exist.
+    #[error("`listen.group`: group `{name}` not found on this machine; see `getent group`")]
+    UnknownGroup {
+        /// As configured.
+        name: String,
+    },
+}
+
+/// Builds the broker of `config`. Must be called within a tokio runtime.
+///
+/// # Errors
+///
+/// [`BuildError`]: nothing was started, and no file of another process was changed.
+pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
+    let audit = audit(&config.audit, &edges)?;
+    let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
+
+    let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
+    let metrics = Arc::<Metrics>::default();
+    let scheduler = limits::scheduler(&config.limits, Arc::clone(&edges.clock), jitter);
+    let live_runs = LiveRuns::default();
+    let cache = CredentialCache::new(CacheParts {
+        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
+        scheduler: scheduler.clone(),
+        encode,
+        verify: verify(),
+        on_run: record_runs(audit.clone()),
+        metrics: Arc::clone(&metrics),
+        clock: Arc::clone(&edges.clock),
+        jitter,
+        epoch: edges.epoch,
+        entries: limits::entries(&config.limits),
+        tasks: tasks.clone(),
+        draining: draining.clone(),
+    });
+    let health = HealthReporter::new();
+    let started = Started::of(&config);
+    let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
+    let listeners = config.listen.iter().map(|listen| listen.name.as_str().into()).collect();
+    let providers = Arc::new(config.providers);
+    let section = config.cluster_profiles;
+    let rules = section.as_ref().map(|section| section.rules).unwrap_or_default();
+    let fleet = Arc::new(Fleet::new(Arc::clone(&providers), rules));
+    let read_fleet = section.is_some().then(|| Arc::clone(&fleet));
+    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), read_fleet));
+    let clusters =
+        Clusters::new(Arc::clone(&fleet), Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock));
+    let hub = {
+        let (fleet, resolver, cache) = (Arc::clone(&fleet), Arc::clone(&resolver), cache.clone());
+        let (tasks, draining) = (tasks.clone(), draining.clone());
+        Arc::new(HubReader::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
+    };
+    let adopter = Arc::new(Adopter {
+        resolver: Arc::clone(&resolver),
+        cache: cache.clone(),
+        scheduler,
+        fleet,
+        hub: Arc::clone(&hub),
+        metrics: Arc::clone(&metrics),
+        policies: policies.clone(),
+        started,
+        limits: Mutex::new(config.limits),
+    });
+    let now = edges.clock.now().wall;
+    let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
+    let monitor = config.metrics.as_ref().map(|listen| {
+        let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+        let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
+        let (started, configuration) = (now, configuration.subscribe());
+        let names = ProviderNames { policies: policies.subscribe(), setting: listen.provider_names };
+        let parts = MonitorParts { health, metrics, configuration, names, started, tasks, draining };
+        OpenMonitor::at(&listen.address, parts)
+    });
+    let monitor = monitor.transpose()?;
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let service_manager = edges.service_manager.map(|manager| (manager, paths.first().cloned()));
+    let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
+    let services = services(
+        cache.clone(),
+        Arc::clone(&resolver),
+        clusters.clone(),
+        health.clone(),
+        info,
+        (metrics, audit.clone()),
+    );
+    let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs };
+    let bounds = limits::connections(&config.limits);
+    let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
+    warn_of_unknown_user(&acceptor);
+    let essentials = Essentials::new(tasks.clone(), draining.clone());
+    Ok(Bound {
+        sockets,
+        acceptor,
+        audit,
+        cache,
+        resolver,
+        hub,
+        clusters,
+        adopter,
+        clock: edges.clock,
+        configuration,
+        reload: ReloadRequest::default(),
+        follow: None,
+        monitor,
+        service_manager,
+        health,
+        essentials,
+        reaps_orphans: edges.reaps_orphans,
+        tasks,
+        draining,
+    })
+}
+
+/// Asks API servers about credentials.
+fn verify() -> VerifyFn {
+    let verifier = Arc::new(ApiVerifier::default());
+    Arc::new(move |issued, cluster| {
+        let verifier = Arc::clone(&verifier);
+        Box::pin(async move { verifier.verify(issued, cluster).await })
+    })
+}
+
+fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
+    let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
+    ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
+}
+
+fn warn_of_unknown_user(acceptor: &Acceptor) {
+    if !acceptor.identifies_its_own() {
+        warn!(
+            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
+        );
+    }
+}
+
+/// Where `to` says.
+fn audit(to: &AuditTo, edges: &Edges) -> Result<Audit, BuildError> {
+    let clock = Arc::clone(&edges.clock);
+    match to {
+        AuditTo::Nowhere => Ok(Audit::default()),
+        AuditTo::Log => Ok(Audit::in_log(clock)),
+        AuditTo::File(path) => {
+            Audit::in_file(path, clock).map_err(|source| BuildError::Audit { path: path.clone(), source })
+        }
+    }
+}

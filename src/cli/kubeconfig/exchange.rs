@@ -1,0 +1,96 @@
+//! The two steps of `inject` that write: the original stanzas to a file of ours, and the shim's to the kubeconfig.
+
+use std::{fs, io::Write, path::Path};
+
+use anyhow::Context as _;
+
+use super::{
+    merge::{Entries, absolute},
+    moved::{Moved, MovedUser},
+    shim::Shim,
+    swap::{Editable, New},
+    targets::Plan,
+    wrap::replaced_exec,
+};
+use crate::{
+    cli::files::Locked,
+    config::kubeconfig::is_shim,
+    document::{Node, Value},
+};
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+/// Writes the stanzas of `plan` to the file `moved`, with the texts that will replace them.
+pub(super) fn prepare(path: &Path, plan: &Plan, moved: &Path, shim: &Shim) -> anyhow::Result<()> {
+    let shown = path.display().to_string();
+    let text = read(path)?;
+    let editable = Editable::of(&text, &shown)?;
+    let connected = || {
+        format!(
+            "{shown} cannot be changed in place, because YAML anchors or merges connect its users; use `credbroker kubeconfig wrap`"
+        )
+    };
+    let mut file =
+        Moved::read(moved)?.unwrap_or_else(|| Moved { origin: plan.identity.clone(), users: Vec::new() });
+    let mut new = Vec::new();
+    for (name, definition) in &plan.users {
+        let stanza = editable.stanza(name).with_context(connected)?;
+        let shim = replaced_exec(shim, name, definition, &stanza.exec);
+        new.push((name, stanza, shim));
+    }
+    let edits: Vec<_> = new.iter().map(|(name, _, shim)| (name.as_str(), New::Value(shim))).collect();
+    let (_, written) = editable.replaced(&edits).with_context(connected)?;
+    for ((name, stanza, _), written) in new.iter().zip(written) {
+        let exec = located(&stanza.exec, path);
+        let (original, column) = (stanza.text.to_owned(), stanza.column());
+        file.set(MovedUser { name: (*name).clone(), exec, original, written, column });
+    }
+    file.write(moved)
+}
+
+/// The stanza with an absolute command, because relative ones are relative to the kubeconfig.
+fn located(exec: &Node, path: &Path) -> Node {
+    let mut exec = exec.clone();
+    if let Value::Mapping(entries) = &mut exec.value {
+        let entries: &mut Entries = entries;
+        absolute(entries, "command", path.parent().unwrap_or(Path::new("/")), true);
+    }
+    exec
+}
+
+/// Replaces the stanzas in the kubeconfig, if they are still the ones that were moved.
+pub(super) fn swap(path: &Path, plan: &Plan, moved: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let shown = path.display().to_string();
+    let file = Moved::read(moved)?
+        .with_context(|| format!("{} is gone; run this command again", moved.display()))?;
+    let kubeconfig = Locked::take(path)?;
+    let text = String::from_utf8(kubeconfig.read()?.unwrap_or_default())?;
+    let editable = Editable::of(&text, &shown)?;
+    let changed = || format!("{shown} was changed meanwhile; run this command again");
+    let mut new = Vec::new();
+    for (name, _) in &plan.users {
+        let user = file.users.iter().find(|user| user.name == *name).with_context(changed)?;
+        let stanza = editable.stanza(name).filter(|stanza| stanza.text == user.original);
+        anyhow::ensure!(stanza.is_some_and(|stanza| !is_shim(&stanza.exec)), changed());
+        new.push((name.as_str(), user));
+    }
+    let values = new.iter().map(|(_, user)| user.meaning(&user.written)).collect::<Option<Vec<_>>>();
+    let values = values.with_context(changed)?;
+    let edits = new.iter().zip(&values).map(|((name, user), value)| (*name, New::Text(&user.written, value)));
+    let (text, _) = editable.replaced(&edits.collect::<Vec<_>>()).with_context(changed)?;
+    kubeconfig.rewrite(&text)?;
+    if let Some(real) = kubeconfig.target_of_link() {
+        writeln!(
+            out,
+            "{shown} is a symbolic link; the file that it leads to was changed: {}",
+            real.display()
+        )?;
+    }
+    let names: Vec<_> = plan.users.iter().map(|(name, _)| name.as_str()).collect();
+    let users =
+        if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
+    writeln!(out, "{shown}: {} {users} from the broker: {}", names.len(), names.join(", "))?;
+    Ok(())
+}
