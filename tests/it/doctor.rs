@@ -107,7 +107,7 @@ fn each_problem_is_named_with_its_remedy() {
     patient.tool("systemctl", "echo PATH=/nowhere");
     let broker = patient.broker();
     patient.plugin.becomes(&FakePlugin::builder().stderr("no session").exit_code(3));
-    let get = patient.command(&broker.socket(), &["get", "--provider", "dev"]).output().unwrap();
+    let get = patient.command(&broker.socket(), &["get", "dev"]).output().unwrap();
     assert!(!get.status.success());
     let (code, findings) = patient.findings(&broker.socket(), ".kube/config");
     assert_eq!(code, Some(1), "{findings:#?}");

@@ -137,7 +137,7 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     let before = home.kubeconfig();
     let broker = home.broker().start();
     let socket = broker.socket();
-    home.said(&socket, &["get", "--provider", "dev"]);
+    home.said(&socket, &["get", "dev"]);
 
     let said = home.said(&socket, &["kubeconfig", "inject"]);
     assert!(said.contains("2 users request their credentials from the broker: dev, ops"), "{said}");
@@ -164,7 +164,7 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     assert!(said.contains("restored dev, ops"), "{said}");
     assert_eq!(home.kubeconfig(), before);
     home.has_read_again(&broker);
-    let dev = home.said(&socket, &["get", "--provider", "dev", "-o", "token"]);
+    let dev = home.said(&socket, &["get", "dev", "-o", "token"]);
     assert_eq!((dev.trim(), home.plugin.runs()), ("token-1", 2));
     assert!(home.moved().is_empty(), "{:?}", home.moved());
     assert!(!fs::read_to_string(home.path(".config/credbroker/config.yaml")).unwrap().contains("injected"));
