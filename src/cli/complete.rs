@@ -52,7 +52,7 @@ pub(super) enum Shell {
     Fish,
     Elvish,
     #[value(name = "powershell")]
-    PowerShell,
+    Pwsh,
 }
 
 impl Shell {
@@ -62,7 +62,7 @@ impl Shell {
             Self::Zsh => "zsh",
             Self::Fish => "fish",
             Self::Elvish => "elvish",
-            Self::PowerShell => "powershell",
+            Self::Pwsh => "powershell",
         }
     }
 }

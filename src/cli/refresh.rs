@@ -56,7 +56,7 @@ pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn W
         admin.credentials(&selector).await
     })?;
     if let (Ok([]), Some(source)) = (refreshed.as_deref(), args.selection.source()) {
-        let first = first_run(args, source, environment);
+        let first = first_run(args, &source, environment);
         refreshed = ask(&args.socket, args.timeout, environment, async |client| {
             client.admin().credentials(&selector).await
         })?;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn W
 }
 
 /// Requests a credential that the broker does not hold.
-fn first_run(args: &RefreshArgs, source: Source, environment: &Environment) -> Result<(), Failure> {
+fn first_run(args: &RefreshArgs, source: &Source, environment: &Environment) -> Result<(), Failure> {
     let (socket, mut err) = (args.socket.locate(environment)?, io::stderr());
     let is_terminal = err.is_terminal();
     let request = request(source.clone(), None, &environment.0, String::new(), is_terminal)?;
@@ -84,7 +84,7 @@ fn first_run(args: &RefreshArgs, source: Source, environment: &Environment) -> R
         request_patiently(&socket, &request, Some(args.timeout), is_terminal, notice)
     };
     let got = if is_terminal {
-        with_notice("credbroker refresh", &source, &mut err, |notice| get(Some(notice)))
+        with_notice("credbroker refresh", source, &mut err, |notice| get(Some(notice)))
     } else {
         get(None)
     };

@@ -46,16 +46,16 @@ pub(super) fn run(
         let mut signals = Signals::new();
         // A failure before the first frame ends the command.
         let mut last = filter.read(&client).await?;
-        let (mut runs, mut lost, mut view) = (Runs::default(), None, AlternateScreen::enter(out));
+        let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(out));
         loop {
-            if lost.is_none() {
+            if outage.is_none() {
                 runs.read(&last.credentials);
             }
             let screen = Screen::of_stdout(environment);
-            view.draw(&frame(&last, &runs, lost.as_deref(), screen, SystemClock.now().wall), screen);
+            view.draw(&frame(&last, &runs, outage.as_deref(), screen, SystemClock.now().wall), screen);
             let next = async {
                 sleep(INTERVAL).await;
-                if lost.is_some()
+                if outage.is_some()
                     && let Ok(socket) = &socket
                 {
                     client = tokio::time::timeout(limit, Client::connect(socket))
@@ -70,8 +70,8 @@ pub(super) fn run(
                 read = next => read,
             };
             match read {
-                Ok(overview) => (last, lost) = (overview, None),
-                Err(error) => lost = Some(one_line(&error.to_string())),
+                Ok(overview) => (last, outage) = (overview, None),
+                Err(error) => outage = Some(one_line(&error.to_string())),
             }
             if view.failed.is_some() {
                 return Ok(());
@@ -99,7 +99,7 @@ fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, n
         text.extend(line.lines().map(|line| screen.paint(Tone::Bad, line) + "\n"));
     }
     text.push_str(&wrapped(&counts, 0, width));
-    text.push_str(&format!("runs  {}\n\n", runs.bars(width.saturating_sub(6))));
+    text.extend(["runs  ", &runs.bars(width.saturating_sub(6)), "\n\n"]);
     let mut held: Vec<_> = overview.credentials.iter().collect();
     // Those without a credential come first: they fail, or are being fetched.
     held.sort_by_key(|held| held.expires_at);
@@ -133,9 +133,10 @@ impl<'a> AlternateScreen<'a> {
         let mut text = "\x1b[H".to_owned();
         for (index, line) in frame.lines().take(rows).enumerate() {
             let is_last = index + 1 == rows;
-            match is_last && count > rows {
-                true => text.push_str(&format!("… {} more lines", count - rows + 1)),
-                false => text.push_str(line),
+            if is_last && count > rows {
+                text.extend(["… ", &(count - rows + 1).to_string(), " more lines"]);
+            } else {
+                text.push_str(line);
             }
             text.push_str(if is_last { "\x1b[K" } else { "\x1b[K\r\n" });
         }

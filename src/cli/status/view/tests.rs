@@ -15,12 +15,12 @@ pub(in crate::cli::status) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.cast_unsigned())
 }
 
-fn after(seconds: i64) -> Option<Timestamp> {
-    Some(Timestamp { seconds: NOW + seconds, nanos: 5 })
+fn after(seconds: i64) -> Timestamp {
+    Timestamp { seconds: NOW + seconds, nanos: 5 }
 }
 
-fn failure(reason: Reason, message: &str) -> Option<v1::Failure> {
-    Some(v1::Failure { reason: reason.into(), message: message.into(), retry_after: None })
+fn failure(reason: Reason, message: &str) -> v1::Failure {
+    v1::Failure { reason: reason.into(), message: message.into(), retry_after: None }
 }
 
 /// A broker with a credential in each state, and providers without one.
@@ -30,8 +30,8 @@ pub(in crate::cli::status) fn overview() -> Overview {
         key: key.into(),
         state: state.into(),
         generation: Some("e-1".into()),
-        expiration_time: after(expires).filter(|_| expires > 0),
-        next_refresh_time: after(next).filter(|_| next > 0),
+        expiration_time: Some(after(expires)).filter(|_| expires > 0),
+        next_refresh_time: Some(after(next)).filter(|_| next > 0),
         watchers: 2,
         runs: 12,
         ..v1::CredentialState::default()
@@ -39,7 +39,7 @@ pub(in crate::cli::status) fn overview() -> Overview {
     let mut failed = held("azure", "a2b3c4d5e6f7", State::Failed, 0, 0);
     let message = "provider `azure`: the plugin `/usr/local/bin/kubelogin` exited with code 1: Error: AADSTS700082: \
                    The refresh token has expired\ndue to \x1b[31minactivity";
-    failed.last_failure = failure(Reason::PluginExit, message);
+    failed.last_failure = Some(failure(Reason::PluginExit, message));
     let provider = |name: &str, failure| v1::ProviderState {
         name: name.into(),
         command: "/usr/bin/plugin".into(),
@@ -48,20 +48,20 @@ pub(in crate::cli::status) fn overview() -> Overview {
     };
     let missing = "provider `tsh`: the plugin `tsh` is not installed; install it";
     let configuration = v1::ConfigurationState {
-        read_time: after(-3600),
+        read_time: Some(after(-3600)),
         problems: vec![
             "/etc/credbroker/config.yaml:3:5: unknown key `tiemout`; did you mean `timeout`?".into(),
         ],
-        problems_since_time: after(-60),
+        problems_since_time: Some(after(-60)),
         ..v1::ConfigurationState::default()
     };
     let broker = v1::GetBrokerInfoResponse {
         version: "0.1.0".into(),
         commit: Some("3f2a9c1d00".into()),
-        start_time: after(-3 * 3600),
+        start_time: Some(after(-3 * 3600)),
         config_files: vec!["/etc/credbroker/config.yaml".into(), "/home/me/.kube/config".into()],
         sockets: vec!["/run/credbroker/credbroker.sock".into()],
-        hub: Some(v1::HubState { synced: true, failure: None, since_time: after(-600) }),
+        hub: Some(v1::HubState { synced: true, failure: None, since_time: Some(after(-600)) }),
         configuration: Some(configuration),
     };
     let cluster = "arn:aws:eks:eu-central-1:123456789012:cluster/production";
@@ -72,7 +72,7 @@ pub(in crate::cli::status) fn overview() -> Overview {
             provider(cluster, None).into(),
             provider("gke", None).into(),
             provider("oci", None).into(),
-            provider("tsh", failure(Reason::PluginNotFound, missing)).into(),
+            provider("tsh", Some(failure(Reason::PluginNotFound, missing))).into(),
         ],
         credentials: vec![
             held(cluster, "0123456789ab", State::Valid, 840, 420).into(),
@@ -124,7 +124,8 @@ fn what_has_failed_is_noticed() {
     good.providers.retain(|provider| provider.name != "tsh");
     good.broker.configuration = None;
     assert!(!good.has_failed());
-    let hub = v1::HubState { synced: true, failure: failure(Reason::HubUnavailable, "no"), since_time: None };
+    let hub =
+        v1::HubState { synced: true, failure: Some(failure(Reason::HubUnavailable, "no")), since_time: None };
     let with_hub = v1::GetBrokerInfoResponse { hub: Some(hub), ..v1::GetBrokerInfoResponse::default() };
     assert!(Overview { broker: with_hub.into(), ..good }.has_failed());
 }
