@@ -15,6 +15,7 @@ stop-launcher)
   until [ "$(readlink /proc/$PPID/fd/1)" = /dev/null ]; do sleep 0.01; done # it has reported the start
   kill -STOP $PPID; exec sleep 300 ;;
 kill-launcher)
+  until [ "$(readlink /proc/$PPID/fd/1)" = /dev/null ]; do sleep 0.01; done # it has reported the start
   sleep 300 & kill -KILL $PPID; exec sleep 300 ;;
 ignore-sigterm)
   trap '' TERM HUP INT; while :; do sleep 1; done ;;
