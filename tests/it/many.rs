@@ -36,6 +36,13 @@ impl CredentialBrokerAdmin for Large {
         Ok(Response::new(pb::GetBrokerInfoResponse::default()))
     }
 
+    async fn list_providers(
+        &self,
+        _request: Request<pb::ListProvidersRequest>,
+    ) -> Result<Response<pb::ListProvidersResponse>, Status> {
+        Ok(Response::new(pb::ListProvidersResponse::default()))
+    }
+
     async fn list_credentials(
         &self,
         request: Request<pb::ListCredentialsRequest>,
@@ -96,7 +103,8 @@ fn ten_thousand_rows_of_which_many_have_long_messages_are_shown_whole() {
         .add_service(CredentialBrokerAdminServer::new(Large));
     runtime.spawn(server.serve_with_incoming(incoming));
 
-    assert_eq!(lines(&socket, &["status"]), ROWS + 1);
+    // The title, the header of the table, and an empty line after either part; each failure has its own line.
+    assert_eq!(lines(&socket, &["status"]), ROWS + FAILING + 4);
     assert_eq!(lines(&socket, &["clusters"]), ROWS + 1);
     assert!(lines(&socket, &["status", "-o", "json"]) > ROWS);
     assert!(lines(&socket, &["kubeconfig", "fleet"]) > ROWS);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use credbroker_test_support::{private_directory, private_file};
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -135,7 +135,12 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // `unshare` ignores SIGTERM. The first process of a PID namespace ends with it.
+        // `unshare --kill-child` does not end a process that has changed its user.
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
+            drop(kill_process(child, Signal::KILL));
+        }
         drop(self.child.kill());
         drop(self.child.wait());
     }
