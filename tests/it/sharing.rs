@@ -139,7 +139,7 @@ impl Drop for Broker {
         let id = self.child.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
-            drop(kill_process(child, Signal::KILL));
+            let _gone = kill_process(child, Signal::KILL);
         }
         drop(self.child.kill());
         drop(self.child.wait());
