@@ -128,9 +128,9 @@ pub(super) struct Span {
     #[prost(bytes, tag = "1")]
     trace_id: Vec<u8>,
     #[prost(bytes, tag = "2")]
-    span_id: Vec<u8>,
+    id: Vec<u8>,
     #[prost(bytes, tag = "4")]
-    parent_span_id: Vec<u8>,
+    parent: Vec<u8>,
     #[prost(string, tag = "5")]
     pub(super) name: String,
     #[prost(int32, tag = "6")]
@@ -179,11 +179,11 @@ impl Span {
     }
 
     pub(super) fn id(&self) -> String {
-        hex(&self.span_id)
+        hex(&self.id)
     }
 
     pub(super) fn parent(&self) -> String {
-        hex(&self.parent_span_id)
+        hex(&self.parent)
     }
 
     /// The spans of the runs that it waited for.
