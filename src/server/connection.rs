@@ -97,7 +97,7 @@ impl Connections {
         self.watchdog.watch(&traffic);
         let builder = http2(self.tasks.clone());
         let io = TokioIo::new(AuthorityFilter::new(Greeted::new(Noted::new(stream, &traffic), greeting)));
-        let watches = WatchSlots::new(self.watches);
+        let watches = WatchSlots::new(self.watches, self.draining.clone());
         let exchanges = Arc::new(Exchanges {
             connections: self,
             watches,

@@ -5,6 +5,7 @@ use std::{fmt, pin::Pin, sync::Arc};
 use bytes::Bytes;
 use futures_util::{Stream, stream::unfold};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
 use super::{
@@ -35,11 +36,12 @@ const MANY: usize = 8;
 pub(super) struct WatchSlots {
     slots: Arc<Semaphore>,
     limit: usize,
+    draining: CancellationToken,
 }
 
 impl WatchSlots {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { slots: Arc::new(Semaphore::new(limit)), limit }
+    pub(super) fn new(limit: usize, draining: CancellationToken) -> Self {
+        Self { slots: Arc::new(Semaphore::new(limit)), limit, draining }
     }
 
     /// Takes a slot of the connection that `request` came on.
@@ -53,7 +55,12 @@ impl WatchSlots {
         self.limit - self.slots.available_permits() >= MANY
     }
 
+    /// Takes a slot. A broker that drains would end the watch after its first message, so it refuses it: the client watches
+    /// again when it reaches the next broker.
     pub(super) fn acquire(&self) -> Result<OwnedSemaphorePermit, Status> {
+        if self.draining.is_cancelled() {
+            return Err(status::draining());
+        }
         let slot = Arc::clone(&self.slots).try_acquire_owned();
         slot.map_err(|_full| status::too_many_watches(self.limit))
     }

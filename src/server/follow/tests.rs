@@ -92,3 +92,14 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     assert_eq!(messages.next().await.unwrap().unwrap_err().code(), tonic::Code::NotFound);
     assert!(messages.next().await.is_none());
 }
+
+#[test]
+fn a_watch_that_begins_while_the_broker_drains_is_refused() {
+    let draining = CancellationToken::new();
+    let slots = WatchSlots::new(1, draining.clone());
+    drop(slots.acquire().unwrap());
+    draining.cancel();
+    let refused = slots.acquire().unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    assert!(refused.message().ends_with("(DRAINING)"), "{refused}");
+}
