@@ -21,6 +21,7 @@ use super::{
     follow::WatchSlots,
     health::Health,
     info::BrokerInfo,
+    lease::Leases,
     ready::HealthChecks,
     status,
 };
@@ -41,6 +42,7 @@ pub struct BrokerService<R> {
     pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
     pub(super) audit: Audit,
+    pub(super) leases: Leases,
 }
 
 /// The services that answer requests. Clones share them.
@@ -69,7 +71,14 @@ pub fn services<R: PluginRunner>(
     (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let broker = Arc::new(BrokerService { cache, resolver, clusters, info, audit: audit.clone() });
+    let broker = Arc::new(BrokerService {
+        cache,
+        resolver,
+        clusters,
+        info,
+        audit: audit.clone(),
+        leases: Leases::default(),
+    });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
@@ -107,6 +116,17 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         let access = Access::of(&request)?;
         let rights = Asked::call(&self.audit, access, "list_clusters").decided(access.need(Verb::List))?;
         Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
+    }
+
+    async fn deposit_output(
+        &self,
+        request: Request<pb::DepositOutputRequest>,
+    ) -> Result<Response<pb::DepositOutputResponse>, Status> {
+        span(&request, "deposit_output")?;
+        let access = Arc::clone(Access::of(&request)?);
+        let deposited = self.leases.deposit(&access.peer, request.into_inner());
+        Asked::call(&self.audit, &access, "deposit_output").decided(deposited)?;
+        Ok(Response::new(pb::DepositOutputResponse {}))
     }
 
     async fn watch_clusters(

@@ -17,7 +17,7 @@ use super::{
     attend::{Attend, attend},
     deadline::Deadline,
     error::ExchangeError,
-    grpc::{GET, MAX_RESPONSE, RawResponse, head},
+    grpc::{GET, MAX_RESPONSE, RawResponse, head, needs_person},
     link::Link,
     wire::Wire,
 };
@@ -33,11 +33,13 @@ pub(super) enum Call<'a> {
     Attend(Attend<'a>),
 }
 
-/// Makes `call` and returns the response. The stream cannot be used afterwards.
+/// Makes `call` and returns the response. The stream cannot be used afterwards. `is_own`: whether the broker may say what
+/// this process runs.
 pub(super) fn exchange(
     stream: &UnixStream,
     call: Call<'_>,
     deadline: &mut Deadline<'_>,
+    is_own: &dyn Fn() -> bool,
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
     let wire = Wire::default();
@@ -52,7 +54,8 @@ pub(super) fn exchange(
     let (message, attended) = match call {
         Call::Get(message, attended) => (message, attended),
         Call::Attend(attended) => {
-            return attend(attended, &mut requests, (connection, None), (&mut link, &wire), deadline);
+            let link = (&mut link, &wire);
+            return attend(attended, &mut requests, (connection, None), link, deadline, is_own);
         }
     };
     let (response, mut body) =
@@ -64,7 +67,13 @@ pub(super) fn exchange(
     loop {
         let ended = connection.as_mut().poll(context);
         if let Poll::Ready(answer) = answer.as_mut().poll(context) {
-            return answer;
+            return match (answer, attended) {
+                (Ok(answer), Some(attended)) if needs_person(&answer) && attended.lends(is_own) => {
+                    let link = (&mut link, &wire);
+                    attend(attended, &mut requests, (connection, None), link, deadline, is_own)
+                }
+                (answer, _) => answer,
+            };
         }
         match ended {
             Poll::Ready(Ok(())) => return Err(ExchangeError::Lost("it was closed".into())),
@@ -83,6 +92,7 @@ pub(super) fn exchange(
                     (connection, Some(answer)),
                     (&mut link, &wire),
                     deadline,
+                    is_own,
                 );
             }
             _ => link.turn(&wire, deadline, wake)?,
@@ -155,7 +165,8 @@ mod tests {
     fn asked(ours: UnixStream) -> thread::JoinHandle<Result<RawResponse, ExchangeError>> {
         let message = Bytes::from_static(b"\0\0\0\0\x03abc");
         thread::spawn(move || {
-            exchange(&ours, Call::Get(message, None), &mut Deadline::starting_now(LONG, None))
+            let mut deadline = Deadline::starting_now(LONG, None);
+            exchange(&ours, Call::Get(message, None), &mut deadline, &|| false)
         })
     }
 

@@ -23,6 +23,9 @@ pub(super) const MAX_RESPONSE: usize = 4 * 1024 * 1024;
 const PREFIX: usize = 5;
 pub(super) const GET: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
 pub(super) const ATTEND: &str = "http://localhost/credbroker.v1.CredentialBroker/AttendCredential";
+pub(super) const DEPOSIT: &str = "http://localhost/credbroker.v1.CredentialBroker/DepositOutput";
+/// How the message of a plugin that needs a person ends.
+const NEEDS_PERSON: &str = "(INTERACTION_REQUIRED)";
 /// A timeout has at most eight digits.
 const LONGEST_TIMEOUT: u128 = 99_999_999;
 
@@ -92,6 +95,12 @@ pub(super) fn outcome(
     let undecodable = || not_grpc("the response is not a credential".into());
     let message = unframed(&answer.body).ok_or_else(undecodable)?;
     GetCredentialResponse::decode(message).map(Ok).ok().ok_or_else(undecodable)
+}
+
+/// Whether the plugin needs a person.
+pub(super) fn needs_person(answer: &RawResponse) -> bool {
+    answer.body.is_empty()
+        && matches!(outcome(answer), Ok(Err(status)) if status.message.ends_with(NEEDS_PERSON))
 }
 
 /// Takes the first message with its prefix from the begin of `body`, if all of it is there.

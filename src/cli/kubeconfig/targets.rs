@@ -32,13 +32,6 @@ pub(super) fn plans(
     }
     let wanted = users_of(kubeconfig, contexts)?;
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|user| user == name));
-    for name in definitions.at_terminal.iter().filter(|name| is_wanted(name)) {
-        let name = name.escape_debug();
-        writeln!(
-            err,
-            "credbroker: warning: user `{name}` stays as it is: its plugin needs a terminal (`interactiveMode: Always`), which the broker does not have"
-        )?;
-    }
     let users = kubeconfig.users();
     let mut plans: BTreeMap<PathBuf, Plan> = BTreeMap::new();
     for (name, definition) in definitions.served.into_iter().filter(|(name, _)| is_wanted(name)) {

@@ -233,7 +233,10 @@ fn a_profile_that_cannot_be_used_says_why() {
 
 #[test]
 fn what_a_provider_cannot_do_it_cannot_do_for_a_profile() {
-    let terminal = Provider { needs_terminal: true, ..provider("t", Command::Name("x".into())) };
+    let terminal = Provider {
+        interactive: crate::plugin::Interactive::Always,
+        ..provider("t", Command::Name("x".into()))
+    };
     let user = Provider { profile_sourced: None, ..provider("u", Command::Name("x".into())) };
     let resolver = with_fleet([terminal, user]);
     for name in ["t", "u"] {

@@ -113,6 +113,7 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
         CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
         CacheError::TooManyWaiting,
+        CacheError::Unattended(Unattended::NeedsTerminal),
         CacheError::Unattended(Unattended::NeedsPerson),
         CacheError::Unattended(Unattended::Unanswered),
         CacheError::Retired(Retirement::Changed),

@@ -96,7 +96,7 @@ fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Ent
     let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));
     [long]
         .into_iter()
-        .chain(shim.stanza(&["--cluster-profile", name, "--server", &cluster.server], version))
+        .chain(shim.stanza(&["--cluster-profile", name, "--server", &cluster.server], version, false))
         .collect()
 }
 
