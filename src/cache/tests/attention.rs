@@ -37,8 +37,12 @@ fn lending(request: Request) -> (Request, tokio::sync::oneshot::Receiver<Offer>)
 
 /// The key of a plugin that always reads from a terminal.
 fn always() -> PluginSpec {
-    let spec = spec("a");
-    let provider = Provider { interactive: Interactive::Always, ..Provider::clone(&spec.provider) };
+    of_mode("a", Interactive::Always)
+}
+
+fn of_mode(text: &str, interactive: Interactive) -> PluginSpec {
+    let spec = spec(text);
+    let provider = Provider { interactive, ..Provider::clone(&spec.provider) };
     PluginSpec { provider: Arc::new(provider), ..spec }
 }
 
@@ -202,12 +206,9 @@ async fn a_caller_with_a_terminal_runs_a_plugin_again_that_turns_out_to_need_one
     let (request, _offered) = lending(person());
     setup.asked_by(&request).await.unwrap_err(); // the stanza says that it never reads a terminal
     assert_eq!(setup.runs(), 1);
-    let spec = spec("b");
-    let provider = Provider { interactive: Interactive::IfAvailable, ..Provider::clone(&spec.provider) };
-    let spec = PluginSpec { provider: Arc::new(provider), ..spec };
     for request in [person(), login()] {
         let (request, _offered) = lending(request);
-        setup.gets(spec.clone(), &request).await.unwrap();
+        setup.gets(of_mode("b", Interactive::IfAvailable), &request).await.unwrap();
     }
     assert_eq!(setup.runs(), 1 + 2 + 1, "the next one has the terminal at once");
 }

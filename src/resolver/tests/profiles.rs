@@ -243,7 +243,7 @@ fn what_a_provider_cannot_do_it_cannot_do_for_a_profile() {
         apply(&resolver, name, name, &paris());
     }
     let error = |name| resolver.resolve(by_profile(name)).unwrap_err();
-    assert!(matches!(error("t"), ResolveError::NeedsTerminal { .. }));
+    insta::assert_snapshot!(error("t"), @"provider `t`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and there is no terminal for a ClusterProfile");
     assert!(
         matches!(error("u"), ResolveError::Profile { .. }),
         "a user of a kubeconfig is not an access provider"

@@ -30,6 +30,7 @@ fn run_errors() -> Vec<RunError> {
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
         RunError::NeedsTerminal { command: command(), stderr: stderr() },
+        RunError::TerminalLost { command: command(), process: 7 },
         RunError::NotAllowed { command: command(), refusal: Refusal::DenyAll },
         RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: "a52d159f".into() } },
         RunError::NotAllowed {

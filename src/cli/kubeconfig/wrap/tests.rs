@@ -172,7 +172,7 @@ users:
       - --api-version
       - v1beta1
       provideClusterInfo: true
-      interactiveMode: Never
+      interactiveMode: IfAvailable
       installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
 - name: arn:aws:eks:eu:1:cluster/x y
   user:
@@ -265,7 +265,7 @@ users:
       - --api-version
       - v1beta1
       provideClusterInfo: true
-      interactiveMode: Never
+      interactiveMode: IfAvailable
       installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
 - name: file
   user:
@@ -536,7 +536,7 @@ fn a_user_that_the_broker_cannot_serve_stays_as_it_is_with_a_warning() {
     assert_eq!(code, 0);
     assert!(out.contains("command: pw\n"), "{out}");
     let warnings: Vec<_> = err.lines().filter(|line| !line.starts_with("credbroker: No broker")).collect();
-    assert!(warnings.len() >= 2 && warnings.iter().all(|line| line.contains("warning: ")), "{err}");
+    assert!(!warnings.is_empty() && warnings.iter().all(|line| line.contains("warning: ")), "{err}");
 }
 
 /// With `Never`, kubectl gives the shim no terminal that it could lend to the plugin.
