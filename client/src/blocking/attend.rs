@@ -105,12 +105,6 @@ pub(super) fn attend(
             Poll::Ready(Err(error)) => return Err(lost(error)),
             Poll::Pending => {}
         }
-        if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
-            return Err(lost(error));
-        }
-        if let Some(left) = progress.time_left.take().filter(|_| is_patient) {
-            deadline.extend(left.saturating_add(GRACE));
-        }
         if let Some(lease) = progress.lease.take()
             && let Some(before) = lend.take()
         {
@@ -124,6 +118,13 @@ pub(super) fn attend(
             // Dropping it would cancel the call. The answer is that of the call that attends.
             deposits.push(response);
             run = None;
+        }
+        // Data that was read makes room for more, and calls that began are to be sent.
+        if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
+            return Err(lost(error));
+        }
+        if let Some(left) = progress.time_left.take().filter(|_| is_patient) {
+            deadline.extend(left.saturating_add(GRACE));
         }
         let wake = run.is_some().then(|| deadline.passed().saturating_add(GLANCE));
         link.turn(wire, deadline, wake)?;
