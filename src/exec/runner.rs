@@ -27,7 +27,7 @@ use crate::{
 };
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
-/// What the stderr of a plugin has that tried to use a terminal: the name of its own one, or the message of ENOTTY.
+/// What the stderr of a plugin has that tried to use a terminal: the path of its terminal, or the message of ENOTTY.
 const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
 /// The recursion marker in the terminal of a caller: a file that exists, so that a shim leaves it unchanged.
 const NO_MARKER: &str = "/dev/null";

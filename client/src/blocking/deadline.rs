@@ -91,7 +91,7 @@ impl<'a> Deadline<'a> {
         self.limit = self.limit.max(self.passed().saturating_add(left));
     }
 
-    /// Gives no notice any more.
+    /// No longer gives a notice.
     pub(super) fn be_quiet(&mut self) {
         self.notice = None;
     }

@@ -236,7 +236,7 @@ pub struct AttendCredentialResponse {
     pub lease: ::core::option::Option<Lease>,
 }
 /// A plugin run in the terminal of a caller: the only run for the credential. It ends with the call that sent it. The broker
-/// checks the output as that of its own runs. A caller must not run it unless the server has the caller's own uid, and only
+/// checks the output as that of any run. A caller must not run it unless the server has the caller's own uid, and only
 /// that user and root can replace the socket.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]

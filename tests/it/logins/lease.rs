@@ -128,7 +128,7 @@ fn a_plugin_that_may_use_a_terminal_gets_one_if_it_insists() {
 #[test]
 fn a_plugin_that_needs_no_terminal_gets_none() {
     const SCRIPT: &str = r#"
-if test -t 0 || test -t 2 || : < /dev/tty; then terminal=yes; else terminal=no; fi 2> /dev/null
+if test -t 0 || test -t 2 || (: < /dev/tty); then terminal=yes; else terminal=no; fi 2> /dev/null
 echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "terminal-'$terminal'"}}'
 "#;
     for mode in ["Never", "IfAvailable"] {
@@ -227,7 +227,7 @@ fn a_key_that_another_user_may_get_is_not_lent() {
     }
 }
 
-/// The plugin is no child of the broker here, but its processes are those of a run all the same.
+/// The broker does not start the plugin here, but its processes are those of a run all the same.
 #[test]
 fn what_a_leased_plugin_starts_gets_nothing() {
     let script = format!(
