@@ -8,6 +8,7 @@ use std::{
         process::ExitStatusExt as _,
     },
     process::{Child, ChildStdout, Command, Stdio},
+    thread::sleep,
     time::Duration,
 };
 
@@ -110,8 +111,16 @@ impl LeasedRun {
 }
 
 impl Drop for LeasedRun {
+    /// Waits a little for the plugin, which may have to turn the echo of the terminal on again.
     fn drop(&mut self) {
         self.terminate();
+        let Some(child) = self.child.as_mut().filter(|_| self.exit_code.is_none()) else { return };
+        for _ in 0..LATE {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            sleep(GLANCE);
+        }
     }
 }
 
@@ -164,6 +173,21 @@ mod tests {
         let output = ran("yes");
         assert_eq!(output.exit_code, 128 + Signal::TERM.as_raw());
         assert!(output.stdout.len() > LEASED_OUTPUT && output.stdout.len() < 2 * LEASED_OUTPUT);
+    }
+
+    #[test]
+    fn a_run_that_is_not_needed_is_asked_to_end_and_cleans_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("cleaned");
+        let script =
+            format!("trap 'touch {}; exit' TERM; echo ready; while :; do sleep 0.01; done", file.display());
+        let command = ["/bin/sh", "-c", &script].map(|word| word.as_bytes().to_vec()).to_vec();
+        let mut run = LeasedRun::start(Lease { id: 7, command, environment: Vec::new() });
+        while run.stdout.is_empty() {
+            assert!(run.output().is_none());
+        }
+        drop(run);
+        assert!(file.exists());
     }
 
     #[test]
