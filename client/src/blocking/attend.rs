@@ -9,14 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use credbroker_proto::v1::{AttendCredentialRequest, GetCredentialRequest, Lease};
+use credbroker_proto::v1::{GetCredentialRequest, Lease};
 use h2::client::{ResponseFuture, SendRequest};
 
 use super::{
     deadline::Deadline,
     error::ExchangeError,
-    exchange::lost,
-    grpc::{ATTEND, DEPOSIT, MAX_RESPONSE, RawResponse, framed, head, message, take_framed},
+    exchange::{begin, lost},
+    grpc::{ATTEND, DEPOSIT, MAX_RESPONSE, RawResponse, attending, framed, head, message, take_framed},
     lease::{GLANCE, LeasedRun, has_terminal},
     link::Link,
     wire::Wire,
@@ -75,11 +75,8 @@ pub(super) fn attend(
     let can_run_plugin = attend.lends(is_own);
     let Attend { request, is_login, is_patient, lines, lend, .. } = attend;
     let mut lend = lend.filter(|_| can_run_plugin);
-    let GetCredentialRequest { r#ref, session, .. } = request.clone();
-    let request = framed(&AttendCredentialRequest { r#ref, session, login: is_login, can_run_plugin });
     // Without a deadline: that of the run counts.
-    let (response, mut body) = requests.send_request(head(ATTEND, None), false).map_err(lost)?;
-    body.send_data(request, true).map_err(lost)?;
+    let response = begin(requests, head(ATTEND, None), attending(request, is_login, can_run_plugin))?;
     let progress = Progress::default();
     let mut attended = pin!(attended(response, lines, &progress));
     let mut has_ended = false;
@@ -113,10 +110,8 @@ pub(super) fn attend(
             run = Some(LeasedRun::start(lease));
         }
         if let Some(output) = run.as_mut().and_then(LeasedRun::output) {
-            let (response, mut body) = requests.send_request(head(DEPOSIT, None), false).map_err(lost)?;
-            body.send_data(framed(&output), true).map_err(lost)?;
-            // Dropping it would cancel the call. The answer is that of the call that attends.
-            deposits.push(response);
+            // Dropping the response would cancel the call. The answer is that of the call that attends.
+            deposits.push(begin(requests, head(DEPOSIT, None), framed(&output))?);
             run = None;
         }
         // Data that was read makes room for more, and calls that began are to be sent.

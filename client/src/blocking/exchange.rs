@@ -11,7 +11,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use h2::client::{Builder, ResponseFuture};
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use http::Request;
 
 use super::{
     attend::{Attend, attend},
@@ -58,10 +59,7 @@ pub(super) fn exchange(
             return attend(attended, &mut requests, (connection, None), link, deadline, is_own);
         }
     };
-    let (response, mut body) =
-        requests.send_request(head(GET, Some(deadline.left())), false).map_err(lost)?;
-    body.send_data(message, true).map_err(lost)?;
-
+    let response = begin(&mut requests, head(GET, Some(deadline.left())), message)?;
     let mut answer = pin!(received(response));
     let wake = attended.as_ref().map(|attended| attended.after);
     loop {
@@ -98,6 +96,17 @@ pub(super) fn exchange(
             _ => link.turn(&wire, deadline, wake)?,
         }
     }
+}
+
+/// Begins a call. Dropping the response cancels it.
+pub(super) fn begin(
+    requests: &mut SendRequest<Bytes>,
+    head: Request<()>,
+    message: Bytes,
+) -> Result<ResponseFuture, ExchangeError> {
+    let (response, mut body) = requests.send_request(head, false).map_err(lost)?;
+    body.send_data(message, true).map_err(lost)?;
+    Ok(response)
 }
 
 async fn received(response: ResponseFuture) -> Result<RawResponse, ExchangeError> {

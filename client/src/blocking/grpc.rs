@@ -9,11 +9,11 @@ use base64::{
 use bytes::Bytes;
 use credbroker_proto::{
     Code,
-    v1::{AttendCredentialResponse, GetCredentialResponse},
+    v1::{AttendCredentialResponse, GetCredentialRequest, GetCredentialResponse},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use percent_encoding::percent_decode;
-use prost::Message;
+use prost::{Message, encoding};
 
 use super::error::ExchangeError;
 
@@ -50,11 +50,31 @@ pub(super) struct ErrorStatus {
 
 /// A message with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
-    let message = message.encode_to_vec();
+    prefixed(&message.encode_to_vec())
+}
+
+/// The message of AttendCredential, with the credential and the session of `get`. It is encoded without a copy of these,
+/// whose code would be as large as that of the call.
+pub(super) fn attending(get: &GetCredentialRequest, is_login: bool, can_run_plugin: bool) -> Bytes {
+    let mut message = Vec::new();
+    if let Some(reference) = &get.r#ref {
+        encoding::message::encode(1, reference, &mut message);
+    }
+    let (text, length) = (encoding::string::encode, encoding::string::encoded_len);
+    encoding::btree_map::encode(text, length, text, length, 2, &get.session, &mut message);
+    for (tag, value) in [(3, is_login), (4, can_run_plugin)] {
+        if value {
+            encoding::bool::encode(tag, &value, &mut message);
+        }
+    }
+    prefixed(&message)
+}
+
+fn prefixed(message: &[u8]) -> Bytes {
     let mut framed = Vec::with_capacity(PREFIX + message.len());
     framed.push(0);
     framed.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-    framed.extend_from_slice(&message);
+    framed.extend_from_slice(message);
     framed.into()
 }
 
@@ -170,6 +190,25 @@ mod tests {
         let framed = framed(&response);
         assert_eq!(framed[..PREFIX], [0, 0, 0, 0, u8::try_from(framed.len() - PREFIX).unwrap()]);
         assert_eq!(outcome(&answer(&framed, &[("grpc-status", "0")])).unwrap().unwrap(), response);
+    }
+
+    #[test]
+    fn the_message_of_an_attending_call_is_that_of_its_type() {
+        let r#ref = CredentialRef { env: [("A".into(), "b".into())].into(), ..CredentialRef::default() };
+        let session: std::collections::BTreeMap<_, _> =
+            [("DISPLAY".into(), ":1".into()), ("TERM".into(), String::new())].into();
+        for (r#ref, login, can_run_plugin) in
+            [(None, false, false), (Some(r#ref), true, false), (None, false, true)]
+        {
+            let get = GetCredentialRequest {
+                r#ref: r#ref.clone(),
+                at_terminal: true,
+                session: session.clone(),
+                ..GetCredentialRequest::default()
+            };
+            let attend = AttendCredentialRequest { r#ref, session: session.clone(), login, can_run_plugin };
+            assert_eq!(attending(&get, login, can_run_plugin), framed(&attend));
+        }
     }
 
     #[test]
