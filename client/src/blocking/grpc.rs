@@ -162,7 +162,7 @@ fn unframed(body: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use credbroker_proto::v1::Credential;
+    use credbroker_proto::v1::{AttendCredentialRequest, Credential, CredentialRef};
 
     use super::*;
 
