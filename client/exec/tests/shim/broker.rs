@@ -189,9 +189,6 @@ impl CredentialBroker for Service {
             sender
                 .send(Ok(AttendCredentialResponse { lease, ..AttendCredentialResponse::default() }))
                 .unwrap();
-            if !can_run_plugin {
-                sender.send(Err(needs_terminal())).unwrap();
-            }
             *self.attending.lock().unwrap() = Some(sender);
             return Ok(Response::new(Box::pin(Messages(receiver))));
         }

@@ -55,16 +55,16 @@ fn the_plugin_runs_in_the_terminal_as_the_broker_says_and_its_output_goes_to_the
 
 #[test]
 fn without_two_terminals_nothing_runs_even_if_the_broker_says_so() {
-    for (provider, redirection, attends) in
-        [("p", "< /dev/null", 0), ("p", "2> /dev/null", 0), ("slow", "< /dev/null", 1)]
+    for (provider, more, code, attends) in
+        [("p", "< /dev/null", 1, 0), ("p", "2> /dev/null", 1, 0), ("slow", "--timeout 2s < /dev/null", 75, 1)]
     {
         let mut broker = Broker::absent();
         broker.start(plugin(&broker));
-        let (status, stdout, shown) = shim(&broker, provider, redirection).end();
-        assert_eq!((status.code(), stdout.as_str()), (Some(1), ""), "{redirection}: {shown}");
-        assert!(redirection.starts_with('2') || shown.contains("INTERACTION_REQUIRED"), "{shown}");
-        assert!(!has_run(&broker), "{redirection}");
-        assert_eq!(*broker.lenders.lock().unwrap(), vec![false; attends], "{provider} {redirection}");
+        let (status, stdout, shown) = shim(&broker, provider, more).end();
+        assert_eq!((status.code(), stdout.as_str()), (Some(code), ""), "{more}: {shown}");
+        assert_eq!(shown.contains("INTERACTION_REQUIRED"), more == "< /dev/null", "{shown}");
+        assert!(!has_run(&broker), "{more}");
+        assert_eq!(*broker.lenders.lock().unwrap(), vec![false; attends], "{provider} {more}");
     }
 }
 
