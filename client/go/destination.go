@@ -26,6 +26,16 @@ func destinationOf(u *url.URL) destination {
 	return d
 }
 
+// isServerOf says whether u leads to this server.
+func (d destination) isServerOf(u *url.URL) bool {
+	// As client-go makes it of the config, in most cases.
+	if u.Scheme == d.scheme && len(u.Host) == len(d.host)+1+len(d.port) &&
+		u.Host[:len(d.host)] == d.host && u.Host[len(d.host)] == ':' && u.Host[len(d.host)+1:] == d.port {
+		return true
+	}
+	return destinationOf(u) == d
+}
+
 func (d destination) String() string {
 	if d.scheme == "" || d.host == "" {
 		return "a URL without a scheme or host"

@@ -2,6 +2,7 @@ package credbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -23,17 +24,34 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 
 // An events collects the names of the ConfigMaps that an informer reports as new.
 type events struct {
+	running sync.WaitGroup
 	mu      sync.Mutex
 	names   map[string]int
 	changed chan struct{}
 }
 
-// inform starts an informer of client-go.
+// inform starts an informer of client-go, which ends with the test.
 func inform(t testing.TB, config *rest.Config) *events {
 	t.Helper()
-	client, err := dynamic.NewForConfig(config)
+	ctx, stop := context.WithCancel(context.Background())
+	seen, err := startInformer(ctx, config)
+	t.Cleanup(func() {
+		stop()
+		if seen != nil {
+			seen.running.Wait()
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return seen
+}
+
+// startInformer returns when the informer has its first list.
+func startInformer(ctx context.Context, config *rest.Config) (*events, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
 	}
 	maps := client.Resource(configMaps).Namespace("default")
 	lists := &cache.ListWatch{
@@ -47,16 +65,15 @@ func inform(t testing.TB, config *rest.Config) *events {
 	seen := &events{names: map[string]int{}, changed: make(chan struct{})}
 	informer := cache.NewSharedIndexInformer(lists, &unstructured.Unstructured{}, 0, cache.Indexers{})
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: seen.add}); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { informer.RunWithContext(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
-	if !cache.WaitForCacheSync(patient(t).Done(), informer.HasSynced) {
-		t.Fatal("the informer has not synced")
+	seen.running.Go(func() { informer.RunWithContext(ctx) })
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !cache.WaitForCacheSync(limited.Done(), informer.HasSynced) {
+		return seen, errors.New("the informer has not synced")
 	}
-	return seen
+	return seen, nil
 }
 
 func (e *events) add(object any) {
@@ -88,16 +105,21 @@ func (e *events) await(t testing.TB, name string) {
 
 func (e *events) assertOnceEach(t testing.TB, want int) {
 	t.Helper()
+	if names, twice := e.counts(); names != want || twice > 0 {
+		t.Errorf("%d objects, of which %d came more than once", names, twice)
+	}
+}
+
+// counts returns the number of objects, and of those that came as new more than once.
+func (e *events) counts() (names, twice int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.names) != want {
-		t.Errorf("%d objects", len(e.names))
-	}
-	for name, count := range e.names {
-		if count != 1 {
-			t.Errorf("%s came %d times", name, count)
+	for _, count := range e.names {
+		if count > 1 {
+			twice++
 		}
 	}
+	return len(e.names), twice
 }
 
 func TestAnInformerNoticesNothingOfTokensAndRestarts(t *testing.T) {

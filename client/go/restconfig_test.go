@@ -1,8 +1,10 @@
 package credbroker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -130,6 +132,17 @@ func TestARequestWithABodyIsNotSentAgain(t *testing.T) {
 	f.await(t, "2")
 	if counts := f.server.Counts(); counts.Requests != 1 {
 		t.Errorf("%+v", counts)
+	}
+}
+
+func TestARequestWithAnEmptyBodyCanBeSentAgain(t *testing.T) {
+	for _, body := range []io.Reader{nil, strings.NewReader(""), bytes.NewReader(nil)} {
+		if !isRepeatable(request(t, http.MethodGet, "/", body)) {
+			t.Errorf("%T", body)
+		}
+	}
+	if isRepeatable(request(t, http.MethodGet, "/", strings.NewReader("x"))) {
+		t.Error("a body cannot be sent again")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strings"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
@@ -71,9 +72,9 @@ func transportOfClientGo(below http.RoundTripper) *http.Transport {
 
 // RoundTrip implements http.RoundTripper.
 func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
-	if to := destinationOf(request.URL); to != r.target.to {
+	if !r.target.to.isServerOf(request.URL) {
 		closeBody(request)
-		return nil, &OtherServerError{Request: to.String(), Credential: r.target.to.String()}
+		return nil, &OtherServerError{Request: destinationOf(request.URL).String(), Credential: r.target.to.String()}
 	}
 	credential, response, err := r.send(request)
 	if err != nil || response.StatusCode != http.StatusUnauthorized || hasOwnCredential(request) {
@@ -157,8 +158,17 @@ func hasOwnCredential(request *http.Request) bool { return request.Header.Get("A
 
 // isRepeatable says whether a request can be sent twice: it has no body.
 func isRepeatable(request *http.Request) bool {
-	return request.Body == nil || request.Body == http.NoBody
+	return request.Body == nil || request.Body == emptyBody
 }
+
+// The body that package http gives to requests with an empty one.
+var emptyBody = func() io.ReadCloser {
+	request, err := http.NewRequest(http.MethodGet, "/", strings.NewReader(""))
+	if err != nil {
+		panic(err)
+	}
+	return request.Body
+}()
 
 // isRead says whether a request changes nothing, so that it can be sent again after an error of its connection.
 func isRead(request *http.Request) bool {

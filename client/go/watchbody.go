@@ -36,9 +36,15 @@ func (b *watchBody) Close() error {
 // isWatch says whether the request is a watch of the Kubernetes API. The end of any other answer could be taken for its
 // whole.
 func isWatch(request *http.Request) bool {
-	watch := request.URL.Query().Get("watch")
-	return request.Method == http.MethodGet &&
-		(watch == "true" || watch == "1" || strings.Contains(request.URL.Path, "/watch/"))
+	if request.Method != http.MethodGet {
+		return false
+	}
+	// Most requests have no such parameter, and their query needs no parser.
+	if strings.Contains(request.URL.RawQuery, "watch=") {
+		watch := request.URL.Query().Get("watch")
+		return watch == "true" || watch == "1"
+	}
+	return strings.Contains(request.URL.Path, "/watch/")
 }
 
 // send sends a request over the lane.

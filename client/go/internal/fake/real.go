@@ -137,7 +137,7 @@ func (b *RealBroker) write(name string, mode os.FileMode, text string) {
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
 		b.t.Fatal(err)
 	}
-	// Whatever the umask.
+	// The umask may have removed bits.
 	if err := os.Chmod(path, mode); err != nil {
 		b.t.Fatal(err)
 	}
