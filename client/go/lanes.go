@@ -120,8 +120,6 @@ func newLane(base *http.Transport, t *target, credential *Credential) *lane {
 		watches:     map[*watchBody]struct{}{},
 	}
 	transport := base.Clone()
-	// The map of a copy leads to the HTTP/2 connections of the original.
-	transport.TLSNextProto = nil
 	if transport.TLSClientConfig == nil {
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}

@@ -146,6 +146,24 @@ func TestReplaceReturnsTheNextCredentialOrNothing(t *testing.T) {
 	}
 }
 
+func TestAGenerationThatWasReportedIsNotReportedAgainAtOnce(t *testing.T) {
+	client := connect(t, fake.NewBroker(t))
+	source := client.Source(Provider("corp"))
+	source.current.Store(&Credential{generation: "1"})
+	answered := rejection{generation: "1", reported: true}
+	source.mu.Lock()
+	source.rejection = answered
+	source.mu.Unlock()
+	source.Reject("1")
+	if source.lastRejection() != answered {
+		t.Error("it would be reported again")
+	}
+	source.Reject("0")
+	if source.lastRejection() != answered {
+		t.Error("a generation that is no longer current would be reported")
+	}
+}
+
 func TestReportsAndErrorsOfSingleCalls(t *testing.T) {
 	broker := fake.NewBroker(t)
 	broker.Set("provider/corp", token("1"), nil)
