@@ -1,4 +1,4 @@
-module credbroker.io/tests/interop/channels
+module credbroker.io/examples/go
 
 go 1.25.0
 

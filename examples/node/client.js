@@ -1,4 +1,4 @@
-// Asks a broker through grpc-js's default channel: get, watch, an error's reason, report. Prints no secret.
+// Gets a credential, watches it, handles an error by its reason, and reports a rejection. Prints no secret.
 //
 // Usage: node client.js SOCKET PROVIDER PROTO
 
@@ -22,12 +22,14 @@ function explain(error) {
   const [details] = error.metadata.get('grpc-status-details-bin');
   const status = root.lookupType('Status').decode(details);
   const info = root.lookupType('ErrorInfo').decode(status.details[0].value);
+  if (info.reason !== 'UNKNOWN_PROVIDER') throw error;
   console.log(`error code=${grpc.status[error.code]} reason=${info.reason} domain=${info.domain}`);
   console.log(`message ${error.details}`);
 }
 
 async function main() {
   const { CredentialBroker } = grpc.loadPackageDefinition(loader.loadSync(proto, { enums: String })).credbroker.v1;
+  // The request has only a name. Before you send a secret, check the owner of the socket.
   const broker = new CredentialBroker(`unix:${socket}`, grpc.credentials.createInsecure());
   const deadline = () => ({ deadline: Date.now() + 60_000 });
   const call = (method, request) => new Promise((resolve, reject) => {
@@ -47,6 +49,7 @@ async function main() {
   watch.cancel();
 
   await call('getCredential', { ref: { provider: { name: 'not-configured' } } }).catch(explain);
+  // As after an answer 401 of an API server.
   const report = await call('reportRejected', { ref, generation: first.credential.generation });
   say('report', report);
   console.log(`outcome=${report.outcome}`);

@@ -1,4 +1,4 @@
-"""Asks a broker through grpcio's default channel: get, watch, an error's reason, report. Prints no secret.
+"""Gets a credential, watches it, handles an error by its reason, and reports a rejection. Prints no secret.
 
 Usage: client.py SOCKET PROVIDER, with the generated `credbroker.v1` on PYTHONPATH.
 """
@@ -22,6 +22,7 @@ def say(what, credential):
 
 def main(socket, provider):
     ref = pb.CredentialRef(provider=pb.ProviderRef(name=provider))
+    # The request has only a name. Before you send a secret, check the owner of the socket.
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         broker = credbroker_pb2_grpc.CredentialBrokerStub(channel)
         first = broker.GetCredential(pb.GetCredentialRequest(ref=ref), timeout=TIMEOUT).credential
@@ -38,9 +39,12 @@ def main(socket, provider):
         except grpc.RpcError as error:
             info = error_details_pb2.ErrorInfo()
             rpc_status.from_call(error).details[0].Unpack(info)
+            if info.reason != "UNKNOWN_PROVIDER":
+                raise
             print(f"error code={error.code().name} reason={info.reason} domain={info.domain}", flush=True)
             print(f"message {error.details()}", flush=True)
 
+        # As after an answer 401 of an API server.
         report = pb.ReportRejectedRequest(ref=ref, generation=first.generation)
         answer = broker.ReportRejected(report, timeout=TIMEOUT)
         say("report", answer.credential)
