@@ -40,3 +40,28 @@ func TestConnectionsOfClientsThatAreGoneAreClosed(t *testing.T) {
 	}()
 	f.server.Wait(t, ctx.Done(), func(_ fake.Counts, open int) bool { return open == 0 })
 }
+
+func TestAReadWithoutAnAnswerAtTheDrainLimitIsSentAgainAndAChangeIsNot(t *testing.T) {
+	for method, again := range map[string]bool{http.MethodGet: true, http.MethodDelete: false} {
+		t.Run(method, func(t *testing.T) {
+			f := newFleet(t, false)
+			client := f.client(t)
+			answered := make(chan error)
+			go func() {
+				response, err := client.Do(request(t, method, f.server.URL+"/hold", nil))
+				if err == nil {
+					response.Body.Close()
+				}
+				answered <- err
+			}()
+			f.server.Wait(t, patient(t).Done(), func(counts fake.Counts, _ int) bool { return counts.Requests == 1 })
+			pair := f.server.Client(t, "ann")
+			f.server.AcceptCertificate(pair)
+			f.rotate(t, certificate("2", pair))
+			err, requests := <-answered, f.server.Counts().Requests
+			if (err == nil) != again || (requests == 2) != again {
+				t.Errorf("%d requests: %v", requests, err)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ import (
 )
 
 // An APIServer has ConfigMaps that can be listed and watched, and answers 401 unless a request has a token or a client
-// certificate that it accepts.
+// certificate that it accepts. The first request is never answered if it is for /hold.
 type APIServer struct {
 	// Its address, and the authority that signed its certificate.
 	URL string
@@ -149,8 +149,9 @@ func (a *APIServer) serve(w http.ResponseWriter, r *http.Request) {
 		certificate = fingerprint(r.TLS.PeerCertificates[0].Raw)
 	}
 	watch, collection := r.URL.Query().Get("watch") == "true", strings.HasSuffix(r.URL.Path, "/configmaps")
-	accepted := false
+	accepted, first := false, false
 	a.change(func() {
+		first = a.counts.Requests == 0
 		a.counts.Requests++
 		a.seen = append(a.seen, token+certificate)
 		accepted = a.tokens[token] || a.certificates[certificate]
@@ -166,6 +167,8 @@ func (a *APIServer) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !accepted:
 		fail(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
+	case r.URL.Path == "/hold" && first:
+		<-r.Context().Done()
 	case r.URL.Path == "/redirect":
 		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusTemporaryRedirect)
 	case !collection:
