@@ -1,6 +1,6 @@
 // Package controllerruntime connects the clusters of a credbroker with controllers of controller-runtime.
 //
-// It is a module of its own, so that programs that use only credbroker.RESTConfig do not depend on controller-runtime.
+// It is a separate module, so that programs that use only credbroker.RESTConfig do not depend on controller-runtime.
 package controllerruntime
 
 import (
