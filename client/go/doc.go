@@ -4,7 +4,7 @@
 // [RESTConfig] returns a config for client-go and controller-runtime:
 //
 //	config, err := credbroker.RESTConfig(ctx, credbroker.ClusterProfile("fleet", "paris"))
-//	client, err := kubernetes.NewForConfig(config)
+//	client, err := dynamic.NewForConfig(config)
 //
 // The config holds strings only: no token, no function and no pointer to a transport. Two calls for the same credential
 // return configs that are equal, for reflect.DeepEqual and for equality.Semantic.DeepEqual, however often the credential

@@ -15,35 +15,37 @@ import (
 )
 
 func Example() {
-	ctx := context.Background()
+	if err := countPods(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func countPods(ctx context.Context) error {
 	config, err := credbroker.RESTConfig(ctx, credbroker.ClusterProfile("fleet", "paris"))
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	pods, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	fmt.Println(len(pods.Items), "pods")
+	return nil
 }
 
 func ExampleReasonOf() {
 	_, err := credbroker.RESTConfig(context.Background(), credbroker.ClusterProfile("fleet", "paris"))
+	switch credbroker.ReasonOf(err) {
+	case credbroker.ReasonInteractionRequired: // log in, then try again
+	case credbroker.ReasonUnknownClusterProfile: // check the name
+	}
 	var untrusted *credbroker.UntrustedError
-	switch {
-	case err == nil:
-	case errors.As(err, &untrusted):
+	if errors.As(err, &untrusted) {
 		log.Fatal(err)
-	case credbroker.ReasonOf(err) == credbroker.ReasonInteractionRequired:
-		fmt.Println("log in, then try again")
-	case credbroker.ReasonOf(err) == credbroker.ReasonUnknownClusterProfile:
-		fmt.Println("check the name")
-	default:
-		fmt.Println("try again later:", err)
 	}
 }
 
@@ -60,12 +62,13 @@ func ExampleBroker_RESTConfigs() {
 }
 
 func ExampleBroker_Authenticate() {
+	ctx := context.Background()
 	broker, err := credbroker.Default()
 	if err != nil {
 		log.Fatal(err)
 	}
 	base := &rest.Config{Host: "https://paris.example:6443", TLSClientConfig: rest.TLSClientConfig{CAFile: "/etc/paris/ca.crt"}}
-	config, err := broker.Authenticate(context.Background(), credbroker.Provider("eks").WithEnv("AWS_PROFILE", "prod"), base)
+	config, err := broker.Authenticate(ctx, credbroker.Provider("eks"), base)
 	if err != nil {
 		log.Fatal(err)
 	}
