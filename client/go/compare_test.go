@@ -32,16 +32,32 @@ type compared struct {
 
 // What the process reports when its standard input ends.
 type comparedReport struct {
-	Requests, Failed, Events, Twice int
+	Requests, Failed, Lists, Events, Twice int
+}
+
+// A comparedServer is the API server of the tests, or a real one.
+type comparedServer interface {
+	Address() string
+	Authorities() []byte
+	Client(testing.TB, string) fake.Pair
+	AcceptToken(string)
+	RejectToken(string)
+	AcceptCertificate(fake.Pair)
+	RejectCertificate(fake.Pair)
+	Create(string)
+	// How many connections were opened. Counting them in the client would change how client-go shares them.
+	Dials() string
 }
 
 const (
 	// How often the credential is replaced, and the time between.
 	comparedRotations = 4
 	comparedInterval  = 3 * time.Second
-	comparedEvents    = 50
-	comparedDocument  = "../../docs/go.md"
-	comparedVariable  = "CREDBROKER_TEST_COMPARED"
+	// A real API server remembers for ten seconds that it has accepted a token.
+	comparedIntervalOfReal = 15 * time.Second
+	comparedEvents         = 50
+	comparedDocument       = "../../docs/go.md"
+	comparedVariable       = "CREDBROKER_TEST_COMPARED"
 )
 
 func TestMain(m *testing.M) {
@@ -59,28 +75,43 @@ func TestMain(m *testing.M) {
 // with BLESS=1. What this package promises is asserted; the other numbers are client-go's, and differ from run to run.
 func TestBesideTheExecPluginsOfClientGo(t *testing.T) {
 	shim := fake.Program(t, "CREDBROKER_EXEC")
-	var rows []string
-	for _, certificates := range []bool{false, true} {
-		for _, library := range []bool{false, true} {
-			row, report, counts := compareOnce(t, library, certificates, shim)
-			rows = append(rows, row)
-			t.Log(row)
-			if !library {
-				continue
-			}
-			if report.Failed > 0 || report.Twice > 0 || report.Events != comparedEvents || counts.Lists != 1 {
-				t.Errorf("%+v, %+v", report, counts)
-			}
-		}
-	}
+	rows := compareAll(t, shim, comparedInterval, func() comparedServer { return fake.NewAPIServer(t, false) })
 	if os.Getenv("BLESS") == "1" {
-		bless(t, rows)
+		bless(t, "compared", rows)
 	}
 }
 
-func compareOnce(t *testing.T, library, certificates bool, shim string) (string, comparedReport, fake.Counts) {
+// The same with a real API server, which takes two minutes.
+func TestBesideTheExecPluginsOfClientGoWithARealAPIServer(t *testing.T) {
+	shim := fake.Program(t, "CREDBROKER_EXEC")
+	// Objects stay, so each client has its own server.
+	rows := compareAll(t, shim, comparedIntervalOfReal, func() comparedServer { return fake.NewRealAPIServer(t) })
+	if os.Getenv("BLESS") == "1" {
+		bless(t, "compared with a real server", rows)
+	}
+}
+
+func compareAll(t *testing.T, shim string, interval time.Duration, start func() comparedServer) []string {
 	t.Helper()
-	real, server := fake.NewRealBroker(t), fake.NewAPIServer(t, false)
+	var rows []string
+	for _, certificates := range []bool{false, true} {
+		for _, library := range []bool{false, true} {
+			row, report := compareOnce(t, start(), interval, library, certificates, shim)
+			rows = append(rows, row)
+			t.Log(row)
+			if library && (report.Failed > 0 || report.Twice > 0 || report.Events != comparedEvents || report.Lists != 1) {
+				t.Errorf("%+v", report)
+			}
+		}
+	}
+	return rows
+}
+
+func compareOnce(
+	t *testing.T, server comparedServer, interval time.Duration, library, certificates bool, shim string,
+) (string, comparedReport) {
+	t.Helper()
+	real := fake.NewRealBroker(t)
 	next := func(i int) (func(), map[string]any) {
 		if certificates {
 			pair := server.Client(t, "ann")
@@ -94,7 +125,7 @@ func compareOnce(t *testing.T, library, certificates bool, shim string) (string,
 	revoke, status := next(0)
 	real.Print(status)
 	real.Start()
-	encoded, err := json.Marshal(compared{Library: library, Server: server.URL, Socket: real.Socket, CA: server.CA, Shim: shim})
+	encoded, err := json.Marshal(compared{Library: library, Server: server.Address(), Socket: real.Socket, CA: server.Authorities(), Shim: shim})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +154,8 @@ func compareOnce(t *testing.T, library, certificates bool, shim string) (string,
 		real.Print(status)
 		real.Refresh()
 		// The old credential is accepted for as long as the new one takes to arrive: a rotation, and then a revocation.
-		for deadline := start.Add(time.Duration(i+1) * comparedInterval); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if revoke != nil && time.Until(deadline) < comparedInterval/3 {
+		for deadline := start.Add(time.Duration(i+1) * interval); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			if revoke != nil && time.Until(deadline) < interval*4/5 {
 				revoke()
 				revoke = nil
 			}
@@ -145,7 +176,6 @@ func compareOnce(t *testing.T, library, certificates bool, shim string) (string,
 	}
 	usage := client.ProcessState.SysUsage().(*syscall.Rusage)
 	processor := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	counts := server.Counts()
 	kind, name := "token", "client-go with the shim"
 	if certificates {
 		kind = "certificate"
@@ -153,10 +183,10 @@ func compareOnce(t *testing.T, library, certificates bool, shim string) (string,
 	if library {
 		name = "this module"
 	}
-	row := fmt.Sprintf("| %s, %s | %d | %d | %d | %d | %d | %.0f ms |", kind, name, report.Requests, report.Failed,
-		counts.Dials, counts.Lists-1, comparedEvents-report.Events,
+	row := fmt.Sprintf("| %s, %s | %d | %d | %s | %d | %d | %.0f ms |", kind, name, report.Requests, report.Failed,
+		server.Dials(), report.Lists-1, comparedEvents-report.Events,
 		float64(processor.Milliseconds())*1000/float64(max(report.Requests, 1)))
-	return row, report, counts
+	return row, report
 }
 
 // runCompared is the other process: an informer, and two loops of requests until its standard input ends.
@@ -210,7 +240,10 @@ func runCompared(encoded string) error {
 	names, twice := seen.counts()
 	cancel()
 	loops.Wait()
-	report := comparedReport{Requests: int(requests.Load()), Failed: int(failed.Load()), Events: names, Twice: twice}
+	report := comparedReport{
+		Requests: int(requests.Load()), Failed: int(failed.Load()),
+		Lists: int(seen.lists.Load()), Events: names, Twice: twice,
+	}
 	return json.NewEncoder(os.Stdout).Encode(report)
 }
 
@@ -232,13 +265,13 @@ func (c compared) config() (*rest.Config, func(), error) {
 }
 
 // bless replaces the rows of the table in the document.
-func bless(t *testing.T, rows []string) {
+func bless(t *testing.T, name string, rows []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.FromSlash(comparedDocument))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- compared: begin -->\n", "<!-- compared: end -->"
+	begin, end := "<!-- "+name+": begin -->\n", "<!-- "+name+": end -->"
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 // An events collects the names of the ConfigMaps that an informer reports as new.
 type events struct {
 	running sync.WaitGroup
+	lists   atomic.Int64
 	mu      sync.Mutex
 	names   map[string]int
 	changed chan struct{}
@@ -55,15 +57,16 @@ func startInformer(ctx context.Context, config *rest.Config) (*events, error) {
 		return nil, err
 	}
 	maps := client.Resource(configMaps).Namespace("default")
+	seen := &events{names: map[string]int{}, changed: make(chan struct{})}
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			seen.lists.Add(1)
 			return maps.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return maps.Watch(ctx, options)
 		},
 	}
-	seen := &events{names: map[string]int{}, changed: make(chan struct{})}
 	informer := cache.NewSharedIndexInformer(lists, &unstructured.Unstructured{}, 0, cache.Indexers{})
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: seen.add}); err != nil {
 		return nil, err

@@ -78,6 +78,12 @@ func NewAPIServer(t testing.TB, http1 bool) *APIServer {
 	return a
 }
 
+// Address returns the URL.
+func (a *APIServer) Address() string { return a.URL }
+
+// Authorities returns the authority that signed the certificate.
+func (a *APIServer) Authorities() []byte { return a.CA }
+
 // Client signs a client certificate, which is not accepted yet.
 func (a *APIServer) Client(t testing.TB, user string) Pair { return a.authority.Client(t, user) }
 
@@ -101,6 +107,9 @@ func (a *APIServer) RejectCertificate(pair Pair) {
 func (a *APIServer) Create(name string) {
 	a.change(func() { a.version++; a.names = append(a.names, name) })
 }
+
+// Dials returns the number of connections that were opened.
+func (a *APIServer) Dials() string { return strconv.Itoa(a.Counts().Dials) }
 
 // Counts returns what the server has seen so far.
 func (a *APIServer) Counts() Counts {

@@ -70,16 +70,21 @@ func (a *Authority) Client(t testing.TB, user string) Pair {
 // Server signs the certificate of a server on this machine.
 func (a *Authority) Server(t testing.TB, names ...string) tls.Certificate {
 	t.Helper()
-	made := template("server")
-	made.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	made.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	made.DNSNames = names
-	pair := a.sign(t, made)
+	pair := a.serverPair(t, names...)
 	loaded, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return loaded
+}
+
+func (a *Authority) serverPair(t testing.TB, names ...string) Pair {
+	t.Helper()
+	made := template("server")
+	made.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	made.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	made.DNSNames = names
+	return a.sign(t, made)
 }
 
 func (a *Authority) sign(t testing.TB, template *x509.Certificate) Pair {
