@@ -37,6 +37,7 @@ pub(crate) fn coarse() -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub struct Beat(Instant);
 
+#[expect(clippy::disallowed_methods, reason = "timers only wake tasks, which then read both clocks")]
 impl Beat {
     /// Begins now.
     pub fn start() -> Self {
@@ -58,6 +59,7 @@ impl Beat {
 mod tests {
     use super::*;
 
+    #[expect(clippy::disallowed_methods, reason = "the time of the test")]
     #[tokio::test(start_paused = true)]
     async fn periods_that_divide_each_other_end_together() {
         let (second, beat, start) = (Duration::from_secs(1), Beat::start(), Instant::now());

@@ -116,7 +116,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 69 no broker, 75 timeout, 77 pe
 enum CliCommand {
     Serve(serve::ServeArgs),
     #[command(flatten)]
-    Once(OnceCommand),
+    Once(Box<OnceCommand>),
 }
 
 /// A command that is not the daemon.
@@ -164,7 +164,7 @@ pub fn complete(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
     let result = match cli.command {
         CliCommand::Serve(args) => serve::run(&args, environment),
-        CliCommand::Once(command) => run_once(command, environment, out),
+        CliCommand::Once(command) => run_once(*command, environment, out),
     };
     match result {
         Ok(code) => code.into(),
