@@ -3,6 +3,7 @@
 //! The decisions are pure: `queue` picks the next run, `pace` limits the runs of an issuer, and `words` finds out whether
 //! a failed plugin was throttled. This file adds the lock, the clock and the timer.
 
+mod gate;
 mod lane;
 mod line;
 mod pace;
@@ -10,9 +11,12 @@ mod permit;
 mod queue;
 mod ring;
 mod share;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod turns;
+mod urgency;
 mod words;
 
 use std::{
@@ -36,30 +40,14 @@ use crate::{
     plugin::{Issuer, Provider},
 };
 
-pub use pace::Cause;
+pub use gate::Cause;
 pub use permit::Permit;
 pub use share::RunShares;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
+pub use urgency::Urgency;
 
 /// The longest sleep of the timer. It bounds how late the end of a suspend is noticed, during which tokio's clock stops.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// How urgent a run is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Urgency {
-    /// No caller waits: a refresh ahead of expiry, prewarm, a refresh of many keys.
-    Background,
-    /// No caller waits, but the credential is in use and expires soon. Such runs have the same class as those that callers
-    /// wait for, and share turns like one more caller of their provider.
-    Urgent,
-    /// A caller waits.
-    Waited {
-        /// Identifies the caller's process: processes take turns.
-        peer: u64,
-    },
-    /// A person asked for this run. It starts even while its issuer is paused.
-    Forced,
-}
 
 /// Decides which plugin runs next. Clones share one queue.
 ///
