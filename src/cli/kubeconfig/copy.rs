@@ -6,9 +6,8 @@ use std::{
 };
 
 use super::{
-    keep::keep,
-    output,
-    wrap::{self, WrapArgs, originals},
+    keep::is_unchanged,
+    wrap::{self, WrapArgs, earlier, originals},
 };
 use crate::{
     config::{
@@ -41,11 +40,5 @@ pub(in crate::cli) fn originals_with_plugins(environment: &Environment) -> anyho
 
 /// Whether the copy at `path` has nothing that a person added or changed, except for the current context.
 pub(in crate::cli) fn is_unchanged_copy(path: &Path) -> bool {
-    let Some((record, document)) = output::earlier(path) else { return false };
-    let mut nothing = document.clone();
-    if let crate::document::Value::Mapping(entries) = &mut nothing.value {
-        entries.retain(|(key, _)| key.name == "current-context");
-    }
-    let kept = keep(&mut nothing, &document, &record);
-    kept.carried_over.is_empty() && kept.left_out.iter().all(|what| what.starts_with("the current context"))
+    earlier(path).is_some_and(|(record, copy)| is_unchanged(&copy, &record))
 }

@@ -7,7 +7,6 @@ mod undo;
 mod units;
 
 use std::{
-    ffi::OsStr,
     fs,
     io::{self, BufRead as _, IsTerminal as _, Write},
     path::{Path, PathBuf},
@@ -16,7 +15,7 @@ use std::{
 use anyhow::Context as _;
 
 use self::{
-    manifest::{Manifest, hash},
+    manifest::Manifest,
     plan::{Plan, Start},
 };
 use super::{
@@ -117,8 +116,8 @@ fn apply(
         manifest.on_demand = Some(mark.program.clone());
         mark.log.parent().map(files::private_directory).transpose()?;
     }
-    // Before the files are there, so that an interrupted setup can be undone.
-    manifest.files.extend(files.iter().map(|(path, text)| (path.clone(), hash(text.as_bytes()))));
+    // Before the files are there, so that an interrupted setup can be undone or continued.
+    files.iter().for_each(|(path, text)| manifest.will_write(path, text));
     manifest.units |= matches!(plan.start, Start::Units);
     manifest.write(&plan.own)?;
     for (path, text) in &files {
@@ -126,7 +125,9 @@ fn apply(
         fs::create_dir_all(dir)
             .with_context(|| format!("the directory {} cannot be created", dir.display()))?;
         files::write_private(path, text)?;
+        manifest.has_written(path, text);
     }
+    manifest.write(&plan.own)?;
     if matches!(plan.start, Start::Units) {
         systemctl(&["daemon-reload"], environment)?;
         systemctl(&["enable", "--now", "credbroker.socket"], environment)?;
@@ -161,26 +162,23 @@ fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) ->
     let exists = plan.config.try_exists().unwrap_or(true);
     let config = BrokerConfig { path: plan.config.clone(), exists };
     let missing = config.missing(&plan.kubeconfigs, environment)?;
-    let is_ours = !exists || manifest.may_write(&plan.config);
-    if !config.add(&plan.kubeconfigs, environment)? {
-        return Ok(());
-    }
-    if is_ours {
-        let text =
-            fs::read(&plan.config).with_context(|| format!("{} cannot be read", plan.config.display()))?;
-        manifest.files.insert(plan.config.clone(), hash(&text));
-    } else {
-        let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
-        added.extend(missing);
-    }
-    manifest.write(&plan.own)
+    let is_ours = manifest.may_write(&plan.config);
+    config.add(&plan.kubeconfigs, environment, |text| {
+        if is_ours {
+            manifest.will_write(&plan.config, text);
+        } else {
+            let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
+            added.extend(missing);
+        }
+        manifest.write(&plan.own)
+    })?;
+    Ok(())
 }
 
 /// Runs `systemctl --user`.
 fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
-    let all: Vec<_> = ["--user"].iter().chain(args).map(OsStr::new).collect();
     let shown = args.join(" ");
-    let ran = programs::run("systemctl", &all, environment);
+    let ran = programs::systemctl(args, environment);
     let ran = ran
         .with_context(|| format!("`systemctl --user {shown}` did not run or did not end; run it yourself"))?;
     anyhow::ensure!(ran.succeeded, "`systemctl --user {shown}` failed: {}", ran.stderr.trim());
@@ -197,3 +195,6 @@ fn shell_word(path: &Path) -> String {
 pub(super) fn program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().and_then(fs::canonicalize).context("the path of this program cannot be found")
 }
+
+#[cfg(test)]
+mod tests;

@@ -199,8 +199,6 @@ fn authorities(
 }
 
 fn extension(cluster: &Node) -> Bytes {
-    let extensions = cluster.get("extensions").and_then(Node::as_sequence).unwrap_or_default();
-    let ours = extensions.iter().find(|item| item.get("name").and_then(Node::as_str) == Some(EXTENSION));
-    let value = ours.and_then(|item| item.get("extension")).filter(|value| !value.is_null());
+    let value = super::extension(cluster, EXTENSION).filter(|value| !value.is_null());
     value.map(|value| value.to_json().to_string().into()).unwrap_or_default()
 }

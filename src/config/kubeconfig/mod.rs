@@ -84,6 +84,12 @@ const LISTS: [(&str, &str); 4] =
     [("clusters", "cluster"), ("contexts", "context"), ("users", "user"), ("extensions", "extension")];
 
 impl Kubeconfig {
+    /// The paths that a command reads, and how: the one that a person named, else those of the environment.
+    pub fn chosen(named: Option<&Path>, env: &Environment) -> (Vec<PathBuf>, Mode) {
+        let Some(path) = named else { return (Self::default_paths(env), Mode::Ambient) };
+        (vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())], Mode::Named)
+    }
+
     /// The files of `KUBECONFIG`, or `~/.kube/config`. None of them need exist.
     pub fn default_paths(env: &Environment) -> Vec<PathBuf> {
         let Some(list) = env.set("KUBECONFIG") else {
@@ -128,6 +134,13 @@ impl Kubeconfig {
         let all = self.files.iter().flat_map(|file| file.items(list, body));
         all.filter(|item| seen.insert(item.name)).collect()
     }
+}
+
+/// The extension `name` of a kubeconfig or of a cluster.
+pub fn extension<'a>(of: &'a Node, name: &str) -> Option<&'a Node> {
+    let extensions = of.get("extensions")?.as_sequence()?;
+    let is_it = |item: &&Node| item.get("name").and_then(Node::as_str) == Some(name);
+    extensions.iter().find(is_it)?.get("extension")
 }
 
 impl KubeFile {
