@@ -98,7 +98,7 @@ users:
     #[track_caller]
     fn token_of(&self, socket: &Path, name: &str) -> String {
         let kubeconfig = parsed(&self.kubeconfig());
-        self.token(&kubeconfig, name, |command| drop(command.env("CREDBROKER_SOCKET", socket)))
+        self.token(&kubeconfig, name, |command| command.env("CREDBROKER_SOCKET", socket))
     }
 
     /// Returns when the broker has read its files again.

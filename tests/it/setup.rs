@@ -100,7 +100,7 @@ impl Person {
         let copy = self.read(".kube/broker");
         let copy =
             credbroker::document::yaml(copy.as_bytes(), credbroker::document::Aliases::Follow).unwrap();
-        self.token(&copy.to_json(), "dev", |command| drop(command.env("SECRET", "c4n4ry")))
+        self.token(&copy.to_json(), "dev", |command| command.env("SECRET", "c4n4ry"))
     }
 
     fn log(&self) -> String {

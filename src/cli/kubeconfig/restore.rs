@@ -68,8 +68,8 @@ pub(in crate::cli) fn run(
     Ok(code)
 }
 
-/// Restores the kubeconfig whose original definitions are in `file`, and removes from `file` those that are not needed any
-/// more. Returns `false` if the kubeconfig is not `only`.
+/// Restores the kubeconfig whose original definitions are in `file`, and removes from `file` those that are no longer
+/// needed. Returns `false` if the kubeconfig is not `only`.
 fn restore(
     file: &Path,
     only: Option<&Path>,

@@ -117,7 +117,9 @@ fn apply(
         mark.log.parent().map(files::private_directory).transpose()?;
     }
     // Before the files are there, so that an interrupted setup can be undone or continued.
-    files.iter().for_each(|(path, text)| manifest.will_write(path, text));
+    for (path, text) in &files {
+        manifest.will_write(path, text);
+    }
     manifest.units |= matches!(plan.start, Start::Units);
     manifest.write(&plan.own)?;
     for (path, text) in &files {

@@ -95,7 +95,12 @@ impl Home {
 
     /// The token that the user `name` of `kubeconfig` gets from credbroker, as a client runs its plugin.
     #[track_caller]
-    pub fn token(&self, kubeconfig: &Value, name: &str, prepare: impl FnOnce(&mut Command)) -> String {
+    pub fn token(
+        &self,
+        kubeconfig: &Value,
+        name: &str,
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> String {
         let is_it = |user: &&Value| user.get("name").is_some_and(|found| found == name);
         let users = kubeconfig.get("users").and_then(Value::as_array).expect("users");
         let user = users.iter().find(is_it).expect("a user of that name");
