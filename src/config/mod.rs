@@ -3,6 +3,7 @@
 mod access;
 mod broker;
 mod cluster_profiles;
+mod fields;
 mod file;
 mod inventory;
 mod issuers;

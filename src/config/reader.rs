@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    keys::{ConfigKey, Declared, Required, Section},
+    fields::Fields,
+    keys::Section,
     problem::{Location, Report},
 };
 use crate::{
@@ -37,15 +38,15 @@ pub(super) struct Cursor<'a> {
     node: &'a Node,
 }
 
-/// The values of a map whose keys were checked.
-#[derive(Debug)]
-pub(super) struct Fields<'a> {
-    map: Cursor<'a>,
-}
-
 impl<'a> Cursor<'a> {
     pub(super) fn new(file: &'a Path, dialect: Dialect, node: &'a Node) -> Self {
         Self { file, dialect, path: String::new(), node }
+    }
+
+    /// The value `node` of `key`.
+    pub(super) fn value(&self, key: &str, node: &'a Node) -> Self {
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        self.below(path, node)
     }
 
     /// The same kind of document, further down.
@@ -99,7 +100,7 @@ impl<'a> Cursor<'a> {
                 Dialect::Kubeconfig => {}
             }
         }
-        Some(Fields { map: self.clone() })
+        Some(Fields::of(self.clone()))
     }
 
     pub(super) fn text(&self, report: &mut Report) -> Option<&'a str> {
@@ -183,49 +184,9 @@ impl<'a> Cursor<'a> {
         if self.path.is_empty() { message.to_owned() } else { format!("{}: {message}", self.path) }
     }
 
-    fn is(&self, key: &str, known: &str) -> bool {
+    /// Whether `key` of the document is the key `known`.
+    pub(super) fn is(&self, key: &str, known: &str) -> bool {
         key == known || (self.dialect == Dialect::Stock && key.eq_ignore_ascii_case(known))
-    }
-}
-
-impl<'a> Fields<'a> {
-    /// The value of `key`; null is the same as no value.
-    pub(super) fn at(&self, key: &impl Declared) -> Option<Cursor<'a>> {
-        self.get(key.name())
-    }
-
-    /// The value of a required key; without one that is a problem.
-    pub(super) fn required<K>(
-        &self,
-        key: &ConfigKey<K, Required>,
-        report: &mut Report,
-    ) -> Option<Cursor<'a>> {
-        let value = self.get(key.name);
-        if value.is_none() {
-            self.missing(key, report);
-        }
-        value
-    }
-
-    /// Reports that a required key has no value.
-    pub(super) fn missing<K>(&self, key: &ConfigKey<K, Required>, report: &mut Report) {
-        let ConfigKey { name, absent: Required(hint), .. } = key;
-        let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
-        self.map.problem(report, format!("{name} must be specified{hint}"));
-    }
-
-    /// The value of `key`; null is the same as no value.
-    pub(super) fn get(&self, key: &str) -> Option<Cursor<'a>> {
-        let map = &self.map;
-        let entries = map.node.as_mapping().unwrap_or_default();
-        // Of keys that differ in case only the last one counts, as in Go.
-        let (_, node) = entries.iter().rfind(|(name, _)| map.is(&name.name, key))?;
-        let path = if map.path.is_empty() { key.to_owned() } else { format!("{}.{key}", map.path) };
-        (!node.is_null()).then(|| map.below(path, node))
-    }
-
-    pub(super) fn text(&self, key: &str, report: &mut Report) -> Option<&'a str> {
-        self.get(key)?.text(report)
     }
 }
 
