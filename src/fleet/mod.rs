@@ -159,11 +159,7 @@ impl Fleet {
 
     /// Sets the state of the hub.
     pub fn set_hub(&self, state: HubState) {
-        self.hub.send_if_modified(|now| {
-            let changed = *now != state;
-            *now = state;
-            changed
-        });
+        self.hub.send_if_modified(|now| std::mem::replace(now, state) != *now);
     }
 
     /// The maps are consistent after every step, so a poisoned lock is usable.

@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, getrlimit};
 use tokio_util::sync::CancellationToken;
 
 use super::{Peer, traffic::Traffic};
-use budget::Budget;
+use budget::{Budget, open_files};
 use taken::{Served, Taken};
 
+pub use budget::affordable_runs;
 pub(super) use held::{Held, Holding, TooManyBytes};
 
 /// Connections of one process that had no call within a second of their start, or half of all places if those are fewer.
@@ -57,11 +57,6 @@ pub(super) enum Full {
     Process(usize),
     /// So many connections of the process had no call, and others like them are being closed.
     Silent(usize),
-}
-
-/// The plugin runs at a time, of `wanted`, for which the limit of open files leaves descriptors.
-pub fn affordable_runs(wanted: usize) -> usize {
-    Budget::of(open_files(), wanted).runs
 }
 
 /// All places.
@@ -171,10 +166,4 @@ impl Drop for Place {
             None => taken.refused = taken.refused.saturating_sub(1),
         }
     }
-}
-
-fn open_files() -> usize {
-    getrlimit(Resource::Nofile)
-        .current
-        .map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }
