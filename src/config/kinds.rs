@@ -10,7 +10,7 @@ use super::{
     reader::Cursor,
 };
 use crate::plugin::Globs;
-use values::{ids, name, octal, socket_mode, text, variable_names, with_unit};
+use values::{count, duration, ids, name, octal, socket_mode, text, variable_names, with_unit};
 
 /// The pattern of a [`VariableNames`] item.
 const VARIABLE_NAME: &str = r"^[^=?\[{ $\u0000]+$";
@@ -54,9 +54,9 @@ kinds! {
     /// True or false.
     Boolean: bool = Shape::Boolean, Cursor::boolean, ToString::to_string;
     /// A whole number above 0.
-    Count: NonZeroUsize = Shape::Count, Cursor::count, ToString::to_string;
+    Count: NonZeroUsize = Shape::Count, count, ToString::to_string;
     /// A whole number above 0 with its unit: `30s`, `10m`, `12h`.
-    TimeSpan: Duration = Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$")), Cursor::duration, with_unit;
+    TimeSpan: Duration = Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$")), duration, with_unit;
     /// A list of strings.
     Texts: Vec<String> = list(&Text), Cursor::texts;
     /// A list of uids or gids. The highest number identifies none.

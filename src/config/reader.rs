@@ -1,10 +1,6 @@
 //! Reads typed values from a document, and continues after a problem, so that all problems are reported at once.
 
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    path::Path,
-    time::Duration,
-};
+use std::path::Path;
 
 use super::{
     fields::Fields,
@@ -136,24 +132,6 @@ impl<'a> Cursor<'a> {
         items.iter().filter_map(|item| item.text(report).map(str::to_owned)).collect()
     }
 
-    /// A whole number above zero with its unit: `30s`, `10m`, `12h`.
-    pub(super) fn duration(&self, report: &mut Report) -> Option<Duration> {
-        let duration = self.node.as_str().and_then(duration);
-        if duration.is_none() {
-            self.problem(report, "must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`");
-        }
-        duration
-    }
-
-    pub(super) fn count(&self, report: &mut Report) -> Option<NonZeroUsize> {
-        let count = self.node.as_number().and_then(|number| number.parse::<NonZeroU32>().ok());
-        let count = count.and_then(|count| NonZeroUsize::try_from(count).ok());
-        if count.is_none() {
-            self.problem(report, "must be a whole number above 0");
-        }
-        count
-    }
-
     /// One of `allowed`, by its name.
     pub(super) fn choice<T: Copy>(&self, allowed: &[(&str, T)], report: &mut Report) -> Option<T> {
         let text = self.text(report)?;
@@ -190,22 +168,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn duration(text: &str) -> Option<Duration> {
-    let unit = text.chars().next_back()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        _ => return None,
-    };
-    let digits = text.strip_suffix(unit)?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None; // `parse` takes a sign
-    }
-    let count: u32 = digits.parse().ok().filter(|count| *count > 0)?;
-    Some(Duration::from_secs(u64::from(count) * seconds))
-}
-
 /// A place in `file` without a position.
 pub(super) fn whole(file: &Path) -> Location<'_> {
     Location { file, at: Position::UNKNOWN }
@@ -217,38 +179,24 @@ mod tests {
     use crate::document::{Aliases, yaml};
 
     #[test]
-    fn a_duration_is_a_whole_number_and_a_unit() {
-        for (text, seconds) in [("30s", 30), ("10m", 600), ("12h", 43_200), ("007s", 7)] {
-            assert_eq!(duration(text), Some(Duration::from_secs(seconds)), "{text}");
-        }
-        for text in
-            ["", "s", "0s", "30", "-1s", "+1s", "1.5h", "1h30m", "1 s", "1S", "1d", "99999999999s", "é"]
-        {
-            assert_eq!(duration(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn everything_that_is_wrong_is_reported_with_its_place() {
-        let text = "a: 1\nb: text\nc: [x, 2]\nlimit: 0\nlimts: 4\nn:\n";
+        let text = "a: 1\nb: text\nc: [x, 2]\nlimts: 4\nn:\n";
         let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();
         let mut report = Report::default();
         let fields = Cursor::new(Path::new("f"), Dialect::Strict, &node)
-            .fields(&["a", "b", "c", "limit", "n"], &mut report);
+            .fields(&["a", "b", "c", "limits", "n"], &mut report);
         let fields = fields.unwrap();
         assert_eq!(fields.get("a").unwrap().text(&mut report), None);
         assert_eq!(fields.get("b").unwrap().boolean(&mut report), None);
         assert_eq!(fields.get("c").unwrap().texts(&mut report), ["x"]);
-        assert_eq!(fields.get("limit").unwrap().count(&mut report), None);
         assert!(fields.get("n").is_none());
         let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
         insta::assert_snapshot!(problems.join("\n"), @r"
-f:5:1: unknown key `limts`, did you mean `limit`?
-f:6:1: unknown key `false`
+f:4:1: unknown key `limts`, did you mean `limits`?
+f:5:1: unknown key `false`
 f:1:4: a: must be a string, but is a number; put it in quotes
 f:2:4: b: must be true or false, but is a string
 f:3:8: c[1]: must be a string, but is a number; put it in quotes
-f:4:8: limit: must be a whole number above 0
 ");
     }
 }

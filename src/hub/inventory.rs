@@ -1,25 +1,21 @@
 //! Writes the hub's profiles into the fleet, and updates cache and prewarming.
 
+mod lists;
 mod log;
 mod sizes;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::api::DynamicObject;
 use serde_json::Value;
 use tracing::info;
 
 use self::{
+    lists::Lists,
     log::log,
     sizes::{Sizes, size},
 };
-use super::{
-    Prewarmer,
-    bounds::{Excess, PROFILES},
-};
+use super::{Prewarmer, bounds::Excess};
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
@@ -33,14 +29,13 @@ pub(super) struct Inventory<R> {
     fleet: Arc<Fleet>,
     cache: CredentialCache<R>,
     prewarmer: Prewarmer<R>,
-    /// The names that each unfinished list has returned so far, by scope (a namespace, or all).
-    listed: Mutex<HashMap<Option<String>, HashSet<ProfileName>>>,
+    lists: Mutex<Lists>,
     sizes: Mutex<Sizes>,
 }
 
 impl<R: PluginRunner> Inventory<R> {
     pub(super) fn new(fleet: Arc<Fleet>, cache: CredentialCache<R>, prewarmer: Prewarmer<R>) -> Self {
-        Self { fleet, cache, prewarmer, listed: Mutex::default(), sizes: Mutex::default() }
+        Self { fleet, cache, prewarmer, lists: Mutex::default(), sizes: Mutex::default() }
     }
 
     pub(super) fn fleet(&self) -> &Fleet {
@@ -49,7 +44,7 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
     pub(super) fn begin(&self, namespace: Option<&str>) {
-        self.listed().insert(namespace.map(str::to_owned), HashSet::new());
+        self.lists().begin(namespace);
     }
 
     /// Writes a new or changed object.
@@ -60,16 +55,7 @@ impl<R: PluginRunner> Inventory<R> {
     pub(super) fn apply(&self, object: &DynamicObject) -> Result<(), Excess> {
         let Some(profile) = read(object) else { return Ok(()) };
         let name = profile.name.clone();
-        let is_listing = {
-            let mut listed = self.listed();
-            for listed in listed.values_mut() {
-                if listed.len() >= PROFILES && !listed.contains(&name) {
-                    return Err(Excess::Profiles);
-                }
-                listed.insert(name.clone());
-            }
-            !listed.is_empty()
-        };
+        let is_listing = self.lists().note(&name)?;
         self.sizes().put(&name, size(&object.data), is_listing)?;
         self.write(profile);
         Ok(())
@@ -114,7 +100,7 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list ended: profiles that it did not return are removed.
     pub(super) fn end(&self, namespace: Option<&str>) {
-        let Some(listed) = self.listed().remove(&namespace.map(str::to_owned)) else { return };
+        let Some(listed) = self.lists().end(namespace) else { return };
         for known in self.fleet.list(namespace) {
             if !listed.contains(&known.profile.name) {
                 self.remove(&known.profile.name);
@@ -171,8 +157,8 @@ impl<R: PluginRunner> Inventory<R> {
     }
 
     /// Every update is complete when the lock is released, so a poisoned lock is usable.
-    fn listed(&self) -> std::sync::MutexGuard<'_, HashMap<Option<String>, HashSet<ProfileName>>> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lists(&self) -> std::sync::MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,14 @@
 //! `credbroker kubeconfig wrap`.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     ffi::OsString,
     io::Write,
     path::{Path, PathBuf},
 };
 
 use super::{
+    copy::{self, originals},
     emit,
     keep::keep,
     merge::{Entries, merged},
@@ -21,7 +22,7 @@ use crate::{
     cli::{EX_CONFIG, broker::SocketArg},
     config::{
         self,
-        kubeconfig::{Kubeconfig, Mode, is_shim},
+        kubeconfig::{Kubeconfig, is_shim},
     },
     document::{Node, Value},
     plugin::{Definition, Environment},
@@ -112,7 +113,7 @@ pub(super) fn run(
     };
     let mut earlier = None;
     let output = Output::open(path, &paths, "wrap", || {
-        earlier = self::earlier(path);
+        earlier = copy::earlier(path);
         earlier.is_some() || args.force
     })?;
     let kept = earlier.map(|(record, old)| keep(&mut document, &old, &record)).unwrap_or_default();
@@ -126,24 +127,6 @@ pub(super) fn run(
         writeln!(out, "{}", advice(&socket, environment, &definitions.served)?)?;
     }
     Ok(0)
-}
-
-/// What this command wrote to `path`, and the file as it is now, with absolute paths; `None`: another program wrote it.
-pub(super) fn earlier(path: &Path) -> Option<(Record, Node)> {
-    let kubeconfig = config::read_kubeconfig(&[std::path::absolute(path).ok()?], Mode::Named).ok()?;
-    let record = Record::read(&kubeconfig.files().first()?.root)?;
-    Some((record, merged(&kubeconfig, |_, _| {})))
-}
-
-/// The files of `paths`, and instead of a file that this command wrote those that it was written from.
-pub(super) fn originals(paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    let sources = |path: &PathBuf| {
-        let read = config::read_kubeconfig(std::slice::from_ref(path), Mode::Ambient).ok()?;
-        Some(Record::read(&read.files().first()?.root)?.sources).filter(|sources| !sources.is_empty())
-    };
-    let mut seen = HashSet::new();
-    let all = paths.into_iter().flat_map(|path| sources(&path).unwrap_or_else(|| vec![path]));
-    all.filter(|path| seen.insert(path.clone())).collect()
 }
 
 fn wrapped(kubeconfig: &Kubeconfig, served: &[(String, Definition)], shim: &Shim) -> Node {

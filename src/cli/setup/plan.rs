@@ -6,32 +6,14 @@ use std::{
 };
 
 use anyhow::Context as _;
-use credbroker_client::paths::exposed;
-use credbroker_exec::OnDemand;
 
 use super::{
     manifest::Manifest,
     pages::{Places, completions, man_pages},
+    start::Start,
     units::units,
 };
-use crate::{
-    cli::{kubeconfig, programs},
-    plugin::{Environment, Globs},
-};
-
-/// The variables that a broker which the shim starts gets besides those that plugins inherit from it.
-const RECORDED: [&str; 2] = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"];
-
-/// How the broker is started.
-#[derive(Debug)]
-pub(super) enum Start {
-    /// By systemd, when a client connects.
-    Units,
-    /// By the shim, when no broker runs. The path of the mark and what is in it.
-    OnDemand(PathBuf, OnDemand),
-    /// By hand, for this reason.
-    ByHand(&'static str),
-}
+use crate::{cli::kubeconfig, plugin::Environment};
 
 /// Everything that is done, in this order.
 #[derive(Debug)]
@@ -68,7 +50,8 @@ impl Plan {
         let config = own.join("config.yaml");
         let kubeconfigs = kubeconfig::originals_with_plugins(environment)?;
         let has_config = !kubeconfigs.is_empty() || config.exists();
-        let mut start = start(environment, program, &base("XDG_STATE_HOME", ".local/state"), with_systemd)?;
+        let state = base("XDG_STATE_HOME", ".local/state");
+        let mut start = Start::of(environment, program, &state, with_systemd)?;
         let mut unit_files = Vec::new();
         if matches!(start, Start::Units) {
             let name = program.to_str().context("the path of this program is not UTF-8")?;
@@ -138,49 +121,4 @@ impl Plan {
         );
         lines
     }
-}
-
-fn start(
-    environment: &Environment,
-    program: &Path,
-    state: &Path,
-    with_systemd: bool,
-) -> anyhow::Result<Start> {
-    let user = rustix::process::geteuid();
-    if user.is_root() {
-        return Ok(Start::ByHand(
-            "you are root, whose broker is that of the machine; see docs/operations.md for its units",
-        ));
-    }
-    let uid = user.as_raw();
-    let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
-    anyhow::ensure!(
-        runtime.is_some(),
-        "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{uid}` if that directory exists"
-    );
-    let is_there =
-        || programs::systemctl(&["show-environment"], environment).is_some_and(|ran| ran.succeeded);
-    if with_systemd && is_there() {
-        return Ok(Start::Units);
-    }
-    let by = exposed(program, &[uid, 0], |_| false)
-        .with_context(|| format!("{} cannot be checked", program.display()))?;
-    if let Some(by) = by {
-        anyhow::bail!(
-            "{} cannot be started on demand, because other users can write to {}; run `chmod go-w {}`, or install the program elsewhere",
-            program.display(),
-            by.path.display(),
-            by.path.display()
-        );
-    }
-    let recorded = environment.inherited(&Globs::new(RECORDED), &Globs::default()).0.into_iter();
-    let pairs =
-        recorded.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let path = OnDemand::path(
-        environment.set("XDG_CONFIG_HOME").map(Path::new),
-        environment.set("HOME").map(Path::new),
-    );
-    let path = path.context("HOME is not set, so there is no place for the files; set it")?;
-    let log = state.join("credbroker/broker.log");
-    Ok(Start::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
 }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{manifest::Manifest, systemctl};
+use super::{apply::systemctl, manifest::Manifest};
 use crate::{
     cli::kubeconfig::{self, BrokerConfig},
     plugin::Environment,

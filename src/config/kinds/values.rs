@@ -1,6 +1,9 @@
 //! Reads the values of kinds without parameters, and writes their defaults.
 
-use std::time::Duration;
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    time::Duration,
+};
 
 use crate::{
     config::{problem::Report, reader::Cursor},
@@ -47,6 +50,40 @@ pub(super) fn with_unit(duration: &Duration) -> String {
     }
 }
 
+/// A whole number above zero with its unit: `30s`, `10m`, `12h`.
+pub(super) fn duration(at: &Cursor<'_>, report: &mut Report) -> Option<Duration> {
+    let duration = at.node().as_str().and_then(seconds);
+    if duration.is_none() {
+        at.problem(report, "must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`");
+    }
+    duration
+}
+
+pub(super) fn count(at: &Cursor<'_>, report: &mut Report) -> Option<NonZeroUsize> {
+    let count = at.node().as_number().and_then(|number| number.parse::<NonZeroU32>().ok());
+    let count = count.and_then(|count| NonZeroUsize::try_from(count).ok());
+    if count.is_none() {
+        at.problem(report, "must be a whole number above 0");
+    }
+    count
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let unit = text.chars().next_back()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        _ => return None,
+    };
+    let digits = text.strip_suffix(unit)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None; // `parse` takes a sign
+    }
+    let count: u32 = digits.parse().ok().filter(|count| *count > 0)?;
+    Some(Duration::from_secs(u64::from(count) * seconds))
+}
+
 pub(super) fn ids(at: &Cursor<'_>, report: &mut Report) -> Vec<u32> {
     let mut ids = Vec::new();
     for item in at.items(report) {
@@ -76,6 +113,18 @@ pub(super) fn variable_names(at: &Cursor<'_>, report: &mut Report) -> Globs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_is_a_whole_number_and_a_unit() {
+        for (text, expected) in [("30s", 30), ("10m", 600), ("12h", 43_200), ("007s", 7)] {
+            assert_eq!(seconds(text), Some(Duration::from_secs(expected)), "{text}");
+        }
+        for text in
+            ["", "s", "0s", "30", "-1s", "+1s", "1.5h", "1h30m", "1 s", "1S", "1d", "99999999999s", "é"]
+        {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_mode_is_one_that_a_socket_can_use() {
