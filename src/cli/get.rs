@@ -48,7 +48,7 @@ pub(super) struct GetArgs {
     output: CredentialFormat,
     #[command(flatten)]
     socket: SocketArg,
-    /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: 45s]
+    /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: 45s; at a terminal, as long as the plugin may run]
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     timeout: Option<Duration>,
     #[command(flatten)]
