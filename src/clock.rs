@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::{Instant, sleep_until};
 
 pub use crate::credential::Now;
 
@@ -32,9 +33,47 @@ pub(crate) fn coarse() -> Duration {
     Duration::try_from(clock_gettime(ClockId::MonotonicCoarse)).unwrap_or_default() // never negative
 }
 
+/// The common phase of periodic tasks: all that are due in the same second wake the idle process once.
+#[derive(Clone, Copy, Debug)]
+pub struct Beat(Instant);
+
+#[expect(clippy::disallowed_methods, reason = "timers only wake tasks, which then read both clocks")]
+impl Beat {
+    /// Begins now.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Waits for the next multiple of `period` since the start.
+    pub async fn next(self, period: Duration) {
+        sleep_until(self.after(Instant::now(), period)).await;
+    }
+
+    fn after(self, now: Instant, period: Duration) -> Instant {
+        let turns = now.duration_since(self.0).as_nanos() / period.as_nanos().max(1);
+        self.0 + period.saturating_mul(u32::try_from(turns + 1).unwrap_or(u32::MAX))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "the time of the test")]
+    #[tokio::test(start_paused = true)]
+    async fn periods_that_divide_each_other_end_together() {
+        let (second, beat, start) = (Duration::from_secs(1), Beat::start(), Instant::now());
+        tokio::time::advance(second / 3).await;
+        beat.next(second).await;
+        assert_eq!(
+            start.elapsed().as_millis(),
+            1_000,
+            "a task that begins between two beats keeps the phase"
+        );
+        tokio::join!(beat.next(second), beat.next(second * 2));
+        assert_eq!(start.elapsed().as_millis(), 2_000);
+        assert_eq!(beat.after(beat.0 + second, second), beat.0 + second * 2, "never the beat of now");
+    }
 
     #[test]
     fn boot_time_moves_forward() {

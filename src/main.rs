@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use credbroker::{app, cli, launch};
 
 /// Wipes all freed memory: buffers of sockets and codecs contained secrets too.
@@ -18,5 +17,5 @@ fn main() -> ExitCode {
     if let Some(code) = cli::complete(std::env::args_os()) {
         return code;
     }
-    cli::run(cli::Cli::parse(), &app::environment(), &mut std::io::stdout())
+    cli::run(cli::Cli::of_this_process(), &app::environment(), &mut std::io::stdout())
 }

@@ -5,13 +5,11 @@ mod world;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval, timeout},
-};
+use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
 use crate::{
     access::{self, Permit},
+    clock::Beat,
     credential::Cluster,
     fleet::{Fleet, HubState},
     plugin::{Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError},
@@ -22,7 +20,7 @@ pub use world::World;
 /// How long a request waits for the first read of a hub that has not failed yet.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// Interval between look-ups of the plugins' files.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// A caller's request for a credential.
 #[derive(Clone, Default)]
@@ -177,13 +175,13 @@ impl Resolver {
         Some(self.world.load().fleet.as_ref()?.follow(spec.target.as_ref()?))
     }
 
-    /// Looks up the plugins' files about once a second. Runs until the future is dropped.
-    pub async fn keep_looking(&self) {
-        let mut turns = interval(LOOK_EVERY);
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Looks up the plugins' files now, and then every two seconds. Runs until the future is dropped.
+    pub async fn keep_looking(&self, beat: Beat) {
         loop {
-            turns.tick().await;
-            self.providers().look_up_files().await;
+            let providers = self.providers();
+            // Not waited for: a mount that hangs holds this thread, and the next look leaves its file out.
+            drop(spawn_blocking(move || providers.look_up_files()));
+            beat.next(LOOK_EVERY).await;
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     audit::Audit,
     cache::CredentialCache,
-    clock::Clock,
+    clock::{Beat, Clock},
     config::Sources,
     exec::{ProcessRunner, reap_orphans},
     hub::HubReader,
@@ -66,10 +66,11 @@ impl Bound {
         if self.reaps_orphans {
             self.essentials.spawn("reaper of orphans", reap_orphans());
         }
+        let beat = Beat::start();
         let cache = self.cache.clone();
-        self.essentials.spawn("credential refresher", async move { cache.keep_fresh().await });
+        self.essentials.spawn("credential refresher", async move { cache.keep_fresh(beat).await });
         let resolver = Arc::clone(&self.resolver);
-        self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking().await });
+        self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking(beat).await });
         let (hub, fleet, health) =
             (Arc::clone(&self.hub), Arc::clone(&self.adopter.fleet), self.health.clone());
         let resolver = Arc::clone(&self.resolver);
@@ -98,11 +99,11 @@ impl Bound {
             });
         }
         let acceptor = Arc::clone(&self.acceptor);
-        self.essentials.spawn("connection watchdog", async move { acceptor.watch_over().await });
+        self.essentials.spawn("connection watchdog", async move { acceptor.watch_over(beat).await });
         for socket in &self.sockets {
             if let Some(keeper) = socket.keeper.clone() {
                 let newest = socket.newest.clone();
-                self.essentials.spawn("socket watcher", async move { keeper.run(&newest).await });
+                self.essentials.spawn("socket watcher", async move { keeper.run(&newest, beat).await });
             }
             let (acceptor, listener) = (Arc::clone(&self.acceptor), socket.listener);
             let newest = socket.newest.subscribe();

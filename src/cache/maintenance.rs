@@ -12,7 +12,7 @@ use super::{
     policy::{NextAction, decide},
 };
 use crate::{
-    clock::Now,
+    clock::{Beat, Now},
     exec::{PluginRunner, Urgency},
 };
 
@@ -24,14 +24,14 @@ const AT_A_TIME: usize = 256;
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// Handles every entry once a second while there are any, until the broker drains.
-    pub(super) async fn maintain(&self) {
+    pub(super) async fn maintain(&self, beat: Beat) {
         loop {
             let is_empty = self.is_empty();
             let wake = async {
                 if is_empty {
                     self.inner.occupied.notified().await;
                 } else {
-                    tokio::time::sleep(PERIOD).await;
+                    beat.next(PERIOD).await;
                 }
             };
             tokio::select! {

@@ -45,7 +45,7 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    clock::{Clock, Now},
+    clock::{Beat, Clock, Now},
     credential::{Cluster, EncodeFn, Issued},
     exec::{Lender, PluginRunner, Scheduler},
     metrics::Metrics,
@@ -308,9 +308,9 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Refreshes credentials ahead of their expiry, forgets idle keys, and starts the queued runs whose time has come,
     /// until the broker drains.
-    pub async fn keep_fresh(&self) {
+    pub async fn keep_fresh(&self, beat: Beat) {
         let parts = &self.inner.parts;
-        tokio::join!(self.maintain(), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
+        tokio::join!(self.maintain(beat), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
     }
 
     /// The number of keys in memory.

@@ -68,6 +68,32 @@ pub struct Cli {
     command: CliCommand,
 }
 
+impl Cli {
+    /// Parses the arguments of this process; prints help or an error and exits, as clap does.
+    ///
+    /// `serve` is parsed without the descriptions of the other commands, because an idle broker would keep their pages.
+    pub fn of_this_process() -> Self {
+        let serves = std::env::args_os().nth(1).is_some_and(|command| command == "serve");
+        match serves.then(ServeAlone::try_parse) {
+            Some(Ok(ServeAlone { command: ServeCommand::Serve(args) })) => {
+                Self { command: CliCommand::Serve(args) }
+            }
+            Some(Err(_)) | None => Self::parse(),
+        }
+    }
+}
+
+#[derive(Debug, Parser)]
+struct ServeAlone {
+    #[command(subcommand)]
+    command: ServeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ServeCommand {
+    Serve(serve::ServeArgs),
+}
+
 const AFTER_HELP: &str = "\
 For yourself:
   credbroker setup
@@ -89,6 +115,13 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 69 no broker, 75 timeout, 77 pe
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     Serve(serve::ServeArgs),
+    #[command(flatten)]
+    Once(Box<OnceCommand>),
+}
+
+/// A command that is not the daemon.
+#[derive(Debug, Subcommand)]
+enum OnceCommand {
     Validate(validate::ValidateArgs),
     Get(get::GetArgs),
     Login(login::LoginArgs),
@@ -131,28 +164,7 @@ pub fn complete(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
     let result = match cli.command {
         CliCommand::Serve(args) => serve::run(&args, environment),
-        CliCommand::Validate(args) => validate::run(&args, environment, out),
-        CliCommand::Kubeconfig(args) => kubeconfig::run(&args, environment, &shim(), out),
-        CliCommand::Setup(args) => {
-            setup::program().and_then(|program| setup::run(&args, environment, &program, &shim(), out))
-        }
-        CliCommand::Doctor(args) => doctor::run(&args, environment, &shim(), out),
-        CliCommand::Get(args) => get::run(&args, environment, out),
-        CliCommand::Login(args) => login::run(&args, environment, out),
-        CliCommand::Logout(args) => logout::run(&args, environment, out),
-        CliCommand::Status(args) => status::run(&args, environment, out),
-        CliCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
-        CliCommand::Refresh(args) => refresh::run(&args, environment, out),
-        CliCommand::Evict(args) => evict::run(&args, environment, out),
-        CliCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
-        CliCommand::Completions(args) => complete::run(&args, out),
-        CliCommand::Man(args) => man::run(&args, out),
-        CliCommand::Demo(args) => demo::run(&args, environment, out),
-        CliCommand::Shim { arguments } => {
-            let edges = credbroker_exec::Edges::of_this_process();
-            Ok(credbroker_exec::run(arguments.into_iter(), edges))
-        }
-        CliCommand::SamplePlugin(args) => demo::run_sample(&args, out),
+        CliCommand::Once(command) => run_once(*command, environment, out),
     };
     match result {
         Ok(code) => code.into(),
@@ -163,6 +175,35 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
             let _ignored = writeln!(io::stderr(), "credbroker: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Not inlined, because the stack that all these commands need would stay resident below the daemon.
+#[inline(never)]
+fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    match command {
+        OnceCommand::Validate(args) => validate::run(&args, environment, out),
+        OnceCommand::Kubeconfig(args) => kubeconfig::run(&args, environment, &shim(), out),
+        OnceCommand::Setup(args) => {
+            setup::program().and_then(|program| setup::run(&args, environment, &program, &shim(), out))
+        }
+        OnceCommand::Doctor(args) => doctor::run(&args, environment, &shim(), out),
+        OnceCommand::Get(args) => get::run(&args, environment, out),
+        OnceCommand::Login(args) => login::run(&args, environment, out),
+        OnceCommand::Logout(args) => logout::run(&args, environment, out),
+        OnceCommand::Status(args) => status::run(&args, environment, out),
+        OnceCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
+        OnceCommand::Refresh(args) => refresh::run(&args, environment, out),
+        OnceCommand::Evict(args) => evict::run(&args, environment, out),
+        OnceCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
+        OnceCommand::Completions(args) => complete::run(&args, out),
+        OnceCommand::Man(args) => man::run(&args, out),
+        OnceCommand::Demo(args) => demo::run(&args, environment, out),
+        OnceCommand::Shim { arguments } => {
+            let edges = credbroker_exec::Edges::of_this_process();
+            Ok(credbroker_exec::run(arguments.into_iter(), edges))
+        }
+        OnceCommand::SamplePlugin(args) => demo::run_sample(&args, out),
     }
 }
 

@@ -24,6 +24,8 @@ use crate::{
 
 /// How long the process waits for its log to be written when it ends.
 const LOG_FLUSH: Duration = Duration::from_millis(250);
+/// How long a thread for blocking calls waits for the next one: longer than the interval between looks at files.
+const IDLE_THREAD: Duration = Duration::from_millis(2_500);
 
 /// Run the broker in the foreground and log to stderr
 ///
@@ -99,6 +101,7 @@ fn start(
     app::harden();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .thread_keep_alive(IDLE_THREAD)
         .build()
         .context("cannot start the async runtime")?;
     // Before anything that takes time: until then, SIGHUP ends the process.

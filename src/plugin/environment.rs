@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt,
+    path::{Path, PathBuf},
     sync::LazyLock,
 };
 
@@ -58,6 +59,12 @@ impl Environment {
         self.get(name).filter(|value| !value.is_empty())
     }
 
+    /// A base directory of the XDG specification: `variable` if it is an absolute path, else `default` in the home.
+    pub fn base_directory(&self, variable: &str, default: &str) -> Option<PathBuf> {
+        let set = self.set(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        set.or_else(|| Some(Path::new(self.set("HOME")?).join(default)))
+    }
+
     /// The variables of the broker's environment (`self`) that a plugin inherits: the standard list and `pass_env`.
     ///
     /// A name in `caller_env` is never inherited. Otherwise a broker started with `AWS_PROFILE=prod` would give prod to
@@ -107,6 +114,19 @@ mod tests {
 
     fn of(names: &[&str]) -> Environment {
         names.iter().map(|name| (*name, "value")).collect()
+    }
+
+    #[test]
+    fn a_base_directory_is_an_absolute_path_or_in_the_home() {
+        let of = |variables: &[(&str, &str)]| {
+            let environment: Environment = variables.iter().copied().collect();
+            environment.base_directory("XDG_CONFIG_HOME", ".config")
+        };
+        assert_eq!(of(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]), Some("/c".into()));
+        for set in ["", "relative"] {
+            assert_eq!(of(&[("HOME", "/h"), ("XDG_CONFIG_HOME", set)]), Some("/h/.config".into()));
+        }
+        assert_eq!(of(&[("HOME", "")]), None);
     }
 
     #[test]

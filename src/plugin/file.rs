@@ -11,11 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{Mutex, OwnedMutexGuard},
-    task::{JoinHandle, spawn_blocking},
-    time::timeout,
-};
+use tokio::{sync::Mutex, task::spawn_blocking, time::timeout};
 
 use super::{
     command::{Command, Executable, look},
@@ -147,8 +143,14 @@ impl PluginFile {
     /// As [`found`](Self::found); [`FileError::Unanswered`] if this look-up, or one before it, does not end in time.
     pub async fn look(self: &Arc<Self>) -> Result<FoundFile, FileError> {
         let look = async {
-            let turn = Arc::clone(&self.turn).lock_owned().await;
-            self.start(turn).await
+            let (turn, file) = (Arc::clone(&self.turn).lock_owned().await, Arc::clone(self));
+            // Not on the tracker: on a hung mount it never ends, and a drain must not wait for it. It keeps its turn, so no
+            // other look-up starts.
+            let look = spawn_blocking(move || {
+                let _turn = turn;
+                file.look_now();
+            });
+            look.await
         };
         match timeout(PATIENCE, look).await {
             Ok(Ok(())) => self.found(),
@@ -156,21 +158,11 @@ impl PluginFile {
         }
     }
 
-    /// Looks up the file unless a look-up is in progress, and waits up to `patience` for the end.
-    pub(super) async fn look_unless_looking(self: &Arc<Self>, patience: Duration) {
-        if let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() {
-            // A look-up that does not end keeps its turn, so no other one starts.
-            drop(timeout(patience, self.start(turn)).await);
+    /// Looks up the file on this thread, unless a look-up is in progress.
+    pub(super) fn look_unless_looking(&self) {
+        if let Ok(_turn) = self.turn.try_lock() {
+            self.look_now();
         }
-    }
-
-    /// The task is not on the tracker: on a hung mount it never ends, and a drain must not wait for it.
-    fn start(self: &Arc<Self>, turn: OwnedMutexGuard<()>) -> JoinHandle<()> {
-        let file = Arc::clone(self);
-        spawn_blocking(move || {
-            let _turn = turn;
-            file.look_now();
-        })
     }
 
     /// Looks up the file on this thread, without a time limit.

@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     ffi::OsStr,
     sync::Arc,
-    time::Duration,
 };
 
 use super::{
@@ -15,9 +14,6 @@ use super::{
     key::RunDigest,
     provider::Provider,
 };
-
-/// How long the look-up of one file may delay the others.
-const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// All configured plugins by name. No request changes them.
 #[derive(Debug, Default)]
@@ -99,10 +95,11 @@ impl Providers {
         all
     }
 
-    /// Looks up each of the plugins' files once. A file on a hung mount affects only its own plugin.
-    pub async fn look_up_files(&self) {
+    /// Looks up each of the plugins' files once, on this thread, except those whose last look-up has not ended. A file on
+    /// a hung mount holds this thread; the next call leaves it out.
+    pub fn look_up_files(&self) {
         for file in &self.files {
-            file.look_unless_looking(LOOK_PATIENCE).await;
+            file.look_unless_looking();
         }
     }
 

@@ -96,7 +96,11 @@ impl Connections {
         let peer = access.peer;
         self.watchdog.watch(&traffic);
         let builder = http2(self.tasks.clone());
-        let io = TokioIo::new(AuthorityFilter::new(Greeted::new(Noted::new(stream, &traffic), greeting)));
+        let io = TokioIo::new(AuthorityFilter::new(Greeted::new(
+            Noted::new(stream, &traffic),
+            greeting,
+            &traffic,
+        )));
         let watches = WatchSlots::new(self.watches, self.draining.clone());
         let exchanges = Arc::new(Exchanges {
             connections: self,
@@ -109,7 +113,15 @@ impl Connections {
         // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
         let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let span = RequestSpan::start(request.uri().path(), request.headers());
-            Box::pin(span.around(exchange(Arc::clone(&served), request)))
+            let traffic = Arc::clone(&served.traffic);
+            let mut call = Box::pin(span.around(exchange(Arc::clone(&served), request)));
+            poll_fn(move |cx| {
+                let polled = call.as_mut().poll(cx);
+                if polled.is_pending() {
+                    traffic.let_go();
+                }
+                polled
+            })
         });
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut gathered = false;
@@ -122,8 +134,20 @@ impl Connections {
                 return Poll::Pending;
             }
             let polled = connection.as_mut().poll(cx);
+            if polled.is_ready() {
+                return polled;
+            }
+            if traffic.is_held_back() {
+                if !traffic.is_busy() {
+                    traffic.let_go();
+                }
+                return match traffic.poll_let_go(cx) {
+                    Poll::Ready(()) => connection.as_mut().poll(cx),
+                    Poll::Pending => polled,
+                };
+            }
             // After the first answer, so that its caller does not wait for it.
-            if polled.is_pending() && !traffic.is_silent() {
+            if traffic.has_answered() {
                 exchanges.access.settle();
             }
             polled

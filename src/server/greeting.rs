@@ -1,22 +1,27 @@
 //! The beginning of a connection, until its peer makes a call: without the state of HTTP/2, which takes 40 KiB.
 //!
 //! Until then the broker sends what hyper would send. With the first call hyper takes over: it reads all that the peer
-//! has sent, and its own first frames are left out, because the peer has them.
+//! has sent, and its own first frames are left out, because the peer has them. If the first call is there at once, as
+//! that of the shim, these frames wait for its answer, so that the peer wakes once and reads once.
 
 use std::{
     io,
-    pin::Pin,
-    sync::LazyLock,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    sync::{Arc, LazyLock},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use futures_util::poll;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     time::timeout,
 };
 
-use super::settings::{CONNECTION_WINDOW, FRAME, HEADERS, STREAM_WINDOW, STREAMS};
+use super::{
+    settings::{CONNECTION_WINDOW, FRAME, HEADERS as HEADER_LIST, STREAM_WINDOW, STREAMS},
+    traffic::Traffic,
+};
 
 /// Time from accept to the end of the peer's first SETTINGS frame.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -28,13 +33,14 @@ const HELD: usize = FRAME as usize + READ;
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of the head of a frame.
 const HEAD: usize = 9;
+const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 const ACKNOWLEDGES: u8 = 1;
 
 /// What hyper sends first: its SETTINGS; and with the peer's SETTINGS, the acknowledgement and a larger window.
 static SAID: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let settings = [(3_u16, STREAMS), (4, STREAM_WINDOW), (5, FRAME), (6, HEADERS)];
+    let settings = [(3_u16, STREAMS), (4, STREAM_WINDOW), (5, FRAME), (6, HEADER_LIST)];
     let settings = settings.map(|(id, value)| [id.to_be_bytes().as_slice(), &value.to_be_bytes()].concat());
     let window = (CONNECTION_WINDOW - FIRST_WINDOW).to_be_bytes();
     [
@@ -62,8 +68,10 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
 pub(super) struct Greeting {
     /// All that the peer has sent.
     heard: Vec<u8>,
-    /// What the peer was sent.
+    /// The frames that hyper sends again, and that are left out.
     said: &'static [u8],
+    /// Whether the peer does not have these frames yet.
+    is_held_back: bool,
 }
 
 /// Greets the peer, and returns when it has made a call, or has sent what only hyper can judge.
@@ -78,6 +86,12 @@ where
     let mut heard = Vec::new();
     let said: &'static [u8] = &SAID;
     let (own_settings, reply) = said.split_at(OWN_SETTINGS);
+    if let Poll::Ready(sent_before) = poll!(pin!(hear(stream, &mut heard))) {
+        sent_before?;
+    }
+    if judge(&heard) == Heard::Call {
+        return Ok(Greeting { heard, said, is_held_back: true });
+    }
     let hello = async {
         stream.write_all(own_settings).await?;
         while judge(&heard) == Heard::Part {
@@ -86,8 +100,8 @@ where
         Ok::<_, io::Error>(())
     };
     timeout(HANDSHAKE, hello).await.unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))?;
-    if judge(&heard) == Heard::More {
-        return Ok(Greeting { heard, said: own_settings });
+    if judge(&heard) != Heard::Hello {
+        return Ok(Greeting { heard, said: own_settings, is_held_back: false });
     }
     // So little that the socket takes it at once.
     stream.write_all(reply).await?;
@@ -95,7 +109,7 @@ where
         heard.shrink_to_fit();
         hear(stream, &mut heard).await?;
     }
-    Ok(Greeting { heard, said })
+    Ok(Greeting { heard, said, is_held_back: false })
 }
 
 async fn hear(stream: &mut (impl AsyncRead + Unpin), heard: &mut Vec<u8>) -> io::Result<()> {
@@ -113,7 +127,9 @@ enum Heard {
     Part,
     /// These, and nothing else that needs an answer.
     Hello,
-    /// More, or no HTTP/2.
+    /// These, and then the beginning of a call.
+    Call,
+    /// Something else that needs an answer, or no HTTP/2.
     More,
 }
 
@@ -135,7 +151,8 @@ fn judge(heard: &[u8]) -> Heard {
         };
         let length = u32::from_be_bytes([0, high, middle, low]);
         if !needs_no_answer || length > FRAME {
-            return Heard::More;
+            let is_call = so_far == Heard::Hello && kind == HEADERS && length <= FRAME;
+            return if is_call { Heard::Call } else { Heard::More };
         }
         let Some((_, after)) = rest.split_at_checked(length as usize) else { break };
         (frames, so_far) = (after, Heard::Hello);
@@ -151,26 +168,69 @@ pub(super) struct Greeted<S> {
     heard: Vec<u8>,
     /// What hyper has not sent again.
     said: &'static [u8],
+    /// Left out, but not sent yet: it goes before the next bytes.
+    unsent: &'static [u8],
+    traffic: Arc<Traffic>,
 }
 
 impl<S> Greeted<S> {
-    pub(super) fn new(stream: S, greeting: Greeting) -> Self {
-        Self { stream, heard: greeting.heard, said: greeting.said }
+    /// `traffic` says how long the first frames may wait for an answer.
+    pub(super) fn new(stream: S, greeting: Greeting, traffic: &Arc<Traffic>) -> Self {
+        let Greeting { heard, said, is_held_back } = greeting;
+        if is_held_back {
+            traffic.hold_back();
+        }
+        let unsent = if is_held_back { said } else { &[] };
+        Self { stream, heard, said, unsent, traffic: Arc::clone(traffic) }
     }
 
-    /// Leaves out the beginning of `bytes` that the peer has. `None`: the peer has all.
+    /// Leaves out the beginning of `bytes`. `None`: nothing of them was expected.
     fn repeat(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         let count = bytes.len().min(self.said.len());
         if count == 0 {
             return None;
         }
         let (repeated, rest) = self.said.split_at(count);
-        if !bytes.starts_with(repeated) {
+        if bytes.starts_with(repeated) {
+            self.said = rest;
+            return Some(Ok(count));
+        }
+        if self.unsent.is_empty() {
             let message = "hyper does not begin with the frames that the peer was sent";
             return Some(Err(io::Error::other(message)));
         }
-        self.said = rest;
-        Some(Ok(count))
+        self.expect_nothing();
+        None
+    }
+
+    /// Of the frames that are held back, those go out that hyper has sent, and further ones as hyper sends them.
+    fn expect_nothing(&mut self) {
+        let left_out = self.unsent.len().saturating_sub(self.said.len());
+        self.unsent = self.unsent.get(..left_out).unwrap_or_default();
+        self.said = &[];
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Greeted<S> {
+    /// Writes what is held back, and as many of `bytes` as fit into the same write; returns their number.
+    fn poll_unsent(&mut self, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        while !self.unsent.is_empty() {
+            let all: Vec<_> =
+                [io::IoSlice::new(self.unsent)].into_iter().chain(bytes.iter().copied()).collect();
+            let count = match ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, &all))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => count,
+            };
+            let further = count.saturating_sub(self.unsent.len());
+            self.unsent = self.unsent.get(count..).unwrap_or_default();
+            if self.unsent.is_empty() {
+                self.traffic.has_sent_first();
+            }
+            if further > 0 {
+                return Poll::Ready(Ok(further));
+            }
+        }
+        Poll::Ready(Ok(0))
     }
 }
 
@@ -197,14 +257,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        match this.repeat(bytes) {
-            Some(left_out) => Poll::Ready(left_out),
-            None => Pin::new(&mut this.stream).poll_write(cx, bytes),
+        if let Some(left_out) = this.repeat(bytes) {
+            return Poll::Ready(left_out);
+        }
+        match ready!(this.poll_unsent(cx, &[io::IoSlice::new(bytes)]))? {
+            0 => Pin::new(&mut this.stream).poll_write(cx, bytes),
+            count => Poll::Ready(Ok(count)),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        if !this.unsent.is_empty() && !this.traffic.is_held_back() {
+            this.expect_nothing();
+            ready!(this.poll_unsent(cx, &[]))?;
+        }
+        Pin::new(&mut this.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -218,9 +286,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let first = bytes.iter().find(|slice| !slice.is_empty());
-        match first.and_then(|first| this.repeat(first)) {
-            Some(left_out) => Poll::Ready(left_out),
-            None => Pin::new(&mut this.stream).poll_write_vectored(cx, bytes),
+        if let Some(left_out) = first.and_then(|first| this.repeat(first)) {
+            return Poll::Ready(left_out);
+        }
+        match ready!(this.poll_unsent(cx, bytes))? {
+            0 => Pin::new(&mut this.stream).poll_write_vectored(cx, bytes),
+            count => Poll::Ready(Ok(count)),
         }
     }
 

@@ -20,7 +20,7 @@ Exit codes of `credbroker-exec` and `credbroker`:
 | 1 | the broker answered with a failure, cannot start, or lost a task that it depends on; or the output cannot be written | read the line on stderr, which names provider, cause and remedy |
 | 2 | wrong usage | `--help` |
 | 69 | no broker answers: `credbroker-exec` and `credbroker get` try for 2 s at a terminal and for 5 s elsewhere, other commands once; or the broker accepted the connection and sent nothing for 5 s; or it is shutting down | start it with `credbroker serve`, or `systemctl --user start credbroker.socket` |
-| 75 | timeout: `--timeout`, by default 45 s for `credbroker-exec` and `credbroker get`, one hour for `credbroker refresh`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
+| 75 | timeout: `--timeout`, by default 45 s for `credbroker-exec` and `credbroker get` (at a terminal as long as the plugin may run, as for `credbroker login`), one hour for `credbroker refresh`, 30 s for `credbroker kubeconfig inject`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
 | 77 | the broker denied this user, or the owner or mode of the socket is not safe | run a separate broker for this user, or add an access rule for it |
 | 78 | the configuration or an environment variable is not valid | `credbroker validate`, or correct the variable that the line names |
 
@@ -29,8 +29,8 @@ Exit codes of `credbroker-exec` and `credbroker`:
 Each gRPC error about a credential carries `google.rpc.ErrorInfo` with the domain `credbroker.io` and one of these reasons.
 Reasons are stable; messages can change. For clients that do not decode details, the message ends with the reason. An
 error with the code UNAVAILABLE carries `google.rpc.RetryInfo` as well: until then the broker answers with the same failure
-and does not run the plugin. Requests that are not valid gRPC have no reason. Neither
-has INTERNAL, a bug in the broker.
+and does not run the plugin. Requests that are not valid gRPC have no reason, and
+neither has the status INTERNAL, which is a bug in the broker.
 
 | Reason | gRPC code | Exit code | What happened | What to do |
 |---|---|---|---|---|
@@ -99,7 +99,9 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::IdentityConflict => {
             "add the variable to the provider's `callerEnv`, or write `callerEnv: []` to use the broker's identity for all callers"
         }
-        Reason::InteractionRequired => "log in with the plugin, then try again",
+        Reason::InteractionRequired => {
+            "run `credbroker login NAME` at a terminal; if the plugin reads from a terminal, log in with it in your own terminal, then try again"
+        }
         Reason::InvalidRequest => "correct the request",
         Reason::IssuerThrottled => {
             "wait; `credbroker refresh NAME` runs the plugin despite the pause; set `issuers` to limit the rate"

@@ -139,8 +139,8 @@ pub struct GetCredentialRequest {
     #[prost(bool, tag = "3")]
     pub at_terminal: bool,
     /// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS, SSH_AUTH_SOCK,
-    /// BROWSER and TERM. Others are ignored, and all are unless the caller has the broker's own uid, mount namespace and PID
-    /// namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
+    /// BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the broker's own uid,
+    /// mount namespace and PID namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
     /// see AttendCredential. They are not part of the identity of the credential.
     #[prost(btree_map = "string, string", tag = "4")]
     pub session: ::prost::alloc::collections::BTreeMap<

@@ -35,7 +35,7 @@ pub(super) struct World {
 pub(super) async fn live(large: bool, recorded: bool) -> Story {
     let world = World::new(large, recorded);
     let keeper = world.clone();
-    world.tasks.spawn(async move { keeper.cache.keep_fresh().await });
+    world.tasks.spawn(async move { keeper.cache.keep_fresh(crate::clock::Beat::start()).await });
     let watcher = world.clone();
     world.tasks.spawn(async move {
         while !watcher.draining.is_cancelled() {

@@ -80,7 +80,7 @@ impl Town {
             CacheParts { scheduler, jitter: fastrand::f64, entries: EntryLimits::for_tests(20_000), ..parts };
         let cache = CredentialCache::new(parts);
         let keeper = cache.clone();
-        tasks.spawn(async move { keeper.keep_fresh().await });
+        tasks.spawn(async move { keeper.keep_fresh(crate::clock::Beat::start()).await });
         let command = Command::Path("/fake".into());
         let count = |count| NonZeroUsize::new(count).unwrap();
         let issuer =

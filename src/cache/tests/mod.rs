@@ -122,7 +122,7 @@ fn setup_within(entries: EntryLimits, script: &[Script]) -> Setup {
         CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining);
     let cache = CredentialCache::new(CacheParts { entries, ..parts });
     let keeper = cache.clone();
-    tasks.spawn(async move { keeper.keep_fresh().await });
+    tasks.spawn(async move { keeper.keep_fresh(crate::clock::Beat::start()).await });
     let file = Arc::new(PluginFile::new(Command::Path("/fake".into()), None));
     Setup { cache, runner, clock, file, tasks, draining }
 }

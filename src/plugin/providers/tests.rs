@@ -1,10 +1,11 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use credbroker_test_support::private_directory;
 use tokio::time::advance;
 
 use super::*;
 use crate::{
+    clock::Beat,
     plugin::{
         Environment,
         file::tests::{Disk, Looks},
@@ -28,7 +29,7 @@ fn two() -> (Providers, [(Disk, Looks); 2]) {
 async fn while_time_passes<T>(event: impl Future<Output = T>) -> T {
     let passing = async {
         loop {
-            advance(LOOK_PATIENCE).await;
+            advance(Duration::from_millis(100)).await;
             std::thread::sleep(Duration::from_millis(1));
         }
     };
@@ -44,7 +45,7 @@ async fn a_file_on_a_hung_mount_holds_up_its_own_provider_only() {
     let (providers, [(one, mut at_one), (_two, mut at_two)]) = two();
     one.set_hanging(true);
     let resolver = Resolver::new(Arc::new(providers), None);
-    let (looking, providers) = (resolver.keep_looking(), resolver.providers());
+    let (looking, providers) = (resolver.keep_looking(Beat::start()), resolver.providers());
     let test = async {
         while_time_passes(async {
             at_one.next().await;

@@ -39,10 +39,11 @@ async fn hyper_begins_with_what_the_peer_was_sent() {
 async fn a_client_is_served_whether_it_calls_at_once_or_later() {
     for calls_at_once in [true, false] {
         let (theirs, mut ours) = duplex(64 * 1024);
+        let traffic = Traffic::for_tests();
         let serving = async {
             let greeting = greet(&mut ours).await.unwrap();
             assert_eq!(greeting.said.len() < SAID.len(), calls_at_once);
-            serve(Greeted::new(ours, greeting)).await;
+            serve(Greeted::new(ours, greeting, &traffic)).await;
         };
         let calling = async {
             let io = TokioIo::new(theirs);
@@ -70,24 +71,76 @@ async fn a_client_is_served_whether_it_calls_at_once_or_later() {
     }
 }
 
+fn of_stream(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[8] = 1;
+    frame
+}
+
+/// hyper's side of a connection whose peer has sent `hello` and a call before the broker looked, and the peer.
+async fn called_at_once(hello: &[u8], traffic: &Arc<Traffic>) -> (DuplexStream, impl Future<Output = ()>) {
+    let (mut peer, mut ours) = duplex(1024);
+    let call = of_stream(frame(HEADERS, 5, &[0x83, 0x86, 0x84])); // POST http /
+    peer.write_all(&[hello, &call].concat()).await.unwrap();
+    let greeting = greet(&mut ours).await.unwrap();
+    assert!(greeting.is_held_back);
+    (peer, serve(Greeted::new(ours, greeting, traffic)))
+}
+
+#[tokio::test]
+async fn the_first_frames_wait_for_the_first_answer_until_they_are_let_go() {
+    for waits in [true, false] {
+        let traffic = Traffic::for_tests();
+        let (mut peer, serving) = called_at_once(HELLO, &traffic).await;
+        let mut serving = pin!(serving);
+        assert!(poll!(&mut serving).is_pending());
+        let mut said = [0; 1024];
+        assert!(poll!(pin!(peer.read(&mut said))).is_pending(), "held back");
+        let mut count = 0;
+        if !waits {
+            traffic.let_go();
+            assert!(poll!(&mut serving).is_pending());
+            count = peer.read(&mut said).await.unwrap();
+            assert_eq!(said[..count], **SAID);
+        }
+        while count == 0 || !waits && count == SAID.len() {
+            tokio::select! {
+                read = peer.read(&mut said[count..]) => count += read.unwrap(),
+                () = &mut serving => panic!("it ended"),
+            }
+        }
+        assert_eq!(said[..SAID.len()], **SAID);
+        assert_eq!(said[SAID.len() + 3], HEADERS, "the answer follows");
+    }
+}
+
+#[tokio::test]
+async fn what_hyper_sends_instead_is_what_the_peer_gets() {
+    let bad = [PREFACE.as_slice(), &frame(SETTINGS, 0, &[0, 2, 0, 0, 0, 2])].concat(); // ENABLE_PUSH is 0 or 1
+    let traffic = Traffic::for_tests();
+    let (mut peer, serving) = called_at_once(&bad, &traffic).await;
+    serving.await;
+    let mut said = Vec::new();
+    peer.read_to_end(&mut said).await.unwrap();
+    let (settings, rest) = said.split_at(OWN_SETTINGS);
+    assert_eq!(*settings, SAID[..OWN_SETTINGS]);
+    assert_eq!(rest[3], 7, "GOAWAY");
+}
+
 #[test]
 fn only_what_needs_no_answer_is_not_a_call() {
-    let of_stream = |mut frame: Vec<u8>| {
-        frame[8] = 1;
-        frame
-    };
     let window = frame(8, 0, &[0; 4]);
     let (headers, ping) = (of_stream(frame(1, 4, &[0; 9])), frame(6, 0, &[0; 8]));
     for length in 0..HELLO.len() {
         assert_eq!(judge(&HELLO[..length]), Heard::Part, "{length}");
     }
-    let table: [(&[&[u8]], Heard); 12] = [
+    let table: [(&[&[u8]], Heard); 13] = [
         (&[HELLO], Heard::Hello),
         (&[HELLO, ACKNOWLEDGEMENT, &window, &window], Heard::Hello),
         (&[HELLO, &window[..5]], Heard::Hello),
         (&[HELLO, &headers[..8]], Heard::Hello),
-        (&[HELLO, &headers[..9]], Heard::More),
-        (&[HELLO, &window, &headers], Heard::More),
+        (&[HELLO, &headers[..9]], Heard::Call),
+        (&[HELLO, &window, &headers], Heard::Call),
+        (&[PREFACE, &headers], Heard::More),
         (&[HELLO, &ping], Heard::More),
         (&[HELLO, &HELLO[24..]], Heard::More),
         (&[HELLO, &of_stream(window.clone())], Heard::More),
@@ -124,7 +177,8 @@ async fn a_peer_that_finished_its_greeting_may_be_silent() {
 #[tokio::test]
 async fn other_frames_of_hyper_are_an_error() {
     let (_peer, ours) = duplex(1024);
-    let mut greeted = Greeted::new(ours, Greeting { heard: Vec::new(), said: &SAID });
+    let greeting = Greeting { heard: Vec::new(), said: &SAID, is_held_back: false };
+    let mut greeted = Greeted::new(ours, greeting, &Traffic::for_tests());
     greeted.write_all(&SAID[..40]).await.unwrap();
     assert!(greeted.write_all(b"something else").await.is_err());
 }

@@ -4,15 +4,16 @@ use std::{
     io,
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     time::Duration,
 };
 
-use tokio::{net::UnixListener, sync::watch, task::spawn_blocking, time::sleep};
+use tokio::{net::UnixListener, sync::watch, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{FileId, Names, Publication, SocketError};
-use crate::text::chain;
+use crate::{clock::Beat, text::chain};
 
 /// Interval between checks. A removed socket is back within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -42,6 +43,8 @@ struct WatchedSocket {
     /// Another process's file at the path, and the number of checks since the last attempt to replace it.
     foreign: Option<(FileId, u32)>,
     is_withdrawn: bool,
+    /// What was logged last; empty if nothing is wrong.
+    reported: String,
 }
 
 /// The result of a check.
@@ -80,7 +83,8 @@ impl Keeper {
             SocketOrigin::Published(_) => None,
             SocketOrigin::Inherited(path) => FileId::at(path).ok(),
         };
-        let watched = WatchedSocket { place, inherited, foreign: None, is_withdrawn: false };
+        let watched =
+            WatchedSocket { place, inherited, foreign: None, is_withdrawn: false, reported: String::new() };
         Self { place: Arc::new(Mutex::new(watched)) }
     }
 
@@ -98,50 +102,69 @@ impl Keeper {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends each new listener to `listeners`. Established connections continue.
-    pub async fn run(&self, listeners: &watch::Sender<Arc<UnixListener>>) {
-        let mut reported = String::new();
+    /// Sends each new listener to `listeners`. Established connections continue. Returns only if a listener cannot be used.
+    pub async fn run(&self, listeners: &watch::Sender<Arc<UnixListener>>, beat: Beat) {
+        let unusable = CancellationToken::new();
         loop {
-            sleep(LOOK_EVERY).await;
-            let keeper = self.clone();
-            // The directory may be on a mount that hangs.
-            let look = spawn_blocking(move || keeper.lock().look());
-            let Ok(found) = look.await else { return };
-            match found {
-                Found::Unchanged => {}
-                Found::Ours => {
-                    if !reported.is_empty() {
-                        info!("the socket's name leads to this broker again");
-                        reported.clear();
-                    }
-                }
-                Found::Replaced(listener) => {
-                    reported.clear();
-                    match listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener)) {
-                        Ok(listener) => {
-                            warn!("the socket was removed or replaced: it is published again");
-                            listeners.send_replace(Arc::new(listener));
-                        }
-                        Err(error) => {
-                            return warn!(%error, "the socket that was published again cannot be listened on");
-                        }
-                    }
-                }
-                Found::Lost(loss) => {
-                    let text = chain(&loss);
-                    if text != reported {
-                        warn!("{text}");
-                        reported = text;
-                    }
-                }
+            tokio::select! {
+                () = beat.next(LOOK_EVERY) => {}
+                () = unusable.cancelled() => return,
             }
+            let (place, listeners) = (Arc::clone(&self.place), listeners.clone());
+            let ended = unusable.clone().drop_guard();
+            // Not waited for, so that an idle broker wakes for nothing: the directory may be on a mount that hangs.
+            drop(spawn_blocking(move || {
+                let is_usable = match place.try_lock() {
+                    Ok(mut watched) => watched.look_and_report(&listeners),
+                    Err(TryLockError::Poisoned(watched)) => watched.into_inner().look_and_report(&listeners),
+                    // The look before hangs.
+                    Err(TryLockError::WouldBlock) => true,
+                };
+                if is_usable {
+                    ended.disarm();
+                }
+            }));
         }
     }
 }
 
 impl WatchedSocket {
+    /// Returns whether the broker can accept connections.
+    fn look_and_report(&mut self, listeners: &watch::Sender<Arc<UnixListener>>) -> bool {
+        match self.look() {
+            Found::Unchanged => {}
+            Found::Ours => {
+                if !self.reported.is_empty() {
+                    info!("the socket's name leads to this broker again");
+                    self.reported.clear();
+                }
+            }
+            Found::Replaced(listener) => {
+                self.reported.clear();
+                match listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener)) {
+                    Ok(listener) => {
+                        warn!("the socket was removed or replaced: it is published again");
+                        listeners.send_replace(Arc::new(listener));
+                    }
+                    Err(error) => {
+                        warn!(%error, "the socket that was published again cannot be listened on");
+                        return false;
+                    }
+                }
+            }
+            Found::Lost(loss) => {
+                let text = chain(&loss);
+                if text != self.reported {
+                    warn!("{text}");
+                    self.reported = text;
+                }
+            }
+        }
+        true
+    }
+
     fn look(&mut self) -> Found {
-        let Self { place, inherited, foreign, is_withdrawn } = self;
+        let Self { place, inherited, foreign, is_withdrawn, .. } = self;
         if *is_withdrawn {
             return Found::Unchanged;
         }

@@ -8,10 +8,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::{Buf, Bytes};
+use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, futures::OwnedNotified};
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +46,10 @@ pub(super) struct Traffic {
     blocked: AtomicBool,
     room: Arc<Notify>,
     stalled: AtomicBool,
+    /// Whether the first frames of the broker wait for the answer to the first call.
+    held_back: AtomicBool,
+    /// Wakes the connection when they no longer do.
+    let_go: AtomicWaker,
     /// Cancelled to end the connection: the broker drains, the peer reads nothing, or another connection needs the place.
     end: CancellationToken,
     /// The bytes that count against the limits of the peer's uid and process.
@@ -64,6 +70,8 @@ impl Traffic {
             blocked: AtomicBool::new(false),
             room: Arc::new(Notify::new()),
             stalled: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
+            let_go: AtomicWaker::new(),
             end,
             holding,
         })
@@ -77,6 +85,40 @@ impl Traffic {
     /// Whether there was no call yet.
     pub(super) fn is_silent(&self) -> bool {
         self.begun() == 0
+    }
+
+    /// Whether the first answer, or its first message, was given to HTTP/2.
+    pub(super) fn has_answered(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) > 0 || self.ended.load(Ordering::Relaxed) > 0
+    }
+
+    /// From now on, the first frames of the broker wait for an answer.
+    pub(super) fn hold_back(&self) {
+        self.held_back.store(true, Ordering::Release);
+    }
+
+    /// Whether the first frames of the broker wait for an answer.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.held_back.load(Ordering::Acquire)
+    }
+
+    /// The first frames of the broker no longer wait: the answer takes its time.
+    pub(super) fn let_go(&self) {
+        if self.is_held_back() {
+            self.held_back.store(false, Ordering::Release);
+            self.let_go.wake();
+        }
+    }
+
+    /// The first frames of the broker were sent.
+    pub(super) fn has_sent_first(&self) {
+        self.held_back.store(false, Ordering::Release);
+    }
+
+    /// Ready when the first frames of the broker no longer wait.
+    pub(super) fn poll_let_go(&self, cx: &Context<'_>) -> Poll<()> {
+        self.let_go.register(cx.waker());
+        if self.is_held_back() { Poll::Pending } else { Poll::Ready(()) }
     }
 
     /// The time without a call until `now`; `None`: a call is under way.

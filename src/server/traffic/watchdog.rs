@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::sleep};
+use tokio::sync::Notify;
 use tracing::debug;
 
 use super::Traffic;
+use crate::clock::Beat;
 
 /// Interval between checks, and the number of checks without progress after which a connection ends.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -66,13 +67,13 @@ impl Watchdog {
     }
 
     /// Checks all connections while there are any.
-    pub(in crate::server) async fn run(&self) {
+    pub(in crate::server) async fn run(&self, beat: Beat) {
         loop {
             let is_empty = self.watched.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
             if is_empty {
                 self.occupied.notified().await;
             }
-            sleep(LOOK_EVERY).await;
+            beat.next(LOOK_EVERY).await;
             self.look();
         }
     }
