@@ -287,7 +287,7 @@ func (x ReportRejectedResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReportRejectedResponse_Outcome.Descriptor instead.
 func (ReportRejectedResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Whether a credential is available for a cluster.
@@ -352,7 +352,7 @@ func (x ClusterState_Readiness) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClusterState_Readiness.Descriptor instead.
 func (ClusterState_Readiness) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Whether a credential can be served.
@@ -417,7 +417,7 @@ func (x CredentialState_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CredentialState_State.Descriptor instead.
 func (CredentialState_State) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // What an API server says about a credential.
@@ -474,7 +474,7 @@ func (x CredentialState_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CredentialState_Verdict.Descriptor instead.
 func (CredentialState_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 1}
 }
 
 // Why something failed: the same reason and message as the status of a request that fails for it.
@@ -976,8 +976,8 @@ type GetCredentialRequest struct {
 	// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
 	AtTerminal bool `protobuf:"varint,3,opt,name=at_terminal,json=atTerminal,proto3" json:"at_terminal,omitempty"`
 	// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS, SSH_AUTH_SOCK,
-	// BROWSER and TERM. Others are ignored, and all are unless the caller has the broker's own uid, mount namespace and PID
-	// namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
+	// BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the broker's own uid,
+	// mount namespace and PID namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
 	// see AttendCredential. They are not part of the identity of the credential.
 	Session       map[string]string `protobuf:"bytes,4,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
@@ -1269,7 +1269,10 @@ type AttendCredentialRequest struct {
 	// As in GetCredentialRequest.
 	Session map[string]string `protobuf:"bytes,2,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Run the plugin even if there is a valid credential, for a login. Also after prompts that no person answered.
-	Login         bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
+	Login bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
+	// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
+	// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
+	CanRunPlugin  bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1325,6 +1328,13 @@ func (x *AttendCredentialRequest) GetLogin() bool {
 	return false
 }
 
+func (x *AttendCredentialRequest) GetCanRunPlugin() bool {
+	if x != nil {
+		return x.CanRunPlugin
+	}
+	return false
+}
+
 // One message of AttendCredential. The last one has the credential.
 type AttendCredentialResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1336,7 +1346,9 @@ type AttendCredentialResponse struct {
 	// written as `U+XXXX`. They may contain a device code: show them to the person, and do not log them.
 	StderrLines []string `protobuf:"bytes,3,rep,name=stderr_lines,json=stderrLines,proto3" json:"stderr_lines,omitempty"`
 	// How long the run may still take. Absent: as before, or it has not started. Never sent if no run was needed.
-	TimeLeft      *durationpb.Duration `protobuf:"bytes,4,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
+	TimeLeft *durationpb.Duration `protobuf:"bytes,4,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
+	// Run this now. Sent at most once, and only if `can_run_plugin` is set.
+	Lease         *Lease `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1399,6 +1411,180 @@ func (x *AttendCredentialResponse) GetTimeLeft() *durationpb.Duration {
 	return nil
 }
 
+func (x *AttendCredentialResponse) GetLease() *Lease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+// A plugin run in the terminal of a caller: the only run for the credential. It ends with the call that sent it. The broker
+// checks the output as that of any run. A caller must not run it unless the server has the caller's own uid, and only
+// that user and root can replace the socket.
+type Lease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it in DepositOutputRequest.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Path of the plugin, and its arguments, passed as they are.
+	Command [][]byte `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
+	// Its whole environment, each variable as NAME=VALUE.
+	Environment   [][]byte `protobuf:"bytes,3,rep,name=environment,proto3" json:"environment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lease) Reset() {
+	*x = Lease{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lease) ProtoMessage() {}
+
+func (x *Lease) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lease.ProtoReflect.Descriptor instead.
+func (*Lease) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Lease) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Lease) GetCommand() [][]byte {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *Lease) GetEnvironment() [][]byte {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+// Request of DepositOutput.
+type DepositOutputRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `Lease.id`. Required.
+	LeaseId uint64 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// Everything that the plugin wrote to stdout, at most 128 KiB.
+	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	// Its exit code, or 128 and the number of the signal that ended it.
+	ExitCode      int32 `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DepositOutputRequest) Reset() {
+	*x = DepositOutputRequest{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DepositOutputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DepositOutputRequest) ProtoMessage() {}
+
+func (x *DepositOutputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DepositOutputRequest.ProtoReflect.Descriptor instead.
+func (*DepositOutputRequest) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DepositOutputRequest) GetLeaseId() uint64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
+func (x *DepositOutputRequest) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *DepositOutputRequest) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+// Response of DepositOutput. AttendCredential returns the credential, or says why there is none.
+type DepositOutputResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DepositOutputResponse) Reset() {
+	*x = DepositOutputResponse{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DepositOutputResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DepositOutputResponse) ProtoMessage() {}
+
+func (x *DepositOutputResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DepositOutputResponse.ProtoReflect.Descriptor instead.
+func (*DepositOutputResponse) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{15}
+}
+
 // Request of ReportRejected.
 type ReportRejectedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1412,7 +1598,7 @@ type ReportRejectedRequest struct {
 
 func (x *ReportRejectedRequest) Reset() {
 	*x = ReportRejectedRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1610,7 @@ func (x *ReportRejectedRequest) String() string {
 func (*ReportRejectedRequest) ProtoMessage() {}
 
 func (x *ReportRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1623,7 @@ func (x *ReportRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ReportRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{13}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReportRejectedRequest) GetRef() *CredentialRef {
@@ -1472,7 +1658,7 @@ type ReportRejectedResponse struct {
 
 func (x *ReportRejectedResponse) Reset() {
 	*x = ReportRejectedResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1670,7 @@ func (x *ReportRejectedResponse) String() string {
 func (*ReportRejectedResponse) ProtoMessage() {}
 
 func (x *ReportRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1683,7 @@ func (x *ReportRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ReportRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReportRejectedResponse) GetCredential() *Credential {
@@ -1544,7 +1730,7 @@ type ListClustersRequest struct {
 
 func (x *ListClustersRequest) Reset() {
 	*x = ListClustersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1742,7 @@ func (x *ListClustersRequest) String() string {
 func (*ListClustersRequest) ProtoMessage() {}
 
 func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1755,7 @@ func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersRequest.ProtoReflect.Descriptor instead.
 func (*ListClustersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{15}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListClustersRequest) GetNamespace() string {
@@ -1608,7 +1794,7 @@ type ListClustersResponse struct {
 
 func (x *ListClustersResponse) Reset() {
 	*x = ListClustersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1806,7 @@ func (x *ListClustersResponse) String() string {
 func (*ListClustersResponse) ProtoMessage() {}
 
 func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1819,7 @@ func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersResponse.ProtoReflect.Descriptor instead.
 func (*ListClustersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{16}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListClustersResponse) GetClusters() []*ClusterState {
@@ -1668,7 +1854,7 @@ type WatchClustersRequest struct {
 
 func (x *WatchClustersRequest) Reset() {
 	*x = WatchClustersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1866,7 @@ func (x *WatchClustersRequest) String() string {
 func (*WatchClustersRequest) ProtoMessage() {}
 
 func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1879,7 @@ func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersRequest.ProtoReflect.Descriptor instead.
 func (*WatchClustersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchClustersRequest) GetNamespace() string {
@@ -1720,7 +1906,7 @@ type WatchClustersResponse struct {
 
 func (x *WatchClustersResponse) Reset() {
 	*x = WatchClustersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1918,7 @@ func (x *WatchClustersResponse) String() string {
 func (*WatchClustersResponse) ProtoMessage() {}
 
 func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1931,7 @@ func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersResponse.ProtoReflect.Descriptor instead.
 func (*WatchClustersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{18}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchClustersResponse) GetChanged() []*ClusterState {
@@ -1792,7 +1978,7 @@ type HubState struct {
 
 func (x *HubState) Reset() {
 	*x = HubState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1990,7 @@ func (x *HubState) String() string {
 func (*HubState) ProtoMessage() {}
 
 func (x *HubState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +2003,7 @@ func (x *HubState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubState.ProtoReflect.Descriptor instead.
 func (*HubState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{19}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HubState) GetSynced() bool {
@@ -1871,7 +2057,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2069,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2082,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClusterState) GetClusterProfile() *ClusterProfileRef {
@@ -1987,7 +2173,7 @@ type CredentialSelector struct {
 
 func (x *CredentialSelector) Reset() {
 	*x = CredentialSelector{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2185,7 @@ func (x *CredentialSelector) String() string {
 func (*CredentialSelector) ProtoMessage() {}
 
 func (x *CredentialSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2198,7 @@ func (x *CredentialSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialSelector.ProtoReflect.Descriptor instead.
 func (*CredentialSelector) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CredentialSelector) GetSelector() isCredentialSelector_Selector {
@@ -2106,7 +2292,7 @@ type ListCredentialsRequest struct {
 
 func (x *ListCredentialsRequest) Reset() {
 	*x = ListCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2304,7 @@ func (x *ListCredentialsRequest) String() string {
 func (*ListCredentialsRequest) ProtoMessage() {}
 
 func (x *ListCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2317,7 @@ func (x *ListCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{22}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListCredentialsRequest) GetSelector() *CredentialSelector {
@@ -2168,7 +2354,7 @@ type ListCredentialsResponse struct {
 
 func (x *ListCredentialsResponse) Reset() {
 	*x = ListCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2366,7 @@ func (x *ListCredentialsResponse) String() string {
 func (*ListCredentialsResponse) ProtoMessage() {}
 
 func (x *ListCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2379,7 @@ func (x *ListCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListCredentialsResponse) GetCredentials() []*CredentialState {
@@ -2250,7 +2436,7 @@ type CredentialState struct {
 
 func (x *CredentialState) Reset() {
 	*x = CredentialState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2448,7 @@ func (x *CredentialState) String() string {
 func (*CredentialState) ProtoMessage() {}
 
 func (x *CredentialState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2461,7 @@ func (x *CredentialState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialState.ProtoReflect.Descriptor instead.
 func (*CredentialState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CredentialState) GetProvider() string {
@@ -2394,7 +2580,7 @@ type RefreshCredentialsRequest struct {
 
 func (x *RefreshCredentialsRequest) Reset() {
 	*x = RefreshCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2592,7 @@ func (x *RefreshCredentialsRequest) String() string {
 func (*RefreshCredentialsRequest) ProtoMessage() {}
 
 func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2605,7 @@ func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{25}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RefreshCredentialsRequest) GetSelector() *CredentialSelector {
@@ -2440,7 +2626,7 @@ type RefreshCredentialsResponse struct {
 
 func (x *RefreshCredentialsResponse) Reset() {
 	*x = RefreshCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2638,7 @@ func (x *RefreshCredentialsResponse) String() string {
 func (*RefreshCredentialsResponse) ProtoMessage() {}
 
 func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2651,7 @@ func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{26}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RefreshCredentialsResponse) GetRefreshed() uint32 {
@@ -2486,7 +2672,7 @@ type EvictCredentialsRequest struct {
 
 func (x *EvictCredentialsRequest) Reset() {
 	*x = EvictCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2684,7 @@ func (x *EvictCredentialsRequest) String() string {
 func (*EvictCredentialsRequest) ProtoMessage() {}
 
 func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2697,7 @@ func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EvictCredentialsRequest) GetSelector() *CredentialSelector {
@@ -2532,7 +2718,7 @@ type EvictCredentialsResponse struct {
 
 func (x *EvictCredentialsResponse) Reset() {
 	*x = EvictCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2730,7 @@ func (x *EvictCredentialsResponse) String() string {
 func (*EvictCredentialsResponse) ProtoMessage() {}
 
 func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2743,7 @@ func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EvictCredentialsResponse) GetEvicted() uint32 {
@@ -2581,7 +2767,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2779,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2792,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListProvidersRequest) GetPageSize() int32 {
@@ -2636,7 +2822,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2834,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2847,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*ProviderState {
@@ -2697,7 +2883,7 @@ type ProviderState struct {
 
 func (x *ProviderState) Reset() {
 	*x = ProviderState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2895,7 @@ func (x *ProviderState) String() string {
 func (*ProviderState) ProtoMessage() {}
 
 func (x *ProviderState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2908,7 @@ func (x *ProviderState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderState.ProtoReflect.Descriptor instead.
 func (*ProviderState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ProviderState) GetName() string {
@@ -2769,7 +2955,7 @@ type GetBrokerInfoRequest struct {
 
 func (x *GetBrokerInfoRequest) Reset() {
 	*x = GetBrokerInfoRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2967,7 @@ func (x *GetBrokerInfoRequest) String() string {
 func (*GetBrokerInfoRequest) ProtoMessage() {}
 
 func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2980,7 @@ func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
 }
 
 // Response of GetBrokerInfo.
@@ -2820,7 +3006,7 @@ type GetBrokerInfoResponse struct {
 
 func (x *GetBrokerInfoResponse) Reset() {
 	*x = GetBrokerInfoResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3018,7 @@ func (x *GetBrokerInfoResponse) String() string {
 func (*GetBrokerInfoResponse) ProtoMessage() {}
 
 func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3031,7 @@ func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetBrokerInfoResponse) GetVersion() string {
@@ -2918,7 +3104,7 @@ type ConfigurationState struct {
 
 func (x *ConfigurationState) Reset() {
 	*x = ConfigurationState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3116,7 @@ func (x *ConfigurationState) String() string {
 func (*ConfigurationState) ProtoMessage() {}
 
 func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3129,7 @@ func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
 func (*ConfigurationState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ConfigurationState) GetReadTime() *timestamppb.Timestamp {
@@ -2994,7 +3180,7 @@ type ClusterState_Property struct {
 
 func (x *ClusterState_Property) Reset() {
 	*x = ClusterState_Property{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3192,7 @@ func (x *ClusterState_Property) String() string {
 func (*ClusterState_Property) ProtoMessage() {}
 
 func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3205,7 @@ func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState_Property.ProtoReflect.Descriptor instead.
 func (*ClusterState_Property) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 0}
 }
 
 func (x *ClusterState_Property) GetName() string {
@@ -3049,7 +3235,7 @@ type ClusterState_SkippedProvider struct {
 
 func (x *ClusterState_SkippedProvider) Reset() {
 	*x = ClusterState_SkippedProvider{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3247,7 @@ func (x *ClusterState_SkippedProvider) String() string {
 func (*ClusterState_SkippedProvider) ProtoMessage() {}
 
 func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3260,7 @@ func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState_SkippedProvider.ProtoReflect.Descriptor instead.
 func (*ClusterState_SkippedProvider) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 1}
 }
 
 func (x *ClusterState_SkippedProvider) GetName() string {
@@ -3108,7 +3294,7 @@ type CredentialState_Rejections struct {
 
 func (x *CredentialState_Rejections) Reset() {
 	*x = CredentialState_Rejections{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3306,7 @@ func (x *CredentialState_Rejections) String() string {
 func (*CredentialState_Rejections) ProtoMessage() {}
 
 func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3319,7 @@ func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialState_Rejections.ProtoReflect.Descriptor instead.
 func (*CredentialState_Rejections) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 0}
 }
 
 func (x *CredentialState_Rejections) GetRejections() uint64 {
@@ -3243,21 +3429,32 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\xef\x01\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\x95\x02\n" +
 	"\x17AttendCredentialRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12R\n" +
 	"\asession\x18\x02 \x03(\v23.credbroker.v1.AttendCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x12\x14\n" +
-	"\x05login\x18\x03 \x01(\bR\x05login\x1a:\n" +
+	"\x05login\x18\x03 \x01(\bR\x05login\x12$\n" +
+	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x1a:\n" +
 	"\fSessionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
 	"\x18AttendCredentialResponse\x129\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
 	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\x12&\n" +
 	"\fstderr_lines\x18\x03 \x03(\tB\x03\x80\x01\x01R\vstderrLines\x126\n" +
-	"\ttime_left\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\"g\n" +
+	"\ttime_left\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12*\n" +
+	"\x05lease\x18\x05 \x01(\v2\x14.credbroker.v1.LeaseR\x05lease\"]\n" +
+	"\x05Lease\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1d\n" +
+	"\acommand\x18\x02 \x03(\fB\x03\x80\x01\x01R\acommand\x12%\n" +
+	"\venvironment\x18\x03 \x03(\fB\x03\x80\x01\x01R\venvironment\"k\n" +
+	"\x14DepositOutputRequest\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x1b\n" +
+	"\x06stdout\x18\x02 \x01(\fB\x03\x80\x01\x01R\x06stdout\x12\x1b\n" +
+	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\x17\n" +
+	"\x15DepositOutputResponse\"g\n" +
 	"\x15ReportRejectedRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12\x1e\n" +
 	"\n" +
@@ -3473,11 +3670,12 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x14VARIABLE_NOT_ALLOWED\x10!\x12\x14\n" +
 	"\x10VERSION_MISMATCH\x10\"\x12\x14\n" +
 	"\x10PROVIDER_CHANGED\x10#\x12\x16\n" +
-	"\x12PLUGIN_NOT_ALLOWED\x10$2\xcf\x04\n" +
+	"\x12PLUGIN_NOT_ALLOWED\x10$2\xab\x05\n" +
 	"\x10CredentialBroker\x12Z\n" +
 	"\rGetCredential\x12#.credbroker.v1.GetCredentialRequest\x1a$.credbroker.v1.GetCredentialResponse\x12b\n" +
 	"\x0fWatchCredential\x12%.credbroker.v1.WatchCredentialRequest\x1a&.credbroker.v1.WatchCredentialResponse0\x01\x12e\n" +
-	"\x10AttendCredential\x12&.credbroker.v1.AttendCredentialRequest\x1a'.credbroker.v1.AttendCredentialResponse0\x01\x12]\n" +
+	"\x10AttendCredential\x12&.credbroker.v1.AttendCredentialRequest\x1a'.credbroker.v1.AttendCredentialResponse0\x01\x12Z\n" +
+	"\rDepositOutput\x12#.credbroker.v1.DepositOutputRequest\x1a$.credbroker.v1.DepositOutputResponse\x12]\n" +
 	"\x0eReportRejected\x12$.credbroker.v1.ReportRejectedRequest\x1a%.credbroker.v1.ReportRejectedResponse\x12W\n" +
 	"\fListClusters\x12\".credbroker.v1.ListClustersRequest\x1a#.credbroker.v1.ListClustersResponse\x12\\\n" +
 	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x012\x81\x04\n" +
@@ -3502,7 +3700,7 @@ func file_credbroker_v1_credbroker_proto_rawDescGZIP() []byte {
 }
 
 var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(ErrorReason)(0),                     // 0: credbroker.v1.ErrorReason
 	(ReportRejectedResponse_Outcome)(0),  // 1: credbroker.v1.ReportRejectedResponse.Outcome
@@ -3522,124 +3720,130 @@ var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(*WatchCredentialResponse)(nil),      // 15: credbroker.v1.WatchCredentialResponse
 	(*AttendCredentialRequest)(nil),      // 16: credbroker.v1.AttendCredentialRequest
 	(*AttendCredentialResponse)(nil),     // 17: credbroker.v1.AttendCredentialResponse
-	(*ReportRejectedRequest)(nil),        // 18: credbroker.v1.ReportRejectedRequest
-	(*ReportRejectedResponse)(nil),       // 19: credbroker.v1.ReportRejectedResponse
-	(*ListClustersRequest)(nil),          // 20: credbroker.v1.ListClustersRequest
-	(*ListClustersResponse)(nil),         // 21: credbroker.v1.ListClustersResponse
-	(*WatchClustersRequest)(nil),         // 22: credbroker.v1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),        // 23: credbroker.v1.WatchClustersResponse
-	(*HubState)(nil),                     // 24: credbroker.v1.HubState
-	(*ClusterState)(nil),                 // 25: credbroker.v1.ClusterState
-	(*CredentialSelector)(nil),           // 26: credbroker.v1.CredentialSelector
-	(*ListCredentialsRequest)(nil),       // 27: credbroker.v1.ListCredentialsRequest
-	(*ListCredentialsResponse)(nil),      // 28: credbroker.v1.ListCredentialsResponse
-	(*CredentialState)(nil),              // 29: credbroker.v1.CredentialState
-	(*RefreshCredentialsRequest)(nil),    // 30: credbroker.v1.RefreshCredentialsRequest
-	(*RefreshCredentialsResponse)(nil),   // 31: credbroker.v1.RefreshCredentialsResponse
-	(*EvictCredentialsRequest)(nil),      // 32: credbroker.v1.EvictCredentialsRequest
-	(*EvictCredentialsResponse)(nil),     // 33: credbroker.v1.EvictCredentialsResponse
-	(*ListProvidersRequest)(nil),         // 34: credbroker.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),        // 35: credbroker.v1.ListProvidersResponse
-	(*ProviderState)(nil),                // 36: credbroker.v1.ProviderState
-	(*GetBrokerInfoRequest)(nil),         // 37: credbroker.v1.GetBrokerInfoRequest
-	(*GetBrokerInfoResponse)(nil),        // 38: credbroker.v1.GetBrokerInfoResponse
-	(*ConfigurationState)(nil),           // 39: credbroker.v1.ConfigurationState
-	nil,                                  // 40: credbroker.v1.CredentialRef.EnvEntry
-	nil,                                  // 41: credbroker.v1.GetCredentialRequest.SessionEntry
-	nil,                                  // 42: credbroker.v1.AttendCredentialRequest.SessionEntry
-	(*ClusterState_Property)(nil),        // 43: credbroker.v1.ClusterState.Property
-	(*ClusterState_SkippedProvider)(nil), // 44: credbroker.v1.ClusterState.SkippedProvider
-	(*CredentialState_Rejections)(nil),   // 45: credbroker.v1.CredentialState.Rejections
-	(*durationpb.Duration)(nil),          // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 47: google.protobuf.Timestamp
+	(*Lease)(nil),                        // 18: credbroker.v1.Lease
+	(*DepositOutputRequest)(nil),         // 19: credbroker.v1.DepositOutputRequest
+	(*DepositOutputResponse)(nil),        // 20: credbroker.v1.DepositOutputResponse
+	(*ReportRejectedRequest)(nil),        // 21: credbroker.v1.ReportRejectedRequest
+	(*ReportRejectedResponse)(nil),       // 22: credbroker.v1.ReportRejectedResponse
+	(*ListClustersRequest)(nil),          // 23: credbroker.v1.ListClustersRequest
+	(*ListClustersResponse)(nil),         // 24: credbroker.v1.ListClustersResponse
+	(*WatchClustersRequest)(nil),         // 25: credbroker.v1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),        // 26: credbroker.v1.WatchClustersResponse
+	(*HubState)(nil),                     // 27: credbroker.v1.HubState
+	(*ClusterState)(nil),                 // 28: credbroker.v1.ClusterState
+	(*CredentialSelector)(nil),           // 29: credbroker.v1.CredentialSelector
+	(*ListCredentialsRequest)(nil),       // 30: credbroker.v1.ListCredentialsRequest
+	(*ListCredentialsResponse)(nil),      // 31: credbroker.v1.ListCredentialsResponse
+	(*CredentialState)(nil),              // 32: credbroker.v1.CredentialState
+	(*RefreshCredentialsRequest)(nil),    // 33: credbroker.v1.RefreshCredentialsRequest
+	(*RefreshCredentialsResponse)(nil),   // 34: credbroker.v1.RefreshCredentialsResponse
+	(*EvictCredentialsRequest)(nil),      // 35: credbroker.v1.EvictCredentialsRequest
+	(*EvictCredentialsResponse)(nil),     // 36: credbroker.v1.EvictCredentialsResponse
+	(*ListProvidersRequest)(nil),         // 37: credbroker.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),        // 38: credbroker.v1.ListProvidersResponse
+	(*ProviderState)(nil),                // 39: credbroker.v1.ProviderState
+	(*GetBrokerInfoRequest)(nil),         // 40: credbroker.v1.GetBrokerInfoRequest
+	(*GetBrokerInfoResponse)(nil),        // 41: credbroker.v1.GetBrokerInfoResponse
+	(*ConfigurationState)(nil),           // 42: credbroker.v1.ConfigurationState
+	nil,                                  // 43: credbroker.v1.CredentialRef.EnvEntry
+	nil,                                  // 44: credbroker.v1.GetCredentialRequest.SessionEntry
+	nil,                                  // 45: credbroker.v1.AttendCredentialRequest.SessionEntry
+	(*ClusterState_Property)(nil),        // 46: credbroker.v1.ClusterState.Property
+	(*ClusterState_SkippedProvider)(nil), // 47: credbroker.v1.ClusterState.SkippedProvider
+	(*CredentialState_Rejections)(nil),   // 48: credbroker.v1.CredentialState.Rejections
+	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 50: google.protobuf.Timestamp
 }
 var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	0,  // 0: credbroker.v1.Failure.reason:type_name -> credbroker.v1.ErrorReason
-	46, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	49, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
 	7,  // 2: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
 	8,  // 3: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
 	9,  // 4: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
-	40, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
-	47, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
-	46, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
+	43, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
+	50, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
+	49, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
 	6,  // 8: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	12, // 9: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
-	41, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
+	44, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
 	10, // 11: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	9,  // 12: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	6,  // 13: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	10, // 14: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	9,  // 15: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	6,  // 16: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	42, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
+	45, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
 	10, // 18: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	9,  // 19: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	46, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
-	6,  // 21: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
-	10, // 22: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
-	9,  // 23: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
-	1,  // 24: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	46, // 25: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
-	25, // 26: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
-	24, // 27: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
-	25, // 28: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
-	8,  // 29: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
-	24, // 30: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
-	5,  // 31: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	47, // 32: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
-	8,  // 33: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	43, // 34: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	44, // 35: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
-	9,  // 36: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
-	2,  // 37: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
-	5,  // 38: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
-	8,  // 39: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	26, // 40: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	29, // 41: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
-	8,  // 42: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	3,  // 43: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	47, // 44: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	47, // 45: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
-	5,  // 46: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	45, // 47: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	26, // 48: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	26, // 49: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	36, // 50: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	5,  // 51: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	47, // 52: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	24, // 53: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	39, // 54: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	47, // 55: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	47, // 56: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 57: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	47, // 58: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	11, // 59: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	14, // 60: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	16, // 61: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	18, // 62: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	20, // 63: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	22, // 64: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	27, // 65: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	30, // 66: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	32, // 67: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	34, // 68: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	37, // 69: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	13, // 70: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	15, // 71: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	17, // 72: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	19, // 73: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	21, // 74: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	23, // 75: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	28, // 76: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	31, // 77: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	33, // 78: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	35, // 79: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	38, // 80: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	70, // [70:81] is the sub-list for method output_type
-	59, // [59:70] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	49, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
+	18, // 21: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
+	6,  // 22: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
+	10, // 23: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
+	9,  // 24: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
+	1,  // 25: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
+	49, // 26: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	28, // 27: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
+	27, // 28: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
+	28, // 29: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
+	8,  // 30: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
+	27, // 31: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
+	5,  // 32: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
+	50, // 33: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	8,  // 34: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	46, // 35: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	47, // 36: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	9,  // 37: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
+	2,  // 38: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
+	5,  // 39: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
+	8,  // 40: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	29, // 41: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	32, // 42: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
+	8,  // 43: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	3,  // 44: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
+	50, // 45: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
+	50, // 46: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
+	5,  // 47: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
+	48, // 48: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
+	29, // 49: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	29, // 50: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	39, // 51: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
+	5,  // 52: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
+	50, // 53: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	27, // 54: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
+	42, // 55: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
+	50, // 56: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
+	50, // 57: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
+	4,  // 58: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
+	50, // 59: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
+	11, // 60: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	14, // 61: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	16, // 62: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
+	19, // 63: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
+	21, // 64: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	23, // 65: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	25, // 66: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	30, // 67: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	33, // 68: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	35, // 69: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	37, // 70: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	40, // 71: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	13, // 72: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	15, // 73: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	17, // 74: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
+	20, // 75: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
+	22, // 76: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	24, // 77: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	26, // 78: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	31, // 79: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	34, // 80: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	36, // 81: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	38, // 82: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	41, // 83: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	72, // [72:84] is the sub-list for method output_type
+	60, // [60:72] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }
@@ -3654,25 +3858,25 @@ func file_credbroker_v1_credbroker_proto_init() {
 	file_credbroker_v1_credbroker_proto_msgTypes[2].OneofWrappers = []any{}
 	file_credbroker_v1_credbroker_proto_msgTypes[4].OneofWrappers = []any{}
 	file_credbroker_v1_credbroker_proto_msgTypes[5].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[15].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[17].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[18].OneofWrappers = []any{}
 	file_credbroker_v1_credbroker_proto_msgTypes[20].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[21].OneofWrappers = []any{
+	file_credbroker_v1_credbroker_proto_msgTypes[23].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[24].OneofWrappers = []any{
 		(*CredentialSelector_Provider)(nil),
 		(*CredentialSelector_ClusterProfile)(nil),
 		(*CredentialSelector_Key)(nil),
 		(*CredentialSelector_All)(nil),
 	}
-	file_credbroker_v1_credbroker_proto_msgTypes[24].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[31].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[33].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[27].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[34].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_credbroker_v1_credbroker_proto_rawDesc), len(file_credbroker_v1_credbroker_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
