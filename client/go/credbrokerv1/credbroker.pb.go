@@ -976,8 +976,8 @@ type GetCredentialRequest struct {
 	// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
 	AtTerminal bool `protobuf:"varint,3,opt,name=at_terminal,json=atTerminal,proto3" json:"at_terminal,omitempty"`
 	// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS, SSH_AUTH_SOCK,
-	// BROWSER and TERM. Others are ignored, and all are unless the caller has the broker's own uid, mount namespace and PID
-	// namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
+	// BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the broker's own uid,
+	// mount namespace and PID namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
 	// see AttendCredential. They are not part of the identity of the credential.
 	Session       map[string]string `protobuf:"bytes,4,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
