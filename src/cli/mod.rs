@@ -10,6 +10,7 @@ mod credentials;
 mod demo;
 mod doctor;
 mod evict;
+mod explain;
 mod files;
 mod fleet;
 mod get;
@@ -94,6 +95,7 @@ enum CliCommand {
     Login(login::LoginArgs),
     Logout(logout::LogoutArgs),
     Status(status::StatusArgs),
+    Explain(explain::ExplainArgs),
     Healthcheck(healthcheck::HealthcheckArgs),
     Refresh(refresh::RefreshArgs),
     Evict(evict::EvictArgs),
@@ -141,6 +143,7 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         CliCommand::Login(args) => login::run(&args, environment, out),
         CliCommand::Logout(args) => logout::run(&args, environment, out),
         CliCommand::Status(args) => status::run(&args, environment, out),
+        CliCommand::Explain(args) => explain::run(&args, environment, out),
         CliCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
         CliCommand::Refresh(args) => refresh::run(&args, environment, out),
         CliCommand::Evict(args) => evict::run(&args, environment, out),

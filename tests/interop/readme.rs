@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The fenced blocks of a document in `language`, in their order.
-fn blocks(file: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(file: &str, language: &str) -> Vec<String> {
     let document = read(file);
     let fence = format!("```{language}\n");
     let parts = document.split(&fence).skip(1);
@@ -238,7 +238,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "the test command runs three hundred seeds",
     ),
     ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command, with fewer runs"),
-    ("source <(credbroker completions bash)", "tests/it/commands/names.rs"),
+    ("source <(credbroker completions bash)", "tests/it/commands/shells.rs"),
     (
         "python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto",
         GENERATED,
