@@ -19,11 +19,12 @@ pub(super) fn document(explained: &[CredentialExplanation], own: Option<&Environ
             let CredentialExplanation { state, key_parts, lifetime, next_run, next_run_at, .. } = explained;
             let parts =
                 key_parts.iter().map(|part| key_part(part, differing.contains(&PartName::of(part)), own));
-            let mut document = state_json(state);
-            document["keyParts"] = parts.collect();
-            document["lifetime"] = lifetime.as_ref().map_or(Value::Null, self::lifetime);
-            document["nextRun"] = json!({"cause": cause(*next_run), "time": next_run_at.map(rfc3339)});
-            document
+            let more = json!({
+                "keyParts": parts.collect::<Vec<_>>(),
+                "lifetime": lifetime.as_ref().map(self::lifetime),
+                "nextRun": {"cause": cause(*next_run), "time": next_run_at.map(rfc3339)},
+            });
+            with(state_json(state), more)
         };
         explained.iter().map(one).collect::<Vec<_>>()
     });
@@ -32,7 +33,7 @@ pub(super) fn document(explained: &[CredentialExplanation], own: Option<&Environ
 
 fn key_part(part: &KeyPart, differs: bool, own: Option<&Environment>) -> Value {
     let KeyPart { kind, name, origin, fingerprint, value, .. } = part;
-    let mut document = json!({
+    let document = json!({
         "kind": self::kind(*kind),
         "name": name,
         "origin": self::origin(*origin),
@@ -40,8 +41,16 @@ fn key_part(part: &KeyPart, differs: bool, own: Option<&Environment>) -> Value {
         "value": value,
         "differs": differs,
     });
-    if let (Some(own), KeyPartKind::Variable) = (own, kind) {
-        document["ownValue"] = own.get(name).map(|value| value.to_string_lossy()).into();
+    match own.filter(|_| *kind == KeyPartKind::Variable) {
+        Some(own) => with(document, json!({"ownValue": own.get(name).map(|value| value.to_string_lossy())})),
+        None => document,
+    }
+}
+
+/// `document` with the fields of `more`.
+fn with(mut document: Value, more: Value) -> Value {
+    if let (Value::Object(document), Value::Object(more)) = (&mut document, more) {
+        document.extend(more);
     }
     document
 }

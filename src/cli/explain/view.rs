@@ -159,13 +159,11 @@ fn login(state: &CredentialState) -> String {
 type Cells = [String; 4];
 
 fn differing_row(part: &PartName<'_>, explained: &CredentialExplanation, own: Option<&Environment>) -> Cells {
-    match explained.key_parts.iter().find(|found| PartName::of(found) == *part) {
-        Some(found) => row("*", found, own),
-        None => {
-            let absent = "absent".to_owned();
-            [format!("* {}", label(part, None)), "-".to_owned(), absent, own_value(part, own)]
-        }
-    }
+    let found = explained.key_parts.iter().find(|found| PartName::of(found) == *part);
+    found.map_or_else(
+        || [format!("* {}", label(part, None)), "-".to_owned(), "absent".to_owned(), own_value(part, own)],
+        |found| row("*", found, own),
+    )
 }
 
 fn row(mark: &str, part: &KeyPart, own: Option<&Environment>) -> Cells {

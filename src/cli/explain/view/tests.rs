@@ -13,8 +13,8 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.cast_unsigned())
 }
 
-fn after(seconds: i64) -> Option<Timestamp> {
-    Some(Timestamp { seconds: NOW + seconds, nanos: 5 })
+fn after(seconds: i64) -> Timestamp {
+    Timestamp { seconds: NOW + seconds, nanos: 5 }
 }
 
 /// Kind, name, origin and fingerprint of a part.
@@ -46,18 +46,18 @@ fn message(provider: &str, parts: &[Part]) -> v1::CredentialExplanation {
         provider: provider.into(),
         key: "3fa8c21b9e04".into(),
         state: State::Valid.into(),
-        expiration_time: after(2_520),
+        expiration_time: Some(after(2_520)),
         ..v1::CredentialState::default()
     };
     v1::CredentialExplanation {
         state: Some(state),
         key_parts: parts.iter().copied().map(part).collect(),
         lifetime: Some(v1::CredentialLifetime {
-            fetch_time: after(-1_080),
+            fetch_time: Some(after(-1_080)),
             lifetime: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
             bound: Bound::TokenExp.into(),
         }),
-        next_run: Some(v1::NextRun { cause: Cause::RefreshPoint.into(), time: after(1_900) }),
+        next_run: Some(v1::NextRun { cause: Cause::RefreshPoint.into(), time: Some(after(1_900)) }),
     }
 }
 
@@ -88,7 +88,7 @@ fn two() -> [CredentialExplanation; 2] {
         ..v1::credential_state::Rejections::default()
     });
     failing.lifetime = None;
-    failing.next_run = Some(v1::NextRun { cause: Cause::NextRequest.into(), time: after(12) });
+    failing.next_run = Some(v1::NextRun { cause: Cause::NextRequest.into(), time: Some(after(12)) });
     [explained("eks", &prod), failing.into()]
 }
 
@@ -125,7 +125,7 @@ fn each_cause_and_each_bound_has_a_text() {
     let mut lines = Vec::new();
     for cause in (1..=11).map(|cause| Cause::try_from(cause).unwrap()) {
         for time in [after(90), after(0)] {
-            let next_run = Some(v1::NextRun { cause: cause.into(), time });
+            let next_run = Some(v1::NextRun { cause: cause.into(), time: Some(time) });
             let message = v1::CredentialExplanation { next_run, ..message("eks", &[]) };
             let line = next_run_line(&message.into());
             if lines.last() != Some(&line) {
