@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    os::unix::fs::symlink,
+    os::unix::fs::{DirBuilderExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -85,7 +85,7 @@ fn the_commands_for_a_kubeconfig_work() {
     let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "kubeconfigs": ["~/.kube/config"]});
     private_file(&home.path().join("FILE"), &config.to_string());
     let runtime = home.path().join("run");
-    fs::create_dir(&runtime).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(&runtime).unwrap();
 
     let commands =
         [credbroker_blocks("README.md"), credbroker_blocks("docs/operations.md")].concat().concat();
