@@ -1,4 +1,4 @@
-//! int128/kubelogin and an issuer of OpenID Connect: what `docs/logins.md` says of that plugin, with its stanza.
+//! int128/kubelogin and an OIDC issuer: what `docs/logins.md` says of that plugin, with its stanza.
 //!
 //! `tests/interop/kubelogin/setup.sh` builds both.
 
