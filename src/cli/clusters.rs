@@ -84,7 +84,7 @@ fn as_table(list: &ClusterList) -> String {
             cell(&cluster.cluster_manager, NARROW),
         ]
     });
-    let mut text = table::text(head, &rows.collect::<Vec<_>>());
+    let mut text = table::text(head, rows);
     let failed = list.clusters.iter().filter_map(|(name, cluster)| Some((name, failure_message(cluster)?)));
     let below = failed
         .map(|(name, message)| format!("{}: {}\n", one_line(&name.to_string()), one_line(message)))

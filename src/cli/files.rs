@@ -16,7 +16,8 @@ pub(super) struct Locked {
     /// The file itself, if the name is a symbolic link.
     real: PathBuf,
     is_link: bool,
-    lock: PathBuf,
+    /// Beside the name that was given, and beside the file itself if that is another one: programs know it by either.
+    _locks: [Option<Lock>; 2],
 }
 
 impl Locked {
@@ -37,19 +38,9 @@ impl Locked {
             !is_other,
             "{shown} is not a regular file; name another one, or - for standard output"
         );
-        let mut lock = path.as_os_str().to_owned();
-        lock.push(".lock");
-        let lock = PathBuf::from(lock);
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
-            Ok(_) => Ok(Self { real, is_link, lock }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => anyhow::bail!(
-                "{shown} is locked: another program changes it now; try again, or remove {} if none does",
-                lock.display()
-            ),
-            Err(error) => {
-                Err(error).with_context(|| format!("{shown} cannot be written: {}", lock.display()))
-            }
-        }
+        let of_link = is_link.then(|| Lock::take(path)).transpose()?;
+        let locks = [Some(Lock::take(&real)?), of_link];
+        Ok(Self { real, is_link, _locks: locks })
     }
 
     /// The file itself, if it is reached through a symbolic link.
@@ -79,9 +70,32 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
+/// kubectl's lock of a file.
+#[derive(Debug)]
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let mut lock = path.as_os_str().to_owned();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
+            Ok(_) => Ok(Self(lock)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => anyhow::bail!(
+                "{shown} is locked: another program changes it now; try again, or remove {} if none does",
+                lock.display()
+            ),
+            Err(error) => {
+                Err(error).with_context(|| format!("{shown} cannot be written: {}", lock.display()))
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
     fn drop(&mut self) {
-        drop(fs::remove_file(&self.lock));
+        drop(fs::remove_file(&self.0));
     }
 }
 
@@ -182,7 +196,17 @@ mod tests {
         let error = Locked::take(&path).unwrap_err().to_string();
         assert!(error.contains("is locked") && error.contains("config.lock"), "{error}");
         drop(first);
-        Locked::take(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        let link = dir.path().join("link");
+        symlink(&path, &link).unwrap();
+        let first = Locked::take(&link).unwrap();
+        for name in [&link, &path] {
+            assert!(Locked::take(name).unwrap_err().to_string().contains("is locked"), "{}", name.display());
+        }
+        drop(first);
+        let _by_name = Locked::take(&path).unwrap();
+        assert!(Locked::take(&link).unwrap_err().to_string().contains("is locked"));
+        assert!(!dir.path().join("link.lock").exists(), "no lock is left");
     }
 
     #[test]

@@ -174,7 +174,7 @@ pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime)
     let [head, name] = named(source);
     let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
     let head = head.each_ref().map(String::as_str);
-    table::text(head, &[[name, kind.to_owned(), expires, credential.generation().to_owned()]])
+    table::text(head, [[name, kind.to_owned(), expires, credential.generation().to_owned()]])
 }
 
 fn print(to: &mut dyn Write, text: &str) -> io::Result<()> {

@@ -1,19 +1,18 @@
 //! Runs other programs for `doctor` and `setup`: systemctl, timedatectl, and the shim for its version.
 
-use std::{
-    ffi::OsStr,
-    io::Read as _,
-    path::Path,
-    process::{Command, Stdio},
-    sync::mpsc,
-    thread,
-    time::Duration,
+use std::{path::Path, process::Stdio, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::Command,
 };
 
 use crate::plugin::{Environment, find_in_path};
 
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(10);
+/// How long systemctl may take: to stop a broker, it waits until the broker has drained.
+const SYSTEMCTL: Duration = Duration::from_secs(30);
 /// Most output that is read, in bytes.
 const MOST: u64 = 1 << 20;
 
@@ -26,9 +25,19 @@ pub(super) struct Ran {
     pub(super) stderr: String,
 }
 
+/// Runs `systemctl --user` with `args`; see [`run`].
+pub(super) fn systemctl(args: &[&str], environment: &Environment) -> Option<Ran> {
+    let all: Vec<_> = ["--user"].iter().chain(args).copied().collect();
+    run_within(SYSTEMCTL, "systemctl", &all, environment)
+}
+
 /// Runs `program`, a path or a name in `PATH`, with the variables of `environment`. `None`: it is not there, cannot be
-/// started, or does not end within ten seconds.
-pub(super) fn run(program: &str, args: &[&OsStr], environment: &Environment) -> Option<Ran> {
+/// started, or does not end in time, with all processes that have its output.
+pub(super) fn run(program: &str, args: &[&str], environment: &Environment) -> Option<Ran> {
+    run_within(LIMIT, program, args, environment)
+}
+
+fn run_within(limit: Duration, program: &str, args: &[&str], environment: &Environment) -> Option<Ran> {
     let path = if program.contains('/') {
         Path::new(program).to_owned()
     } else {
@@ -39,25 +48,22 @@ pub(super) fn run(program: &str, args: &[&OsStr], environment: &Environment) -> 
         reason = "the one place of `doctor` and `setup` that starts programs"
     )]
     let mut command = Command::new(path);
-    command.args(args).env_clear().envs(&environment.0);
+    command.args(args).env_clear().envs(&environment.0).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().ok()?;
-    let (sender, receiver) = mpsc::channel();
-    let (stdout, stderr) = (child.stdout.take()?, child.stderr.take()?);
-    let errors = thread::spawn(move || text(stderr));
-    thread::spawn(move || drop(sender.send(text(stdout))));
-    let Ok(stdout) = receiver.recv_timeout(LIMIT) else {
-        drop(child.kill());
-        drop(child.wait());
-        return None;
-    };
-    let status = child.wait().ok()?;
-    Some(Ran { succeeded: status.success(), stdout, stderr: errors.join().unwrap_or_default() })
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(async { tokio::time::timeout(limit, ended(command)).await.ok()? })
 }
 
-fn text(pipe: impl std::io::Read) -> String {
+async fn ended(mut command: Command) -> Option<Ran> {
+    let mut child = command.spawn().ok()?;
+    let (stdout, stderr) = (text(child.stdout.take()?), text(child.stderr.take()?));
+    let (status, stdout, stderr) = tokio::join!(child.wait(), stdout, stderr);
+    Some(Ran { succeeded: status.ok()?.success(), stdout, stderr })
+}
+
+async fn text(pipe: impl AsyncRead + Unpin) -> String {
     let mut bytes = Vec::new();
-    drop(pipe.take(MOST).read_to_end(&mut bytes));
+    drop(pipe.take(MOST).read_to_end(&mut bytes).await);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -72,9 +78,18 @@ mod tests {
         let program = FakePlugin::script("echo out \"$1\"; echo err >&2; exit 3");
         let path = program.path();
         let environment: Environment = [("PATH", "/usr/bin:/bin")].into_iter().collect();
-        let ran = run(path.to_str().unwrap(), &["x".as_ref()], &environment).unwrap();
+        let ran = run(path.to_str().unwrap(), &["x"], &environment).unwrap();
         assert_eq!((ran.succeeded, ran.stdout.as_str(), ran.stderr.as_str()), (false, "out x\n", "err\n"));
         assert!(run("credbroker-absent", &[], &environment).is_none());
-        assert!(run("sh", &["-c".as_ref(), "true".as_ref()], &environment).unwrap().succeeded);
+        assert!(run("sh", &["-c", "true"], &environment).unwrap().succeeded);
+    }
+
+    #[test]
+    fn a_program_that_closes_its_output_or_leaves_it_to_another_is_not_waited_for_without_end() {
+        let environment: Environment = [("PATH", "/usr/bin:/bin")].into_iter().collect();
+        for script in ["exec sleep 30 >&- 2>&-", "sleep 2 >&- & exit"] {
+            let ran = run_within(Duration::from_millis(200), "sh", &["-c", script], &environment);
+            assert!(ran.is_none(), "{script}: {ran:?}");
+        }
     }
 }

@@ -6,10 +6,11 @@ use std::{
 };
 
 use super::{
+    fields::Fields,
     file::expand,
     listen::Listen,
     problem::Report,
-    reader::{Cursor, Fields},
+    reader::Cursor,
     table::{access as table, allow, audit as audit_table, peers, provider},
 };
 use crate::{

@@ -8,6 +8,7 @@ use std::{
 use super::{
     access::{self, AuditTo},
     cluster_profiles::{ClusterProfiles, cluster_profiles},
+    fields::Fields,
     file::expand,
     issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
@@ -17,7 +18,7 @@ use super::{
     policy::policy,
     problem::Report,
     provider::section,
-    reader::{Cursor, Dialect, Fields},
+    reader::{Cursor, Dialect},
     table,
 };
 use crate::{

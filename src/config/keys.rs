@@ -2,10 +2,7 @@
 //! documentation and an example. [`table`](super::table) declares every key once; readers, `docs/configuration.md` and
 //! the JSON Schema all come from there.
 
-use super::{
-    problem::Report,
-    reader::{Cursor, Fields},
-};
+use super::{fields::Fields, problem::Report, reader::Cursor};
 
 /// A map with a fixed set of keys.
 pub(super) struct Section {

@@ -1,5 +1,7 @@
 //! The kinds of values in the configuration: how each is read, described, and written as a default.
 
+mod values;
+
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::{
@@ -8,6 +10,7 @@ use super::{
     reader::Cursor,
 };
 use crate::plugin::Globs;
+use values::{count, duration, ids, name, octal, socket_mode, text, variable_names, with_unit};
 
 /// The pattern of a [`VariableNames`] item.
 const VARIABLE_NAME: &str = r"^[^=?\[{ $\u0000]+$";
@@ -51,9 +54,9 @@ kinds! {
     /// True or false.
     Boolean: bool = Shape::Boolean, Cursor::boolean, ToString::to_string;
     /// A whole number above 0.
-    Count: NonZeroUsize = Shape::Count, Cursor::count, ToString::to_string;
+    Count: NonZeroUsize = Shape::Count, count, ToString::to_string;
     /// A whole number above 0 with its unit: `30s`, `10m`, `12h`.
-    TimeSpan: Duration = Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$")), Cursor::duration, with_unit;
+    TimeSpan: Duration = Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$")), duration, with_unit;
     /// A list of strings.
     Texts: Vec<String> = list(&Text), Cursor::texts;
     /// A list of uids or gids. The highest number identifies none.
@@ -156,89 +159,5 @@ impl<T: Copy> Kind for Choices<T> {
     fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Vec<T>> {
         let items = at.items(report);
         Some(items.iter().filter_map(|item| self.0.read(item, report)).collect())
-    }
-}
-
-fn text(at: &Cursor<'_>, report: &mut Report) -> Option<String> {
-    at.text(report).map(str::to_owned)
-}
-
-fn name(at: &Cursor<'_>, report: &mut Report) -> Option<String> {
-    let name = at.text(report)?;
-    if name.is_empty() || name.chars().any(char::is_control) {
-        at.problem(report, "must be a name: not empty, without control characters");
-        return None;
-    }
-    Some(name.to_owned())
-}
-
-fn socket_mode(at: &Cursor<'_>, report: &mut Report) -> Option<u32> {
-    let mode = at.node().as_str().and_then(mode);
-    if mode.is_none() {
-        at.problem(report, "must be an octal mode in quotes from \"0600\" to \"0666\" with read and write for the owner, like \"0660\"");
-    }
-    mode
-}
-
-fn mode(text: &str) -> Option<u32> {
-    let octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
-    let mode = u32::from_str_radix(text, 8).ok().filter(|_| octal)?;
-    (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as for the other kinds")]
-fn octal(mode: &u32) -> String {
-    format!("\"{mode:04o}\"")
-}
-
-fn with_unit(duration: &Duration) -> String {
-    match duration.as_secs() {
-        seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
-        seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
-        seconds => format!("{seconds}s"),
-    }
-}
-
-fn ids(at: &Cursor<'_>, report: &mut Report) -> Vec<u32> {
-    let mut ids = Vec::new();
-    for item in at.items(report) {
-        let id = item.node().as_number().and_then(|number| number.parse().ok());
-        match id.filter(|id| *id != u32::MAX) {
-            Some(id) => ids.push(id),
-            None => item.problem(report, "must be a number from 0 to 4294967294"),
-        }
-    }
-    ids
-}
-
-fn variable_names(at: &Cursor<'_>, report: &mut Report) -> Globs {
-    let items = at.items(report);
-    let mut patterns = Vec::new();
-    for item in &items {
-        let Some(pattern) = item.text(report) else { continue };
-        if pattern.is_empty() || pattern.contains(['=', '\0', '?', '[', '{', ' ', '$']) {
-            item.problem(report, "must be the name of a variable, in which `*` matches any text");
-        } else {
-            patterns.push(pattern);
-        }
-    }
-    Globs::new(patterns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mode_is_one_that_a_socket_can_use() {
-        for (text, expected) in
-            [("0600", 0o600), ("600", 0o600), ("0660", 0o660), ("0666", 0o666), ("0620", 0o620)]
-        {
-            assert_eq!(mode(text), Some(expected), "{text}");
-        }
-        for text in ["", "0", "0400", "0060", "0700", "0670", "4600", "00600", "0o600", "+600", "0680", "rw"]
-        {
-            assert_eq!(mode(text), None, "{text}");
-        }
     }
 }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use super::{
+    fields::Fields,
     file::expand,
     problem::Report,
-    reader::{Cursor, Fields},
+    reader::Cursor,
     table::{self, listen},
 };
 use crate::plugin::Environment;

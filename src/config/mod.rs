@@ -3,6 +3,7 @@
 mod access;
 mod broker;
 mod cluster_profiles;
+mod fields;
 mod file;
 mod inventory;
 mod issuers;
@@ -177,8 +178,7 @@ fn path(flag: Option<&Path>, env: &Environment, report: &mut Report) -> Option<P
     if let Some(path) = named {
         return Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     }
-    let home = || env.set("HOME").map(|home| Path::new(home).join(".config"));
-    let user = env.set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    let user = env.base_directory("XDG_CONFIG_HOME", ".config");
     let user = user.map(|dir| dir.join("credbroker/config.yaml"));
     let system = PathBuf::from("/etc/credbroker/config.yaml");
     let places = user.into_iter().chain([system]).inspect(|path| report.sources.follow(path));

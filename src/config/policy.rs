@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use super::{
+    fields::Fields,
     problem::Report,
-    reader::{Cursor, Fields},
+    reader::Cursor,
     table::{allowlist, root},
 };
 use crate::plugin::{PluginPolicy, cleaned};

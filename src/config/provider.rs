@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
+    fields::Fields,
     issuers::default_issuer,
     problem::Report,
-    reader::{Cursor, Fields},
+    reader::Cursor,
     stanza::{Stanza, StanzaRules, stanza},
     table::{limits, provider as table},
     unlisted::{list, unlisted},

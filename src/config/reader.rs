@@ -1,13 +1,10 @@
 //! Reads typed values from a document, and continues after a problem, so that all problems are reported at once.
 
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    path::Path,
-    time::Duration,
-};
+use std::path::Path;
 
 use super::{
-    keys::{ConfigKey, Declared, Required, Section},
+    fields::Fields,
+    keys::Section,
     problem::{Location, Report},
 };
 use crate::{
@@ -37,15 +34,15 @@ pub(super) struct Cursor<'a> {
     node: &'a Node,
 }
 
-/// The values of a map whose keys were checked.
-#[derive(Debug)]
-pub(super) struct Fields<'a> {
-    map: Cursor<'a>,
-}
-
 impl<'a> Cursor<'a> {
     pub(super) fn new(file: &'a Path, dialect: Dialect, node: &'a Node) -> Self {
         Self { file, dialect, path: String::new(), node }
+    }
+
+    /// The value `node` of `key`.
+    pub(super) fn value(&self, key: &str, node: &'a Node) -> Self {
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        self.below(path, node)
     }
 
     /// The same kind of document, further down.
@@ -99,7 +96,7 @@ impl<'a> Cursor<'a> {
                 Dialect::Kubeconfig => {}
             }
         }
-        Some(Fields { map: self.clone() })
+        Some(Fields::of(self.clone()))
     }
 
     pub(super) fn text(&self, report: &mut Report) -> Option<&'a str> {
@@ -135,24 +132,6 @@ impl<'a> Cursor<'a> {
         items.iter().filter_map(|item| item.text(report).map(str::to_owned)).collect()
     }
 
-    /// A whole number above zero with its unit: `30s`, `10m`, `12h`.
-    pub(super) fn duration(&self, report: &mut Report) -> Option<Duration> {
-        let duration = self.node.as_str().and_then(duration);
-        if duration.is_none() {
-            self.problem(report, "must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`");
-        }
-        duration
-    }
-
-    pub(super) fn count(&self, report: &mut Report) -> Option<NonZeroUsize> {
-        let count = self.node.as_number().and_then(|number| number.parse::<NonZeroU32>().ok());
-        let count = count.and_then(|count| NonZeroUsize::try_from(count).ok());
-        if count.is_none() {
-            self.problem(report, "must be a whole number above 0");
-        }
-        count
-    }
-
     /// One of `allowed`, by its name.
     pub(super) fn choice<T: Copy>(&self, allowed: &[(&str, T)], report: &mut Report) -> Option<T> {
         let text = self.text(report)?;
@@ -183,66 +162,10 @@ impl<'a> Cursor<'a> {
         if self.path.is_empty() { message.to_owned() } else { format!("{}: {message}", self.path) }
     }
 
-    fn is(&self, key: &str, known: &str) -> bool {
+    /// Whether `key` of the document is the key `known`.
+    pub(super) fn is(&self, key: &str, known: &str) -> bool {
         key == known || (self.dialect == Dialect::Stock && key.eq_ignore_ascii_case(known))
     }
-}
-
-impl<'a> Fields<'a> {
-    /// The value of `key`; null is the same as no value.
-    pub(super) fn at(&self, key: &impl Declared) -> Option<Cursor<'a>> {
-        self.get(key.name())
-    }
-
-    /// The value of a required key; without one that is a problem.
-    pub(super) fn required<K>(
-        &self,
-        key: &ConfigKey<K, Required>,
-        report: &mut Report,
-    ) -> Option<Cursor<'a>> {
-        let value = self.get(key.name);
-        if value.is_none() {
-            self.missing(key, report);
-        }
-        value
-    }
-
-    /// Reports that a required key has no value.
-    pub(super) fn missing<K>(&self, key: &ConfigKey<K, Required>, report: &mut Report) {
-        let ConfigKey { name, absent: Required(hint), .. } = key;
-        let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
-        self.map.problem(report, format!("{name} must be specified{hint}"));
-    }
-
-    /// The value of `key`; null is the same as no value.
-    pub(super) fn get(&self, key: &str) -> Option<Cursor<'a>> {
-        let map = &self.map;
-        let entries = map.node.as_mapping().unwrap_or_default();
-        // Of keys that differ in case only the last one counts, as in Go.
-        let (_, node) = entries.iter().rfind(|(name, _)| map.is(&name.name, key))?;
-        let path = if map.path.is_empty() { key.to_owned() } else { format!("{}.{key}", map.path) };
-        (!node.is_null()).then(|| map.below(path, node))
-    }
-
-    pub(super) fn text(&self, key: &str, report: &mut Report) -> Option<&'a str> {
-        self.get(key)?.text(report)
-    }
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let unit = text.chars().next_back()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        _ => return None,
-    };
-    let digits = text.strip_suffix(unit)?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None; // `parse` takes a sign
-    }
-    let count: u32 = digits.parse().ok().filter(|count| *count > 0)?;
-    Some(Duration::from_secs(u64::from(count) * seconds))
 }
 
 /// A place in `file` without a position.
@@ -256,38 +179,24 @@ mod tests {
     use crate::document::{Aliases, yaml};
 
     #[test]
-    fn a_duration_is_a_whole_number_and_a_unit() {
-        for (text, seconds) in [("30s", 30), ("10m", 600), ("12h", 43_200), ("007s", 7)] {
-            assert_eq!(duration(text), Some(Duration::from_secs(seconds)), "{text}");
-        }
-        for text in
-            ["", "s", "0s", "30", "-1s", "+1s", "1.5h", "1h30m", "1 s", "1S", "1d", "99999999999s", "é"]
-        {
-            assert_eq!(duration(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn everything_that_is_wrong_is_reported_with_its_place() {
-        let text = "a: 1\nb: text\nc: [x, 2]\nlimit: 0\nlimts: 4\nn:\n";
+        let text = "a: 1\nb: text\nc: [x, 2]\nlimts: 4\nn:\n";
         let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();
         let mut report = Report::default();
         let fields = Cursor::new(Path::new("f"), Dialect::Strict, &node)
-            .fields(&["a", "b", "c", "limit", "n"], &mut report);
+            .fields(&["a", "b", "c", "limits", "n"], &mut report);
         let fields = fields.unwrap();
         assert_eq!(fields.get("a").unwrap().text(&mut report), None);
         assert_eq!(fields.get("b").unwrap().boolean(&mut report), None);
         assert_eq!(fields.get("c").unwrap().texts(&mut report), ["x"]);
-        assert_eq!(fields.get("limit").unwrap().count(&mut report), None);
         assert!(fields.get("n").is_none());
         let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
         insta::assert_snapshot!(problems.join("\n"), @r"
-f:5:1: unknown key `limts`, did you mean `limit`?
-f:6:1: unknown key `false`
+f:4:1: unknown key `limts`, did you mean `limits`?
+f:5:1: unknown key `false`
 f:1:4: a: must be a string, but is a number; put it in quotes
 f:2:4: b: must be true or false, but is a string
 f:3:8: c[1]: must be a string, but is a number; put it in quotes
-f:4:8: limit: must be a whole number above 0
 ");
     }
 }

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::{
+    fields::Fields,
     keys::{ConfigKey, Kind as _, Required},
     problem::Report,
-    reader::{Cursor, Fields},
+    reader::Cursor,
     table::{exec, variable},
 };
 use crate::{

@@ -65,6 +65,12 @@ fn provider(loaded: &Loaded) -> &Provider {
     loaded.config.providers.iter().next().unwrap()
 }
 
+/// A home whose config has one provider, with `keys` and a plugin.
+fn with_provider(keys: &str, command: &str) -> Home {
+    let keys = if keys.is_empty() { String::new() } else { format!("  {keys}\n") };
+    Home::new(&format!("{HEAD}providers:\n- name: p\n{keys}  {}\n", stanza(command)))
+}
+
 #[test]
 fn the_reference_config_is_read() {
     let home = Home::new(&format!(
@@ -118,49 +124,16 @@ limits:
     assert_eq!(provider.lifetime.unknown_expiry_max_age, Duration::from_secs(5 * 60));
     let issuer = &provider.issuer;
     assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
-    insta::assert_debug_snapshot!((&loaded.config.listen, &loaded.config.limits), @r#"
-(
-    [
-        Listen {
-            name: "default",
-            socket: Some(
-                "/run/credbroker/credbroker.sock",
-            ),
-            mode: 432,
-            group: Some(
-                "staff",
-            ),
-            shared_directory: true,
-        },
-    ],
-    Limits {
-        connections: 1,
-        connections_per_uid: 6,
-        connections_per_process: 7,
-        watches_per_connection: 2,
-        bytes_per_uid: 8,
-        bytes_per_process: 9,
-        plugin_runs: 3,
-        plugin_runs_per_provider: 4,
-        plugin_runs_per_uid: 10,
-        plugin_runs_per_process: 11,
-        interactive_runs: 14,
-        entries: 5,
-        entries_per_uid: 12,
-        entries_per_process: 13,
-    },
-)
-"#);
+    let Config { listen, limits, .. } = &loaded.config;
+    insta::assert_snapshot!(format!("{listen:?}"), @r#"[Listen { name: "default", socket: Some("/run/credbroker/credbroker.sock"), mode: 432, group: Some("staff"), shared_directory: true }]"#);
+    insta::assert_snapshot!(format!("{limits:?}"), @"Limits { connections: 1, connections_per_uid: 6, connections_per_process: 7, watches_per_connection: 2, bytes_per_uid: 8, bytes_per_process: 9, plugin_runs: 3, plugin_runs_per_provider: 4, plugin_runs_per_uid: 10, plugin_runs_per_process: 11, interactive_runs: 14, entries: 5, entries_per_uid: 12, entries_per_process: 13 }");
 }
 
 #[test]
 fn everything_has_a_default_but_the_plugin() {
-    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("plugin")));
-    let loaded = home.load().unwrap();
-    assert_eq!(
-        (&loaded.config.listen, &loaded.config.limits),
-        (&vec![Listen::default()], &Limits::default())
-    );
+    let loaded = with_provider("", "plugin").load().unwrap();
+    let Config { listen, limits, .. } = &loaded.config;
+    assert_eq!((listen, limits), (&vec![Listen::default()], &Limits::default()));
     let provider = provider(&loaded);
     assert_eq!(provider.command, Command::Name("plugin".into()));
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "PATH"]);
@@ -214,8 +187,7 @@ clusterProfiles: {}
 
 #[test]
 fn verification_is_automatic_or_never() {
-    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  verify: always\n  {}\n", stanza("x")));
-    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: must be one of `auto`, `never`, but is `always`");
+    insta::assert_snapshot!(with_provider("verify: always", "x").problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: must be one of `auto`, `never`, but is `always`");
 }
 
 #[test]
@@ -256,15 +228,13 @@ fn a_configured_name_is_one_provider_and_users_of_several_kubeconfigs_share_one(
     home.write("one", user);
     home.write("two", user);
     let loaded = home.load().unwrap();
-    let files: Vec<_> =
-        loaded.config.providers.iter().map(|provider| provider.definition.as_ref().unwrap().file()).collect();
-    assert_eq!(files.len(), 2);
-    assert!(files[0].ends_with("one") && files[1].ends_with("two"), "{files:?}");
+    let files = loaded.config.providers.iter().map(|provider| provider.definition.as_ref().unwrap().file());
+    assert_eq!(files.collect::<Vec<_>>(), [home.0.path().join("one"), home.0.path().join("two")]);
 }
 
 #[test]
 fn a_relative_command_is_below_the_configs_directory() {
-    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("./bin/x")));
+    let home = with_provider("", "./bin/x");
     let loaded = home.load().unwrap();
     assert_eq!(provider(&loaded).command, Command::Path(home.0.path().join(".config/credbroker/bin/x")));
 }
@@ -387,7 +357,7 @@ fn without_a_config_the_users_of_the_kubeconfig_are_the_providers() {
 
 #[test]
 fn a_config_that_others_may_write_does_not_load() {
-    let home = Home::new(&format!("{HEAD}providers:\n- name: p\n  {}\n", stanza("x")));
+    let home = with_provider("", "x");
     let path = home.0.path().join(".config/credbroker/config.yaml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
     insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml: users other than its owner can write it, and so run programs as the broker; run `chmod go-w ~/.config/credbroker/config.yaml`");
@@ -407,10 +377,8 @@ fn no_secret_of_a_config_is_in_a_message() {
 
 #[test]
 fn a_timeout_that_outlasts_the_shim_is_suspicious() {
-    let config = |timeout| {
-        Home::new(&format!("{HEAD}providers:\n- name: p\n  timeout: {timeout}\n  {}\n", stanza("plugin")))
-    };
-    assert_eq!(config("39s").warnings(), "");
-    assert_eq!(config("40s").warnings().lines().count(), 1);
-    insta::assert_snapshot!(config("2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec waits 45 s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than 40 s here");
+    let config = |timeout| with_provider(timeout, "plugin");
+    assert_eq!(config("timeout: 39s").warnings(), "");
+    assert_eq!(config("timeout: 40s").warnings().lines().count(), 1);
+    insta::assert_snapshot!(config("timeout: 2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec waits 45 s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than 40 s here");
 }

@@ -42,6 +42,13 @@ pub struct Key {
     pub at: Position,
 }
 
+/// A value that is not in a file.
+impl From<Value> for Node {
+    fn from(value: Value) -> Self {
+        Self { at: Position::UNKNOWN, value }
+    }
+}
+
 impl Node {
     /// The value of `key`, when this is a map that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {

@@ -1,39 +1,36 @@
 //! The known ClusterProfiles, each resolved to its plugin invocation.
 
 mod cluster_profile;
+mod hub_state;
 mod known;
+mod profiles;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 
-use crate::{
-    credential::Cluster,
-    plugin::{ProfileName, Provider, Providers, ResolveError, Target},
-};
+use self::profiles::Profiles;
+use crate::plugin::{ProfileName, Provider, Providers, Target};
 
 pub use cluster_profile::{AccessProvider, ClusterProfile, EndpointRules, Skipped};
+pub use hub_state::HubState;
 pub use known::KnownProfile;
+pub use profiles::ProfileChange;
 
 /// Every known profile. The hub writes it, and requests read it.
 ///
 /// A profile is resolved once, when it changes, into an immutable value; a request only looks it up.
 #[derive(Debug)]
 pub struct Fleet {
-    profiles: RwLock<Profiles>,
+    state: RwLock<FleetState>,
     revision: watch::Sender<u64>,
     hub: watch::Sender<HubState>,
 }
 
 #[derive(Debug)]
-struct Profiles {
+struct FleetState {
     basis: Arc<Basis>,
-    by_name: BTreeMap<ProfileName, Cell>,
-    /// By server, for callers that name a cluster and no profile.
-    by_server: HashMap<String, BTreeSet<ProfileName>>,
+    profiles: Profiles,
 }
 
 /// What profiles are resolved against. A reload replaces it.
@@ -43,41 +40,13 @@ struct Basis {
     rules: EndpointRules,
 }
 
-/// One profile and its followers.
-#[derive(Debug)]
-struct Cell {
-    known: Arc<KnownProfile>,
-    /// The revision of its last move. Closed when the profile is deleted.
-    changed: watch::Sender<u64>,
-}
-
-/// The effect of a change on the credentials in the cache.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ProfileChange {
-    /// The profile did not change.
-    None,
-    /// The profile is new, or only its descriptive fields changed.
-    Shown,
-    /// It resolves to another cluster or another plugin invocation, so its credential is outdated.
-    Moved,
-}
-
-/// Whether the hub was read, and why it cannot be read now.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct HubState {
-    /// All profiles were read at least once.
-    pub synced: bool,
-    /// Why the hub cannot be read now.
-    pub problem: Option<Arc<str>>,
-}
-
 impl Fleet {
     /// A fleet without profiles. It resolves profiles to the access providers among `providers`.
     pub fn new(providers: Arc<Providers>, rules: EndpointRules) -> Self {
         let (revision, hub) = (watch::Sender::default(), watch::Sender::default());
         let basis = Arc::new(Basis { providers, rules });
-        let profiles = Profiles { basis, by_name: BTreeMap::new(), by_server: HashMap::new() };
-        Self { profiles: RwLock::new(profiles), revision, hub }
+        let state = FleetState { basis, profiles: Profiles::default() };
+        Self { state: RwLock::new(state), revision, hub }
     }
 
     /// From now on resolves against other providers. Known profiles change only with
@@ -95,118 +64,77 @@ impl Fleet {
         if self.get(&profile.name).is_some_and(|old| old.profile == profile) {
             return ProfileChange::None;
         }
-        let (known, mut profiles) = self.resolved(profile);
-        // Read again under the lock: another writer may have changed it.
-        let old = profiles.by_name.get(&known.profile.name).map(|cell| Arc::clone(&cell.known));
-        self.put(&mut profiles, known, old.as_deref())
+        let (known, state) = self.resolved(profile);
+        self.put(state, known)
     }
 
     /// Resolves a known profile against the current providers, if it is still `old`.
     pub fn resolve_again(&self, old: &Arc<KnownProfile>) -> ProfileChange {
-        let (mut known, mut profiles) = self.resolved(old.profile.clone());
-        let Some(cell) = profiles.by_name.get_mut(&known.profile.name) else { return ProfileChange::None };
-        if !Arc::ptr_eq(&cell.known, old) {
+        let (mut known, mut state) = self.resolved(old.profile.clone());
+        let current = state.profiles.get(&known.profile.name);
+        if !current.is_some_and(|current| Arc::ptr_eq(current, old)) {
             return ProfileChange::None;
         }
         if old.looks_like(&known) {
             // Watchers see no difference. The provider may be a newer one with other settings.
             known.revision = old.revision;
-            cell.known = Arc::new(known);
+            state.profiles.replace(known);
             return ProfileChange::None;
         }
-        self.put(&mut profiles, known, Some(old))
+        self.put(state, known)
     }
 
     /// Resolves `profile`, and takes the lock while the result is up to date.
-    fn resolved(&self, mut profile: ClusterProfile) -> (KnownProfile, RwLockWriteGuard<'_, Profiles>) {
+    fn resolved(&self, mut profile: ClusterProfile) -> (KnownProfile, RwLockWriteGuard<'_, FleetState>) {
         loop {
             let basis = Arc::clone(&self.read().basis);
             let known = KnownProfile::new(profile, basis.providers.access_providers(), basis.rules);
-            let profiles = self.write();
-            if Arc::ptr_eq(&profiles.basis, &basis) {
-                return (known, profiles);
+            let state = self.write();
+            if Arc::ptr_eq(&state.basis, &basis) {
+                return (known, state);
             }
             profile = known.profile;
         }
     }
 
-    fn put(
-        &self,
-        profiles: &mut Profiles,
-        mut known: KnownProfile,
-        old: Option<&KnownProfile>,
-    ) -> ProfileChange {
-        let name = known.profile.name.clone();
-        let revision = *self.revision.borrow() + 1;
-        known.revision = revision;
-        let known = Arc::new(known);
-        let before = old.and_then(KnownProfile::target);
-        let moved = match (before, known.target()) {
-            (Some(before), Some(now)) => !before.is_same(now),
-            (before, now) => before.is_some() || now.is_some(),
-        };
-        if let Some(old) = old {
-            profiles.forget_server(old);
-        }
-        if let Ok(target) = &known.outcome {
-            profiles.by_server.entry(server(&target.endpoint).to_owned()).or_default().insert(name.clone());
-        }
-        if let Some(cell) = profiles.by_name.get_mut(&name) {
-            cell.known = known;
-            if moved {
-                cell.changed.send_replace(revision);
-            }
-        } else {
-            profiles.by_name.insert(name, Cell { known, changed: watch::Sender::new(revision) });
-        }
+    fn put(&self, mut state: RwLockWriteGuard<'_, FleetState>, mut known: KnownProfile) -> ProfileChange {
+        known.revision = *self.revision.borrow() + 1;
+        let revision = known.revision;
+        let change = state.profiles.put(known);
         // Under the lock, so that a reader of the number sees the change.
         self.revision.send_replace(revision);
-        if before.is_some() && moved { ProfileChange::Moved } else { ProfileChange::Shown }
+        change
     }
 
     /// Removes a profile. Returns whether it was known.
     pub fn remove(&self, name: &ProfileName) -> bool {
-        let mut profiles = self.write();
-        let Some(cell) = profiles.by_name.remove(name) else { return false };
-        profiles.forget_server(&cell.known);
-        self.revision.send_modify(|revision| *revision += 1);
-        true
+        let mut state = self.write();
+        let was_known = state.profiles.remove(name);
+        if was_known {
+            self.revision.send_modify(|revision| *revision += 1);
+        }
+        was_known
     }
 
     /// The current profile of that name.
     pub fn get(&self, name: &ProfileName) -> Option<Arc<KnownProfile>> {
-        self.read().by_name.get(name).map(|cell| Arc::clone(&cell.known))
+        self.read().profiles.get(name).map(Arc::clone)
     }
 
     /// Notifies when the profile of `target` resolves to another target, at once if it already does. Closed when the
     /// profile is deleted.
     pub(crate) fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
-        let profiles = self.read();
-        let Some(cell) = profiles.by_name.get(&target.profile) else {
-            return watch::Sender::default().subscribe();
-        };
-        let mut receiver = cell.changed.subscribe();
-        if !matches!(&cell.known.outcome, Ok(now) if now.is_same(target)) {
-            receiver.mark_changed();
-        }
-        receiver
+        self.read().profiles.follow(target)
     }
 
     /// Every profile, or those of one namespace, sorted by name.
     pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<KnownProfile>> {
-        let profiles = self.read();
-        let wanted = |name: &ProfileName| namespace.is_none_or(|namespace| *name.namespace == *namespace);
-        let cells = profiles.by_name.iter().filter(|(name, _)| wanted(name));
-        cells.map(|(_, cell)| Arc::clone(&cell.known)).collect()
+        self.read().profiles.list(namespace)
     }
 
     /// The targets of `provider` at that server, sorted by name.
     pub(crate) fn at(&self, provider: &str, server: &str) -> Vec<Arc<Target>> {
-        let profiles = self.read();
-        let names = profiles.by_server.get(server.trim_end_matches('/')).into_iter().flatten();
-        let known = names.filter_map(|name| Some(&profiles.by_name.get(name)?.known));
-        let targets = known.filter_map(|known| known.outcome.as_ref().ok().cloned());
-        targets.filter(|target| *target.provider.name == *provider).collect()
+        self.read().profiles.at(provider, server)
     }
 
     /// A number that every change of any profile increases.
@@ -231,52 +159,17 @@ impl Fleet {
 
     /// Sets the state of the hub.
     pub fn set_hub(&self, state: HubState) {
-        self.hub.send_if_modified(|now| {
-            let changed = *now != state;
-            *now = state;
-            changed
-        });
+        self.hub.send_if_modified(|now| std::mem::replace(now, state) != *now);
     }
 
     /// The maps are consistent after every step, so a poisoned lock is usable.
-    fn read(&self) -> RwLockReadGuard<'_, Profiles> {
-        self.profiles.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, FleetState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Profiles> {
-        self.profiles.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, FleetState> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl HubState {
-    /// Whether the first read succeeded or failed, so that there is nothing to wait for.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.synced || self.problem.is_some()
-    }
-
-    /// The error for a request that needs a profile that was not read yet.
-    pub(crate) fn unavailable(self, wanted: String) -> ResolveError {
-        let problem = self.problem.unwrap_or_else(|| "the hub has not answered yet".into());
-        ResolveError::HubUnavailable { wanted, problem }
-    }
-}
-
-impl Profiles {
-    fn forget_server(&mut self, known: &KnownProfile) {
-        let Ok(target) = &known.outcome else { return };
-        let server = server(&target.endpoint);
-        if let Some(names) = self.by_server.get_mut(server) {
-            names.remove(&target.profile);
-            if names.is_empty() {
-                self.by_server.remove(server);
-            }
-        }
-    }
-}
-
-/// The server without a trailing slash, for comparisons.
-fn server(endpoint: &Cluster) -> &str {
-    endpoint.server.trim_end_matches('/')
 }
 
 #[cfg(test)]

@@ -1,23 +1,26 @@
 //! Writes the hub's profiles into the fleet, and updates cache and prewarming.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
-};
+mod lists;
+mod log;
+mod sizes;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::api::DynamicObject;
 use serde_json::Value;
-use tracing::{debug, info, warn};
+use tracing::info;
 
-use super::{
-    Prewarmer,
-    bounds::{Excess, PROFILES, TOTAL},
+use self::{
+    lists::Lists,
+    log::log,
+    sizes::{Sizes, size},
 };
+use super::{Prewarmer, bounds::Excess};
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
     fleet::{ClusterProfile, Fleet, HubState, KnownProfile, ProfileChange},
-    plugin::{ProfileError, ProfileName, Target},
+    plugin::{ProfileName, Target},
 };
 
 /// Writes the fleet.
@@ -26,44 +29,13 @@ pub(super) struct Inventory<R> {
     fleet: Arc<Fleet>,
     cache: CredentialCache<R>,
     prewarmer: Prewarmer<R>,
-    /// The names that each unfinished list has returned so far, by scope (a namespace, or all).
-    listed: Mutex<HashMap<Option<String>, HashSet<ProfileName>>>,
+    lists: Mutex<Lists>,
     sizes: Mutex<Sizes>,
-}
-
-/// The sizes of the known profiles, in bytes.
-#[derive(Debug, Default)]
-struct Sizes {
-    by_name: HashMap<ProfileName, usize>,
-    total: usize,
-}
-
-impl Sizes {
-    /// Records the size of `name`, unless that exceeds a limit. While a list is read, the profiles that it replaces are
-    /// still counted, so the limits are doubled.
-    fn put(&mut self, name: &ProfileName, size: usize, is_listing: bool) -> Result<(), Excess> {
-        let (profiles, bytes) = if is_listing { (2 * PROFILES, 2 * TOTAL) } else { (PROFILES, TOTAL) };
-        let before = self.by_name.get(name).copied();
-        if before.is_none() && self.by_name.len() >= profiles {
-            return Err(Excess::Profiles);
-        }
-        let total = self.total - before.unwrap_or_default() + size;
-        if total > bytes && size > before.unwrap_or_default() {
-            return Err(Excess::Total);
-        }
-        self.total = total;
-        self.by_name.insert(name.clone(), size);
-        Ok(())
-    }
-
-    fn remove(&mut self, name: &ProfileName) {
-        self.total -= self.by_name.remove(name).unwrap_or_default();
-    }
 }
 
 impl<R: PluginRunner> Inventory<R> {
     pub(super) fn new(fleet: Arc<Fleet>, cache: CredentialCache<R>, prewarmer: Prewarmer<R>) -> Self {
-        Self { fleet, cache, prewarmer, listed: Mutex::default(), sizes: Mutex::default() }
+        Self { fleet, cache, prewarmer, lists: Mutex::default(), sizes: Mutex::default() }
     }
 
     pub(super) fn fleet(&self) -> &Fleet {
@@ -72,7 +44,7 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
     pub(super) fn begin(&self, namespace: Option<&str>) {
-        self.listed().insert(namespace.map(str::to_owned), HashSet::new());
+        self.lists().begin(namespace);
     }
 
     /// Writes a new or changed object.
@@ -83,16 +55,7 @@ impl<R: PluginRunner> Inventory<R> {
     pub(super) fn apply(&self, object: &DynamicObject) -> Result<(), Excess> {
         let Some(profile) = read(object) else { return Ok(()) };
         let name = profile.name.clone();
-        let is_listing = {
-            let mut listed = self.listed();
-            for listed in listed.values_mut() {
-                if listed.len() >= PROFILES && !listed.contains(&name) {
-                    return Err(Excess::Profiles);
-                }
-                listed.insert(name.clone());
-            }
-            !listed.is_empty()
-        };
+        let is_listing = self.lists().note(&name)?;
         self.sizes().put(&name, size(&object.data), is_listing)?;
         self.write(profile);
         Ok(())
@@ -137,7 +100,7 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list ended: profiles that it did not return are removed.
     pub(super) fn end(&self, namespace: Option<&str>) {
-        let Some(listed) = self.listed().remove(&namespace.map(str::to_owned)) else { return };
+        let Some(listed) = self.lists().end(namespace) else { return };
         for known in self.fleet.list(namespace) {
             if !listed.contains(&known.profile.name) {
                 self.remove(&known.profile.name);
@@ -194,8 +157,8 @@ impl<R: PluginRunner> Inventory<R> {
     }
 
     /// Every update is complete when the lock is released, so a poisoned lock is usable.
-    fn listed(&self) -> std::sync::MutexGuard<'_, HashMap<Option<String>, HashSet<ProfileName>>> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lists(&self) -> std::sync::MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -204,39 +167,9 @@ fn read(object: &DynamicObject) -> Option<ClusterProfile> {
     Some(ClusterProfile::read(name(object)?, part("spec"), part("status")))
 }
 
-/// The approximate size of a value in memory.
-fn size(value: &Value) -> usize {
-    let content = match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(size).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
-    };
-    size_of::<Value>() + content
-}
-
 fn name(object: &DynamicObject) -> Option<ProfileName> {
     let metadata = &object.metadata;
     ProfileName::of_object(metadata.namespace.as_deref()?, metadata.name.as_deref()?)
-}
-
-/// Logs warnings and errors that `before` did not have. A status may be written often.
-fn log(known: &KnownProfile, before: Option<&KnownProfile>) {
-    let profile = &known.profile.name;
-    let is_logged = |warning: &&String| before.is_some_and(|before| before.warnings.contains(warning));
-    for warning in known.warnings.iter().filter(|warning| !is_logged(warning)) {
-        warn!(%profile, "{warning}");
-    }
-    let logged = before.and_then(|before| before.outcome.as_ref().err());
-    match &known.outcome {
-        Ok(_) => {}
-        Err(error) if Some(error) == logged => {}
-        // Normal for a new object: its status is written later.
-        Err(ProfileError::NoMatch { profile: listed, .. }) if listed.is_empty() => {
-            debug!(%profile, "ClusterProfile does not list an access provider yet");
-        }
-        Err(error) => warn!(%profile, "ClusterProfile cannot be used: {error}"),
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt,
+    path::{Path, PathBuf},
     sync::LazyLock,
 };
 
@@ -56,6 +57,12 @@ impl Environment {
     /// The value of `name` unless it is unset or empty, which mean the same for a path or a switch.
     pub fn set(&self, name: &str) -> Option<&OsStr> {
         self.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// A base directory of the XDG specification: `variable` if it is an absolute path, else `default` in the home.
+    pub fn base_directory(&self, variable: &str, default: &str) -> Option<PathBuf> {
+        let set = self.set(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        set.or_else(|| Some(Path::new(self.set("HOME")?).join(default)))
     }
 
     /// The variables of the broker's environment (`self`) that a plugin inherits: the standard list and `pass_env`.
@@ -112,6 +119,19 @@ mod tests {
 
     fn of(names: &[&str]) -> Environment {
         names.iter().map(|name| (*name, "value")).collect()
+    }
+
+    #[test]
+    fn a_base_directory_is_an_absolute_path_or_in_the_home() {
+        let of = |variables: &[(&str, &str)]| {
+            let environment: Environment = variables.iter().copied().collect();
+            environment.base_directory("XDG_CONFIG_HOME", ".config")
+        };
+        assert_eq!(of(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]), Some("/c".into()));
+        for set in ["", "relative"] {
+            assert_eq!(of(&[("HOME", "/h"), ("XDG_CONFIG_HOME", set)]), Some("/h/.config".into()));
+        }
+        assert_eq!(of(&[("HOME", "")]), None);
     }
 
     #[test]

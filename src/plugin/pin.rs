@@ -26,7 +26,15 @@ impl Sha256 {
         (digits.len() == 64).then(|| bytes.try_into().ok().map(Self)).flatten()
     }
 
-    fn to_hex(self) -> String {
+    /// Of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut digest = [0; 32];
+        digest.copy_from_slice(aws_lc_rs::digest::digest(&SHA256, bytes).as_ref());
+        Self(digest)
+    }
+
+    /// Its 64 hexadecimal digits, in lower case.
+    pub fn to_hex(self) -> String {
         self.0.iter().fold(String::with_capacity(64), |mut text, byte| {
             let _infallible = write!(text, "{byte:02x}");
             text
@@ -100,7 +108,8 @@ mod tests {
 
     #[test]
     fn a_digest_is_64_hexadecimal_digits() {
-        assert_eq!(Sha256::from_hex(OF_ABC).unwrap().to_hex(), OF_ABC);
+        assert_eq!(Sha256::from_hex(OF_ABC), Some(Sha256::of(b"abc")));
+        assert_eq!(Sha256::of(b"abc").to_hex(), OF_ABC);
         assert_eq!(Sha256::from_hex(&OF_ABC.to_uppercase()), Sha256::from_hex(OF_ABC));
         for other in ["", "ab", &OF_ABC[1..], &format!("{OF_ABC}00"), &OF_ABC.replace('b', "g")] {
             assert_eq!(Sha256::from_hex(other), None, "{other}");

@@ -2,33 +2,40 @@
 
 use std::{
     fs,
+    ops::Deref,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::Output,
     time::{Duration, Instant},
 };
 
 use credbroker_client::{Client, Socket};
-use credbroker_test_support::{Broker, BrokerBuilder, FakePlugin, private_directory};
+use credbroker_test_support::{Broker, BrokerBuilder, FakePlugin, Home};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
-/// A home with a kubeconfig as a person writes it.
-struct Home {
-    directory: TempDir,
+/// A person with a kubeconfig as a person writes it.
+struct Person {
+    home: Home,
     plugin: FakePlugin,
 }
 
-impl Home {
+impl Deref for Person {
+    type Target = Home;
+
+    fn deref(&self) -> &Home {
+        &self.home
+    }
+}
+
+impl Person {
     fn new() -> Self {
         let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
-        let home = Self { directory: private_directory(), plugin };
-        fs::create_dir(home.path(".kube")).unwrap();
-        fs::write(home.path(".kube/config"), home.text()).unwrap();
-        fs::set_permissions(home.path(".kube/config"), fs::Permissions::from_mode(0o640)).unwrap();
-        home
+        let person = Self { home: Home::own(), plugin };
+        fs::create_dir(person.path(".kube")).unwrap();
+        person.write(".kube/config", person.text(), 0o640);
+        person
     }
 
     /// The user `dev` runs the plugin; `robot` has a secret.
@@ -64,22 +71,16 @@ users:
         )
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
     fn kubeconfig(&self) -> String {
-        fs::read_to_string(self.path(".kube/config")).unwrap()
+        self.read(".kube/config")
     }
 
     fn broker(&self) -> BrokerBuilder {
-        Broker::builder(PROGRAM).env("HOME", self.directory.path())
+        Broker::builder(PROGRAM).env("HOME", self.directory())
     }
 
     fn run(&self, socket: &Path, args: &[&str]) -> Output {
-        let mut command = Command::new(PROGRAM);
-        command.args(args).env_clear().env("HOME", self.directory.path()).env("CREDBROKER_SOCKET", socket);
-        let output = command.stdin(Stdio::null()).output().unwrap();
+        let output = self.command(PROGRAM).args(args).env("CREDBROKER_SOCKET", socket).output().unwrap();
         let said = [output.stdout.as_slice(), &output.stderr].concat();
         assert!(!String::from_utf8(said).unwrap().contains("c4n4ry"));
         output
@@ -93,23 +94,11 @@ users:
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The token that the user `name` of the kubeconfig gets, as a client runs its plugin.
+    /// The token that the user `name` of the kubeconfig gets.
     #[track_caller]
-    fn token(&self, socket: &Path, name: &str) -> String {
-        let kubeconfig = fs::read(self.path(".kube/config")).unwrap();
-        let kubeconfig =
-            credbroker::document::yaml(&kubeconfig, credbroker::document::Aliases::Follow).unwrap();
-        let kubeconfig = kubeconfig.to_json();
-        let users = kubeconfig["users"].as_array().unwrap();
-        let exec = &users.iter().find(|user| user["name"] == name).unwrap()["user"]["exec"];
-        assert!(exec["command"].as_str().unwrap().contains("credbroker"), "{exec}");
-        let args: Vec<_> = exec["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
-        let mut command = Command::new(exec["command"].as_str().unwrap());
-        command.args(args).env_clear().env("CREDBROKER_SOCKET", socket).stdin(Stdio::null());
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        document["status"]["token"].as_str().unwrap().to_owned()
+    fn token_of(&self, socket: &Path, name: &str) -> String {
+        let kubeconfig = parsed(&self.kubeconfig());
+        self.token(&kubeconfig, name, |command| command.env("CREDBROKER_SOCKET", socket))
     }
 
     /// Returns when the broker has read its files again.
@@ -137,13 +126,20 @@ users:
     /// The file with the original definitions.
     fn moved(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path(".config/credbroker/injected"));
-        entries.map(|entries| entries.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
+        let mut paths: Vec<_> =
+            entries.map(|entries| entries.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default();
+        paths.sort();
+        paths
     }
+}
+
+fn parsed(text: &str) -> Value {
+    credbroker::document::yaml(text.as_bytes(), credbroker::document::Aliases::Follow).unwrap().to_json()
 }
 
 #[test]
 fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace() {
-    let home = Home::new();
+    let home = Person::new();
     let before = home.kubeconfig();
     let broker = home.broker().start();
     let socket = broker.socket();
@@ -160,11 +156,11 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     let [moved] = &home.moved()[..] else { panic!("{:?}", home.moved()) };
     assert_eq!(mode(moved), 0o600);
     assert!(!fs::read_to_string(moved).unwrap().contains("c4n4ry"));
-    Home::has_read_again(&broker);
+    Person::has_read_again(&broker);
     // The credential from before is still the one that is served.
-    assert_eq!(home.token(&socket, "dev"), "token-1");
+    assert_eq!(home.token_of(&socket, "dev"), "token-1");
     assert_eq!(home.plugin.runs(), 1);
-    assert_eq!(home.token(&socket, "ops"), "token-2");
+    assert_eq!(home.token_of(&socket, "ops"), "token-2");
 
     // Once more changes nothing.
     home.said(&socket, &["kubeconfig", "inject"]);
@@ -173,7 +169,7 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     let said = home.said(&socket, &["kubeconfig", "restore"]);
     assert!(said.contains("restored dev, ops"), "{said}");
     assert_eq!(home.kubeconfig(), before);
-    Home::has_read_again(&broker);
+    Person::has_read_again(&broker);
     let dev = home.said(&socket, &["get", "dev", "-o", "token"]);
     assert_eq!((dev.trim(), home.plugin.runs()), ("token-1", 2));
     assert!(home.moved().is_empty(), "{:?}", home.moved());
@@ -184,7 +180,7 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
 
 #[test]
 fn one_context_is_changed_and_the_other_later() {
-    let home = Home::new();
+    let home = Person::new();
     let before = home.kubeconfig();
     let broker = home.broker().start();
     let socket = broker.socket();
@@ -193,16 +189,16 @@ fn one_context_is_changed_and_the_other_later() {
     assert!(error.contains("context `prod` not found; the contexts are: dev, ops"), "{error}");
     home.said(&socket, &["kubeconfig", "inject", "ops"]);
     assert!(home.kubeconfig().contains("- get-token   # always\n"));
-    assert_eq!(home.token(&socket, "ops"), "token-1");
+    assert_eq!(home.token_of(&socket, "ops"), "token-1");
     home.said(&socket, &["kubeconfig", "inject"]);
-    assert_eq!(home.token(&socket, "dev"), "token-2");
+    assert_eq!(home.token_of(&socket, "dev"), "token-2");
     home.said(&socket, &["kubeconfig", "restore"]);
     assert_eq!(home.kubeconfig(), before);
 }
 
 #[test]
 fn edits_made_meanwhile_stay_when_the_stanzas_are_restored() {
-    let home = Home::new();
+    let home = Person::new();
     let broker = home.broker().start();
     let socket = broker.socket();
     let edited = |text: String| {
@@ -220,12 +216,9 @@ fn edits_made_meanwhile_stay_when_the_stanzas_are_restored() {
 /// kubectl writes the whole file in its own form; `aws eks update-kubeconfig` writes its own stanza.
 #[test]
 fn a_file_that_other_programs_rewrote_gets_back_what_is_still_ours() {
-    let home = Home::new();
+    let home = Person::new();
     let broker = home.broker().start();
     let socket = broker.socket();
-    let parsed = |text: &str| {
-        credbroker::document::yaml(text.as_bytes(), credbroker::document::Aliases::Follow).unwrap().to_json()
-    };
     let mut expected = parsed(&home.kubeconfig());
     home.said(&socket, &["kubeconfig", "inject"]);
     let mut rewritten = parsed(&home.kubeconfig());
@@ -235,13 +228,38 @@ fn a_file_that_other_programs_rewrote_gets_back_what_is_still_ours() {
     }
     fs::write(home.path(".kube/config"), serde_json::to_string_pretty(&rewritten).unwrap()).unwrap();
     let said = home.said(&socket, &["kubeconfig", "restore"]);
-    assert!(said.contains("restored dev\n") && said.contains("changed or removed: ops"), "{said}");
+    let [moved] = &home.moved()[..] else { panic!("{:?}", home.moved()) };
+    let left = format!("were changed: ops; the original definitions stay in {}\n", moved.display());
+    assert!(said.contains("restored dev\n") && said.contains(&left), "{said}");
     assert_eq!(parsed(&home.kubeconfig()), expected);
+    let moved = fs::read_to_string(moved).unwrap();
+    assert!(moved.contains("name: ops") && !moved.contains("name: dev"), "{moved}");
+    assert!(!home.read(".config/credbroker/config.yaml").contains("injected"));
+    assert!(home.said(&socket, &["kubeconfig", "restore"]).contains(&left));
+}
+
+/// Without its definition, it would get no credential.
+#[test]
+fn the_definition_of_a_user_that_still_runs_the_shim_stays_in_force() {
+    let home = Person::new();
+    let broker = home.broker().start();
+    let socket = broker.socket();
+    home.said(&socket, &["kubeconfig", "inject"]);
+    let mut edited = parsed(&home.kubeconfig());
+    let args = edited["users"][1]["user"]["exec"]["args"].as_array_mut().unwrap();
+    let definition = args.iter().position(|arg| arg == "--definition").unwrap();
+    args.drain(definition..definition + 2);
+    home.write(".kube/config", edited.to_string(), 0o600);
+    let said = home.said(&socket, &["kubeconfig", "restore"]);
+    assert!(said.contains("restored dev\n") && said.contains("were changed: ops"), "{said}");
+    assert!(home.read(".config/credbroker/config.yaml").contains("injected"));
+    Person::has_read_again(&broker);
+    assert_eq!(home.token_of(&socket, "ops"), "token-1");
 }
 
 #[test]
 fn without_a_broker_nothing_is_changed_and_a_second_run_continues() {
-    let home = Home::new();
+    let home = Person::new();
     let before = home.kubeconfig();
     let absent = home.path("absent.sock");
     let output = home.run(&absent, &["kubeconfig", "inject"]);
@@ -251,12 +269,12 @@ fn without_a_broker_nothing_is_changed_and_a_second_run_continues() {
     assert_eq!(home.kubeconfig(), before);
     let broker = home.broker().start();
     home.said(&broker.socket(), &["kubeconfig", "inject"]);
-    assert_eq!(home.token(&broker.socket(), "dev"), "token-1");
+    assert_eq!(home.token_of(&broker.socket(), "dev"), "token-1");
 }
 
 #[test]
 fn a_broker_that_reads_another_configuration_is_not_relied_on() {
-    let home = Home::new();
+    let home = Person::new();
     let before = home.kubeconfig();
     let config = home.path("broker.yaml");
     let text = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nkubeconfigs: [~/.kube/config] # all\n";
@@ -269,14 +287,14 @@ fn a_broker_that_reads_another_configuration_is_not_relied_on() {
     assert_eq!(home.kubeconfig(), before);
     let config = config.to_str().unwrap();
     home.said(&socket, &["kubeconfig", "inject", "--config", config]);
-    assert_eq!(home.token(&socket, "dev"), "token-1");
+    assert_eq!(home.token_of(&socket, "dev"), "token-1");
     home.said(&socket, &["kubeconfig", "restore", "--config", config]);
     assert_eq!((home.kubeconfig(), fs::read_to_string(config).unwrap().as_str()), (before, text));
 }
 
 #[test]
 fn each_file_of_the_list_is_changed_and_links_stay_links() {
-    let home = Home::new();
+    let home = Person::new();
     let before = home.kubeconfig();
     fs::rename(home.path(".kube/config"), home.path("dotfile")).unwrap();
     symlink("../dotfile", home.path(".kube/config")).unwrap();
@@ -286,15 +304,50 @@ fn each_file_of_the_list_is_changed_and_links_stay_links() {
     let list = format!("{}:{}", home.path(".kube/config").display(), home.path("other").display());
     let broker = home.broker().env("KUBECONFIG", &list).start();
     let socket = broker.socket();
-    let mut inject = Command::new(PROGRAM);
-    inject.args(["kubeconfig", "inject"]).env_clear().env("HOME", home.directory.path());
-    let output = inject.env("KUBECONFIG", &list).env("CREDBROKER_SOCKET", &socket).output().unwrap();
+    let mut inject = home.command(PROGRAM);
+    inject.args(["kubeconfig", "inject"]).env("KUBECONFIG", &list).env("CREDBROKER_SOCKET", &socket);
+    let output = inject.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.contains("is a symbolic link"), "{said}{:?}", output.stderr);
     assert!(home.path(".kube/config").symlink_metadata().unwrap().is_symlink());
     assert_eq!(home.moved().len(), 2);
-    assert_eq!(home.token(&socket, "dev"), "token-1");
+    assert_eq!(home.token_of(&socket, "dev"), "token-1");
     home.said(&socket, &["kubeconfig", "restore"]);
-    assert_eq!((home.kubeconfig(), fs::read_to_string(home.path("other")).unwrap()), (before, other));
+    assert_eq!((home.kubeconfig(), home.read("other")), (before.clone(), other.clone()));
     assert!(home.path(".kube/config").symlink_metadata().unwrap().is_symlink());
+}
+
+/// kubectl locks a file by the name that it was given.
+#[test]
+fn a_file_that_cannot_be_restored_does_not_keep_the_others() {
+    let home = Person::new();
+    let before = home.kubeconfig();
+    fs::rename(home.path(".kube/config"), home.path("dotfile")).unwrap();
+    symlink("../dotfile", home.path(".kube/config")).unwrap();
+    let other = before.replace("name: dev", "name: two").replace("name: ops", "name: three");
+    home.write("other", &other, 0o600);
+    let list = [home.path(".kube/config"), home.path("other")];
+    let broker = home.broker().env("KUBECONFIG", std::env::join_paths(&list).unwrap()).start();
+    let socket = broker.socket();
+    for file in list.iter().map(|path| path.to_str().unwrap()) {
+        home.said(&socket, &["kubeconfig", "inject", "--kubeconfig", file]);
+    }
+    // Both orders, because the files of the definitions have names that differ from run to run.
+    for (locked, is_left) in [(".kube/config", [true, false]), ("other", [false, true])] {
+        let lock = format!("{locked}.lock");
+        home.write(&lock, "", 0o600);
+        let output = home.run(&socket, &["kubeconfig", "restore"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("was not restored; its original") && error.contains("is locked"), "{error}");
+        assert_eq!([home.kubeconfig() != before, home.read("other") != other], is_left, "{error}");
+        fs::remove_file(home.path(&lock)).unwrap();
+        for file in list.iter().map(|path| path.to_str().unwrap()) {
+            home.said(&socket, &["kubeconfig", "inject", "--kubeconfig", file]);
+        }
+    }
+    fs::remove_file(home.path("dotfile")).unwrap();
+    let output = home.run(&socket, &["kubeconfig", "restore"]);
+    assert_eq!((output.status.code(), home.read("other")), (Some(1), other));
+    assert_eq!(home.moved().len(), 1, "the definitions of the lost file stay");
 }

@@ -3,99 +3,83 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::{
-        fs::{PermissionsExt as _, chown},
-        process::CommandExt as _,
-    },
+    ops::Deref,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use credbroker_test_support::{Kubeconfig, private_directory};
-use rustix::process::geteuid;
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use credbroker_test_support::{Home, Kubeconfig};
+use serde_json::json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 const USER: u32 = 1001;
 
-/// A home, with the program in `bin`.
-struct Home {
-    directory: TempDir,
+/// A person with the program in `bin`, other programs in `tools`, and a kubeconfig with a plugin.
+struct Person(Home);
+
+impl Deref for Person {
+    type Target = Home;
+
+    fn deref(&self) -> &Home {
+        &self.0
+    }
 }
 
-impl Home {
+impl Person {
     /// `None`, and a word about it, where this process cannot act as another user.
     fn new() -> Option<Self> {
-        if !geteuid().is_root() {
-            println!("SKIPPED: only root can act as other users");
-            return None;
-        }
-        let home = Self { directory: private_directory() };
-        fs::set_permissions(home.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        for directory in ["bin", "run", ".kube", "tools"] {
-            fs::create_dir(home.path(directory)).unwrap();
-            fs::set_permissions(home.path(directory), fs::Permissions::from_mode(0o755)).unwrap();
-            chown(home.path(directory), Some(USER), Some(USER)).unwrap();
-        }
-        chown(home.directory.path(), Some(USER), Some(USER)).unwrap();
-        fs::copy(PROGRAM, home.path("bin/credbroker")).unwrap();
-        fs::set_permissions(home.path("bin/credbroker"), fs::Permissions::from_mode(0o755)).unwrap();
+        let home = Home::of(USER, &["bin", "run", ".kube", "tools"])?;
+        home.write("bin/credbroker", fs::read(PROGRAM).unwrap(), 0o755);
         let kubeconfig = Kubeconfig::new().cluster("c", &json!({"server": "https://cluster.example"}));
         let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": home.path("tools/plugin"),
             "interactiveMode": "Never", "provideClusterInfo": false});
         let kubeconfig = kubeconfig.exec_user("dev", &stanza).context("x", "c", "dev");
-        kubeconfig.write(home.path(".kube/config"));
-        chown(home.path(".kube/config"), Some(USER), Some(USER)).unwrap();
+        home.write(".kube/config", kubeconfig.to_yaml(), 0o644);
         let credential = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
             "status": {"token": "mine", "expirationTimestamp": "2999-01-01T00:00:00Z"}});
-        let script = format!("echo >> {}\ncat <<END\n{credential}\nEND", home.path("run/runs").display());
-        home.tool("plugin", &script);
-        Some(home)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// A program in `PATH`.
-    fn tool(&self, name: &str, script: &str) {
-        let path = self.path("tools").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let runs = home.path("run/runs");
+        let script = format!("echo >> {}\ncat <<END\n{credential}\nEND", runs.display());
+        home.script("tools/plugin", &script);
+        Some(Self(home))
     }
 
     /// A user manager that records what it is asked for.
     fn with_systemd(self) -> Self {
-        self.tool("systemctl", &format!("echo \"$@\" >> {}", self.path("tools/log").display()));
-        fs::write(self.path("tools/log"), "").unwrap();
-        chown(self.path("tools/log"), Some(USER), Some(USER)).unwrap();
+        let log = self.path("tools/log");
+        self.script("tools/systemctl", &format!("echo \"$@\" >> {}", log.display()));
+        self.write("tools/log", "", 0o644);
         self
     }
 
-    fn command(&self, program: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(args).env_clear().env("HOME", self.directory.path());
-        command
-            .env("XDG_RUNTIME_DIR", self.path("run"))
-            .env("PATH", format!("{}:/usr/bin:/bin", self.path("tools").display()));
-        command.current_dir("/").stdin(Stdio::null()).uid(USER).gid(USER);
+    fn program(&self, args: &[&str]) -> Command {
+        let mut command = self.command(self.path("bin/credbroker"));
+        command.args(args).env("PATH", format!("{}:/usr/bin:/bin", self.path("tools").display()));
         command
     }
 
     /// Standard output and error of a run of the program that ends with `code`.
     #[track_caller]
     fn said(&self, args: &[&str], code: i32) -> String {
-        let output = self.command(&self.path("bin/credbroker"), args).output().unwrap();
+        let output = self.program(args).output().unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert_eq!(output.status.code(), Some(code), "{text}");
         text
     }
 
+    /// Writes a file of the person, with its directories.
+    fn own(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        self.write(name, text, 0o600);
+        for above in Path::new(name).ancestors().skip(1).filter(|above| *above != Path::new("")) {
+            self.give(above.to_str().unwrap(), 0o700);
+        }
+    }
+
     /// All files of the home but those of the test, with their contents.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
-        let mut left = vec![self.directory.path().to_owned()];
+        let mut left = vec![self.directory().to_owned()];
         while let Some(directory) = left.pop() {
             for entry in fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
@@ -111,18 +95,12 @@ impl Home {
         files
     }
 
-    /// What the user `dev` of the copy gets, as a client with few variables runs its plugin.
-    fn token(&self) -> String {
-        let copy = fs::read(self.path(".kube/broker")).unwrap();
+    /// What the user `dev` of the copy gets.
+    fn copied_token(&self) -> String {
+        let copy = self.read(".kube/broker");
         let copy =
-            credbroker::document::yaml(&copy, credbroker::document::Aliases::Follow).unwrap().to_json();
-        let exec = &copy["users"][0]["user"]["exec"];
-        let args: Vec<_> = exec["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
-        let mut command = self.command(Path::new(exec["command"].as_str().unwrap()), &args);
-        let output = command.env("SECRET", "c4n4ry").output().unwrap();
-        assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), self.log());
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        document["status"]["token"].as_str().unwrap().to_owned()
+            credbroker::document::yaml(copy.as_bytes(), credbroker::document::Aliases::Follow).unwrap();
+        self.token(&copy.to_json(), "dev", |command| command.env("SECRET", "c4n4ry"))
     }
 
     fn log(&self) -> String {
@@ -132,7 +110,7 @@ impl Home {
 
 #[test]
 fn with_systemd_units_configuration_copy_and_pages_are_written_and_removed_again() {
-    let Some(home) = Home::new() else { return };
+    let Some(home) = Person::new() else { return };
     let home = home.with_systemd();
     let before = home.files();
     let said = home.said(&["setup"], 1);
@@ -147,7 +125,7 @@ fn with_systemd_units_configuration_copy_and_pages_are_written_and_removed_again
     let program = fs::canonicalize(home.path("bin/credbroker")).unwrap();
     let start = format!("\nExecStart=\"{}\" serve --config \"{}\"\n", program.display(), config.display());
     assert!(unit.contains(&start), "{unit}");
-    let asked = fs::read_to_string(home.path("tools/log")).unwrap();
+    let asked = home.read("tools/log");
     assert!(asked.ends_with("--user daemon-reload\n--user enable --now credbroker.socket\n"), "{asked}");
     let text = fs::read_to_string(&config).unwrap();
     assert!(text.contains(&format!("kubeconfigs:\n- {}\n", home.path(".kube/config").display())), "{text}");
@@ -163,38 +141,27 @@ fn with_systemd_units_configuration_copy_and_pages_are_written_and_removed_again
 
     home.said(&["setup", "--undo", "--yes"], 0);
     assert_eq!(home.files(), before);
-    let asked = fs::read_to_string(home.path("tools/log")).unwrap();
+    let asked = home.read("tools/log");
     assert!(asked.contains("--user disable --now credbroker.socket credbroker.service\n"), "{asked}");
     assert!(home.said(&["setup", "--undo", "--yes"], 0).contains("Nothing to undo"));
 }
 
 #[test]
 fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
-    let Some(home) = Home::new() else { return };
+    let Some(home) = Person::new() else { return };
     let home = home.with_systemd();
-    let write = |name: &str, text: &str| {
-        let path = home.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        let mut above = path.as_path();
-        while above != home.directory.path() {
-            chown(above, Some(USER), Some(USER)).unwrap();
-            fs::set_permissions(above, fs::Permissions::from_mode(0o700)).unwrap();
-            above = above.parent().unwrap();
-        }
-    };
-    let own = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nkubeconfigs: []\nlimits: {entries: 100}\n";
-    write(".config/credbroker/config.yaml", own);
-    write(".config/systemd/user/credbroker.socket", "# my own unit\n");
+    let own = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nlimits: {entries: 100}\n";
+    home.own(".config/credbroker/config.yaml", own);
+    home.own(".config/systemd/user/credbroker.socket", "# my own unit\n");
     let before = home.files();
     let said = home.said(&["setup", "--yes"], 0);
     assert!(said.contains("credbroker.socket was not written by setup, and stays as it is"), "{said}");
-    let config = || fs::read_to_string(home.path(".config/credbroker/config.yaml")).unwrap();
+    let config = || home.read(".config/credbroker/config.yaml");
     assert!(config().contains("# mine") && config().contains(".kube/config"), "{}", config());
-    let copy = fs::read_to_string(home.path(".kube/broker")).unwrap();
+    let copy = home.read(".kube/broker");
     let changed = copy.replace("clusters:\n", "clusters:\n- {name: added, cluster: {server: https://a}}\n");
     fs::write(home.path(".kube/broker"), &changed).unwrap();
-    write(".config/fish/completions/credbroker.fish", "# changed\n");
+    home.own(".config/fish/completions/credbroker.fish", "# changed\n");
     let said = home.said(&["setup", "--undo", "--yes"], 0);
     for name in [".kube/broker", ".config/fish/completions/credbroker.fish"] {
         assert!(
@@ -209,12 +176,48 @@ fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
 }
 
 #[test]
+fn what_an_unfinished_undo_left_is_removed_by_the_next_one() {
+    let Some(home) = Person::new() else { return };
+    let home = home.with_systemd();
+    home.own(".config/credbroker/config.yaml", "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n");
+    let before = home.files();
+    home.said(&["setup", "--yes"], 0);
+    let config = home.read(".config/credbroker/config.yaml");
+    home.own(".config/credbroker/config.yaml", &config.replace("kubeconfigs:\n", "kubeconfigs: &all\n"));
+    let written = home.files();
+    let said = home.said(&["setup", "--undo", "--yes"], 1);
+    assert!(said.contains("in `kubeconfigs` by hand, and run this command again"), "{said}");
+    assert_eq!(home.files(), written, "nothing is removed before");
+
+    home.own(".config/credbroker/config.yaml", &config);
+    fs::remove_file(home.path(".config/systemd/user/credbroker.socket")).unwrap();
+    home.script("tools/systemctl", "echo \"Unit credbroker.socket does not exist\" >&2; exit 1");
+    let said = home.said(&["setup", "--undo", "--yes"], 0);
+    assert!(
+        said.contains("failed: Unit credbroker.socket does not exist") && said.contains("Undone."),
+        "{said}"
+    );
+    assert_eq!(home.files(), before);
+}
+
+#[test]
+fn what_the_shim_starts_is_not_recorded_in_a_file_of_another_program() {
+    let Some(home) = Person::new() else { return };
+    home.own(".config/credbroker/start-on-demand.json", "{}");
+    let said = home.said(&["setup", "--yes", "--no-systemd"], 0);
+    assert!(said.contains("start-on-demand.json was not written by setup, and stays as it is"), "{said}");
+    assert_eq!(home.read(".config/credbroker/start-on-demand.json"), "{}");
+    home.said(&["setup", "--undo", "--yes"], 0);
+    assert_eq!(home.read(".config/credbroker/start-on-demand.json"), "{}");
+}
+
+#[test]
 fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
-    let Some(home) = Home::new() else { return };
+    let Some(home) = Person::new() else { return };
     let before = home.files();
     let said = home.said(&["setup", "--yes", "--no-systemd"], 0);
     assert!(said.contains("without systemd"), "{said}");
-    assert_eq!(home.token(), "mine");
+    assert_eq!(home.copied_token(), "mine");
     let stream =
         std::os::unix::net::UnixStream::connect(home.path("run/credbroker/credbroker.sock")).unwrap();
     let broker = rustix::net::sockopt::socket_peercred(&stream).unwrap().pid.as_raw_nonzero();
@@ -224,8 +227,8 @@ fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
     let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap().to_owned();
     assert_eq!(session, broker.to_string());
     assert!(!String::from_utf8_lossy(&of_broker("environ")).contains("c4n4ry"));
-    assert_eq!(home.token(), "mine");
-    assert_eq!(fs::read_to_string(home.path("run/runs")).unwrap(), "\n", "one run");
+    assert_eq!(home.copied_token(), "mine");
+    assert_eq!(home.read("run/runs"), "\n", "one run");
 
     home.said(&["setup", "--undo", "--yes"], 0);
     let mut after = home.files();
@@ -240,13 +243,11 @@ fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
 
 #[test]
 fn without_a_place_for_the_socket_the_message_says_what_to_do() {
-    let Some(home) = Home::new() else { return };
-    let mut command = home.command(&home.path("bin/credbroker"), &["setup", "--yes"]);
-    let output = command.env_remove("XDG_RUNTIME_DIR").output().unwrap();
+    let Some(home) = Person::new() else { return };
+    let output = home.program(&["setup", "--yes"]).env_remove("XDG_RUNTIME_DIR").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("XDG_RUNTIME_DIR is not set") && error.contains("/run/user/1001"), "{error}");
-    let mut command = home.command(&home.path("bin/credbroker"), &["status"]);
-    let output = command.env_remove("XDG_RUNTIME_DIR").output().unwrap();
+    let output = home.program(&["status"]).env_remove("XDG_RUNTIME_DIR").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("only looked for if XDG_RUNTIME_DIR is set"), "{error}");
 }

@@ -167,19 +167,16 @@ impl Demo {
 }
 
 fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
-    let rows: Vec<_> = steps
-        .iter()
-        .map(|step| {
-            let calls = if step.calls == 0 { String::new() } else { step.calls.to_string() };
-            let took = if step.took < Duration::from_secs(1) {
-                format!("{:.1} ms", step.took.as_secs_f64() * 1e3)
-            } else {
-                format!("{:.1} s", step.took.as_secs_f64())
-            };
-            [step.what.to_owned(), calls, took, step.runs.to_string(), step.remark.clone()]
-        })
-        .collect();
-    write!(out, "{}", table::text(["WHAT RAN", "CALLS", "TOOK", "RUNS", ""], &rows))?;
+    let rows = steps.iter().map(|step| {
+        let calls = if step.calls == 0 { String::new() } else { step.calls.to_string() };
+        let took = if step.took < Duration::from_secs(1) {
+            format!("{:.1} ms", step.took.as_secs_f64() * 1e3)
+        } else {
+            format!("{:.1} s", step.took.as_secs_f64())
+        };
+        [step.what.to_owned(), calls, took, step.runs.to_string(), step.remark.clone()]
+    });
+    write!(out, "{}", table::text(["WHAT RAN", "CALLS", "TOOK", "RUNS", ""], rows))?;
     let (calls, runs): (usize, usize) =
         (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
     writeln!(

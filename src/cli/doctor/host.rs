@@ -50,8 +50,7 @@ fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<Stri
     let path = found.unwrap_or_else(|| beside.to_owned());
     let name = path.to_str().filter(|_| path.is_file())?.to_owned();
     let is_shim = path.file_name() == Some(OsStr::new("credbroker-exec"));
-    let args: &[&OsStr] =
-        if is_shim { &[OsStr::new("--version")] } else { &[OsStr::new("shim"), OsStr::new("--version")] };
+    let args: &[&str] = if is_shim { &["--version"] } else { &["shim", "--version"] };
     let ran = programs::run(&name, args, environment).filter(|ran| ran.succeeded);
     let version = ran.and_then(|ran| Some(ran.stdout.split_whitespace().nth(1)?.to_owned()));
     Some((name, version))
@@ -60,8 +59,8 @@ fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<Stri
 /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
 pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Finding {
     const CHECK: &str = "desktop PATH";
-    let args = [OsStr::new("--user"), OsStr::new("show-environment")];
-    let Some(shown) = programs::run("systemctl", &args, environment).filter(|ran| ran.succeeded) else {
+    let shown = programs::systemctl(&["show-environment"], environment);
+    let Some(shown) = shown.filter(|ran| ran.succeeded) else {
         return Finding::note(CHECK, "there is no systemd user manager here");
     };
     let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
@@ -93,7 +92,7 @@ pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> 
 /// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.
 pub(super) fn clock(environment: &Environment) -> Finding {
     const CHECK: &str = "clock";
-    let args = ["show", "--property=NTPSynchronized", "--value"].map(OsStr::new);
+    let args = ["show", "--property=NTPSynchronized", "--value"];
     let ran = programs::run("timedatectl", &args, environment).filter(|ran| ran.succeeded);
     match ran.as_ref().map(|ran| ran.stdout.trim()) {
         Some("yes") => Finding::ok(CHECK, "synchronised"),

@@ -53,7 +53,7 @@ pub(super) fn run(
     let (mut findings, running) = broker::check(&args.socket, args.timeout.limit, environment)?;
     findings.extend(host::versions(running.as_ref(), shim, environment));
     findings.extend(broker::configuration(running.as_ref(), args.config.as_deref(), environment));
-    findings.extend(users::check(args.kubeconfig.as_deref(), running.as_ref(), environment)?);
+    findings.extend(users::check(args.kubeconfig.as_deref(), running.as_ref(), environment));
     findings.extend(broker::plugins(running.as_ref(), args.config.as_deref(), environment));
     findings.extend(broker::failures(running.as_ref()));
     findings.push(host::graphical_path(args.config.as_deref(), environment));

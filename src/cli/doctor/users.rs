@@ -7,7 +7,7 @@ use crate::{
     cli::EX_CONFIG,
     config::{
         self,
-        kubeconfig::{Kubeconfig, Mode, is_shim},
+        kubeconfig::{Kubeconfig, is_shim},
     },
     document::Node,
     plugin::{Environment, find_in_path},
@@ -20,19 +20,16 @@ pub(super) fn check(
     file: Option<&Path>,
     running: Option<&Running>,
     environment: &Environment,
-) -> anyhow::Result<Vec<Finding>> {
-    let (paths, mode) = match file {
-        Some(path) => (vec![std::path::absolute(path)?], Mode::Named),
-        None => (Kubeconfig::default_paths(environment), Mode::Ambient),
-    };
+) -> Vec<Finding> {
+    let (paths, mode) = Kubeconfig::chosen(file, environment);
     let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
     let kubeconfig = match config::read_kubeconfig(&paths, mode) {
         Ok(kubeconfig) if kubeconfig.files().is_empty() => {
-            return Ok(vec![Finding::note(CHECK, format!("there is none: {list}"))]);
+            return vec![Finding::note(CHECK, format!("there is none: {list}"))];
         }
         Ok(kubeconfig) => kubeconfig,
         Err(error) => {
-            return Ok(vec![Finding::error(CHECK, EX_CONFIG, error.to_string()).remedy("correct the file")]);
+            return vec![Finding::error(CHECK, EX_CONFIG, error.to_string()).remedy("correct the file")];
         }
     };
     let mut findings = through_broker(&kubeconfig, running, environment, &list);
@@ -40,7 +37,7 @@ pub(super) fn check(
     if findings.is_empty() {
         findings.push(Finding::note(CHECK, format!("no user of {list} runs an exec plugin")));
     }
-    Ok(findings)
+    findings
 }
 
 /// The users that run the shim.

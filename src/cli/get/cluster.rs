@@ -6,10 +6,7 @@ use anyhow::Context as _;
 use credbroker_client::Cluster;
 
 use crate::{
-    config::{
-        self,
-        kubeconfig::{Kubeconfig, Mode},
-    },
+    config::{self, kubeconfig::Kubeconfig},
     credential,
     plugin::Environment,
 };
@@ -51,10 +48,7 @@ impl ClusterArgs {
     /// The cluster. `None`: the arguments name none.
     pub(super) fn read(&self, environment: &Environment) -> anyhow::Result<Option<Cluster>> {
         if let Some(context) = &self.context {
-            let (paths, mode) = match &self.kubeconfig {
-                Some(path) => (vec![std::path::absolute(path)?], Mode::Named),
-                None => (Kubeconfig::default_paths(environment), Mode::Ambient),
-            };
+            let (paths, mode) = Kubeconfig::chosen(self.kubeconfig.as_deref(), environment);
             return Ok(Some(message(config::read_kubeconfig(&paths, mode)?.cluster_of(context)?)));
         }
         let Some(server) = &self.server else { return Ok(None) };

@@ -27,12 +27,13 @@ impl BrokerConfig {
         Ok(Self { path, exists })
     }
 
-    /// Names all of `kubeconfigs` in it. Returns whether it changed. A new configuration is only written if it has no
-    /// problem.
+    /// Names all of `kubeconfigs` in it. Returns whether it changed. The new text is only written if it has no problem, and
+    /// after `before` got it.
     pub(in crate::cli) fn add(
         &self,
         kubeconfigs: &[PathBuf],
         environment: &Environment,
+        before: impl FnOnce(&str) -> anyhow::Result<()>,
     ) -> anyhow::Result<bool> {
         let missing = self.missing(kubeconfigs, environment)?;
         if missing.is_empty() {
@@ -49,11 +50,8 @@ impl BrokerConfig {
             None => new(&missing),
         };
         self.check(&text, environment)?;
-        if self.exists {
-            file.rewrite(&text)?;
-        } else {
-            file.write_private(&text)?;
-        }
+        before(&text)?;
+        file.rewrite(&text)?;
         Ok(true)
     }
 

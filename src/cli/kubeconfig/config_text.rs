@@ -1,9 +1,17 @@
 //! Edits of the list `kubeconfigs` in the text of a configuration. Everything else stays as it is, comments too.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use super::merge::{entry, string};
-use crate::document::{self, Aliases, Node, Outline, Position, Value};
+use crate::document::{self, Aliases, Node, Outline, Value};
+
+const KEY: &str = "kubeconfigs";
+
+/// A range of the text, and what replaces it.
+type Edit = (Range<usize>, String);
 
 /// A new configuration.
 pub(super) fn new(kubeconfigs: &[PathBuf]) -> String {
@@ -31,7 +39,7 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
         let line = |path: &PathBuf| format!("{line_break}{}- {}", " ".repeat(indentation), quoted(path));
         paths.iter().map(line).collect()
     };
-    let list = outline.get("kubeconfigs");
+    let list = outline.get(KEY);
     let (at, new) = match list {
         Some(list) if list.is_block => {
             let first = text.get(..list.items().first()?.range.start)?;
@@ -43,6 +51,7 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
             let paths = paths.iter().map(|path| json(path)).collect::<Vec<_>>().join(", ");
             (list.range.end - 1, format!("{separator}{paths}"))
         }
+        Some(list) if list.range.is_empty() && outline.is_block => (list.range.end, lines(outline.column)),
         None if outline.is_block && outline.column == 0 => {
             (outline.range.end, format!("{line_break}kubeconfigs:{}", lines(0)))
         }
@@ -54,12 +63,12 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
         if is_line { text.get(at..)?.find(['\r', '\n']).map_or(text.len(), |more| at + more) } else { at };
     let text = document::replaced(text, vec![(at..at, new)])?;
     let Value::Mapping(entries) = &mut root.value else { return None };
-    let items =
-        paths.iter().map(|path| Node { at: Position::UNKNOWN, value: string(path.to_string_lossy()) });
-    match entries.iter_mut().find(|(key, _)| key.name == "kubeconfigs").map(|(_, node)| &mut node.value) {
+    let items = paths.iter().map(|path| string(path.to_string_lossy()).into());
+    match entries.iter_mut().find(|(key, _)| key.name == KEY).map(|(_, node)| &mut node.value) {
         Some(Value::Sequence(all)) => all.extend(items),
+        Some(null @ Value::Null) => *null = Value::Sequence(items.collect()),
         Some(_) => return None,
-        None => entries.push(entry("kubeconfigs", Value::Sequence(items.collect()))),
+        None => entries.push(entry(KEY, Value::Sequence(items.collect()))),
     }
     document::means(&text, &root).then_some(text)
 }
@@ -69,33 +78,83 @@ pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String
     let (mut root, outline) =
         (document::yaml(text.as_bytes(), Aliases::Follow).ok()?, Outline::of(text.as_bytes())?);
     let Value::Mapping(entries) = &mut root.value else { return None };
-    let (_, list) = entries.iter_mut().find(|(key, _)| key.name == "kubeconfigs")?;
+    let (_, list) = entries.iter_mut().find(|(key, _)| key.name == KEY)?;
     let Value::Sequence(items) = &mut list.value else { return None };
     let gone: Vec<_> = items.iter().map(|item| item.as_str().is_some_and(&is_it)).collect();
-    let mut number = 0;
-    items.retain(|_| {
-        number += 1;
-        !gone.get(number - 1).copied().unwrap_or_default()
+    let mut is_gone = gone.iter().copied();
+    items.retain(|_| !is_gone.next().unwrap_or_default());
+    let is_empty = items.is_empty();
+    let list = outline.get(KEY)?;
+    let edits = if list.is_block { lines(text, list, &gone) } else { between_brackets(list, &gone) }?;
+    if !(list.is_block && is_empty) {
+        return edited(text, edits, &root);
+    }
+    // A key without items would be null. Its line is removed too, unless it has a comment or nothing else is left.
+    let (line, colon) = key_line(text, list.range.start)?;
+    let without_key = || {
+        let Value::Mapping(entries) = &root.value else { return None };
+        let others = entries.iter().filter(|(key, _)| key.name != KEY).cloned().collect();
+        let edits = edits.iter().cloned().chain([(line.clone(), String::new())]).collect();
+        edited(text, edits, &Value::Mapping(others).into())
+    };
+    let is_bare = text.get(colon..line.end)?.trim().is_empty();
+    is_bare.then(without_key).flatten().or_else(|| {
+        let edits = edits.iter().cloned().chain([(colon..colon, " []".to_owned())]).collect();
+        edited(text, edits, &root)
+    })
+}
+
+/// Removes the lines of the items that are gone.
+fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<Edit>> {
+    let gone = list.items().iter().zip(gone).filter(|(_, gone)| **gone);
+    let lines = gone.map(|(part, _)| {
+        let line = text.get(..part.range.start)?.rfind('\n').map_or(0, |at| at + 1);
+        let end = part.range.end;
+        let next = text.get(end..)?.find('\n').map_or(text.len(), |more| end + more + 1);
+        Some((line..next, String::new()))
     });
-    let list = outline.get("kubeconfigs")?;
-    let mut edits = Vec::new();
-    for (index, part) in list.items().iter().enumerate() {
+    lines.collect()
+}
+
+/// Removes the items that are gone, each with one comma.
+fn between_brackets(list: &Outline, gone: &[bool]) -> Option<Vec<Edit>> {
+    let (parts, mut edits, mut is_first) = (list.items(), Vec::new(), true);
+    for (index, part) in parts.iter().enumerate() {
         if !*gone.get(index)? {
+            is_first = false;
             continue;
         }
-        let (start, end) = (part.range.start, part.range.end);
-        edits.push(if list.is_block {
-            // The whole line.
-            let line = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
-            let next = text.get(end..)?.find('\n').map_or(text.len(), |more| end + more + 1);
-            (line..next, String::new())
+        let range = if is_first {
+            part.range.start..parts.get(index + 1).map_or(part.range.end, |next| next.range.start)
         } else {
-            let before = if index == 0 { start } else { list.items().get(index - 1)?.range.end };
-            (before..end, String::new())
-        });
+            parts.get(index - 1)?.range.end..part.range.end
+        };
+        edits.push((range, String::new()));
     }
-    let text = document::replaced(text, edits)?;
-    document::means(&text, &root).then_some(text)
+    Some(edits)
+}
+
+/// The line of the key of the list that begins at `list`, and the place behind the colon.
+fn key_line(text: &str, list: usize) -> Option<(Range<usize>, usize)> {
+    let (mut at, mut found) = (0, None);
+    for line in text.get(..list)?.split_inclusive('\n') {
+        let key = line.trim_start();
+        let forms = [format!("{KEY}:"), format!("\"{KEY}\":"), format!("'{KEY}':")];
+        if let Some(form) = forms.iter().find(|form| key.starts_with(form.as_str())) {
+            found = Some((at..at + line.len(), at + line.len() - key.len() + form.len()));
+        }
+        at += line.len();
+    }
+    found
+}
+
+/// `text` with these edits, if it means `expected` then. Its end stays as it is.
+fn edited(text: &str, edits: Vec<Edit>, expected: &Node) -> Option<String> {
+    let mut new = document::replaced(text, edits)?;
+    if !text.ends_with('\n') {
+        new.truncate(new.trim_end_matches(['\r', '\n']).len());
+    }
+    document::means(&new, expected).then_some(new)
 }
 
 #[cfg(test)]
@@ -134,12 +193,39 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_without_the_list_gets_one() {
+    fn a_configuration_without_the_list_gets_one_and_loses_it_again() {
+        both_ways(
+            "kind: x # why\n# end\n",
+            "kind: x # why\nkubeconfigs:\n- /home/u/.kube/config\n- \"/a b\"\n# end\n",
+        );
+        both_ways("kind: x", "kind: x\nkubeconfigs:\n- /home/u/.kube/config\n- \"/a b\"");
         assert_eq!(
-            add("kind: x # why\n# end\n").unwrap(),
-            "kind: x # why\nkubeconfigs:\n- /home/u/.kube/config\n- \"/a b\"\n# end\n"
+            add("kubeconfigs: # mine\nkind: x\n").unwrap(),
+            "kubeconfigs: # mine\n- /home/u/.kube/config\n- \"/a b\"\nkind: x\n"
         );
         assert_eq!(add("{kind: x}"), None);
         assert_eq!(add("kubeconfigs: &x [/c]\nother: *x\n"), None);
+    }
+
+    #[test]
+    fn a_list_that_becomes_empty_is_not_null() {
+        for (text, expected) in [
+            ("kind: x\nkubeconfigs: # mine\n- /c\n", "kind: x\nkubeconfigs: [] # mine\n"),
+            ("kubeconfigs:\n- /c\n- /c\n", "kubeconfigs: []\n"),
+            ("'kubeconfigs':\r\n# kubeconfigs:\r\n- /c # 1\r\nkind: x", "# kubeconfigs:\r\nkind: x"),
+            ("{\"kubeconfigs\": [/c]}", "{\"kubeconfigs\": []}"),
+        ] {
+            assert_eq!(removed(text, |item| item == "/c").as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn any_item_is_removed_with_one_comma() {
+        let without = |items: &[&str]| removed("kubeconfigs: [/a, /b, /c] # x", |item| items.contains(&item));
+        assert_eq!(without(&["/a"]).unwrap(), "kubeconfigs: [/b, /c] # x");
+        assert_eq!(without(&["/b"]).unwrap(), "kubeconfigs: [/a, /c] # x");
+        assert_eq!(without(&["/a", "/b"]).unwrap(), "kubeconfigs: [/c] # x");
+        assert_eq!(without(&["/a", "/c"]).unwrap(), "kubeconfigs: [/b] # x");
+        assert_eq!(without(&["/b", "/c"]).unwrap(), "kubeconfigs: [/a] # x");
     }
 }

@@ -1,20 +1,23 @@
-//! The copy of the kubeconfig that `credbroker setup` writes and removes.
+//! Copies of kubeconfigs, which `kubeconfig wrap` writes.
 
 use std::{
+    collections::HashSet,
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use super::{
-    keep::keep,
-    output,
-    wrap::{self, WrapArgs, originals},
+    keep::is_unchanged,
+    merge::merged,
+    record::Record,
+    wrap::{self, WrapArgs},
 };
 use crate::{
     config::{
         self,
         kubeconfig::{Kubeconfig, Mode, is_shim},
     },
+    document::Node,
     plugin::Environment,
 };
 
@@ -41,11 +44,23 @@ pub(in crate::cli) fn originals_with_plugins(environment: &Environment) -> anyho
 
 /// Whether the copy at `path` has nothing that a person added or changed, except for the current context.
 pub(in crate::cli) fn is_unchanged_copy(path: &Path) -> bool {
-    let Some((record, document)) = output::earlier(path) else { return false };
-    let mut nothing = document.clone();
-    if let crate::document::Value::Mapping(entries) = &mut nothing.value {
-        entries.retain(|(key, _)| key.name == "current-context");
-    }
-    let kept = keep(&mut nothing, &document, &record);
-    kept.carried_over.is_empty() && kept.left_out.iter().all(|what| what.starts_with("the current context"))
+    earlier(path).is_some_and(|(record, copy)| is_unchanged(&copy, &record))
+}
+
+/// What `kubeconfig wrap` wrote to `path`, and the file as it is now, with absolute paths; `None`: another program wrote it.
+pub(super) fn earlier(path: &Path) -> Option<(Record, Node)> {
+    let kubeconfig = config::read_kubeconfig(&[std::path::absolute(path).ok()?], Mode::Named).ok()?;
+    let record = Record::read(&kubeconfig.files().first()?.root)?;
+    Some((record, merged(&kubeconfig, |_, _| {})))
+}
+
+/// The files of `paths`, and instead of a copy those that it was written from.
+pub(super) fn originals(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let sources = |path: &PathBuf| {
+        let read = config::read_kubeconfig(std::slice::from_ref(path), Mode::Ambient).ok()?;
+        Some(Record::read(&read.files().first()?.root)?.sources).filter(|sources| !sources.is_empty())
+    };
+    let mut seen = HashSet::new();
+    let all = paths.into_iter().flat_map(|path| sources(&path).unwrap_or_else(|| vec![path]));
+    all.filter(|path| seen.insert(path.clone())).collect()
 }

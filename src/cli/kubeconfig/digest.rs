@@ -3,14 +3,12 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     path::{Component, Path, PathBuf},
 };
 
-use aws_lc_rs::digest::{SHA256, digest as hash};
 use serde_json::Value as Json;
 
-use crate::document::Node;
+use crate::{document::Node, plugin::Sha256};
 
 /// The keys of an item, its body and its `exec` stanza that kubectl knows.
 const KNOWN: &[&str] = &[
@@ -56,10 +54,8 @@ const PATHS: &[&str] = &["certificate-authority", "client-certificate", "client-
 /// 16 hexadecimal digits. `item` is one of the list `list`, and its paths are absolute.
 pub(super) fn digest(list: &str, item: &Node) -> String {
     let canonical = canonical(list, &item.to_json(), false).unwrap_or_default().to_string();
-    let mut digest = String::with_capacity(16);
-    for byte in hash(&SHA256, canonical.as_bytes()).as_ref().iter().take(8) {
-        let _infallible = write!(digest, "{byte:02x}");
-    }
+    let mut digest = Sha256::of(canonical.as_bytes()).to_hex();
+    digest.truncate(16);
     digest
 }
 

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use super::{
     merge::{Entries, absolute},
     moved::{Moved, MovedUser},
+    report,
     shim::Shim,
     swap::{Editable, New},
     targets::Plan,
@@ -32,8 +33,8 @@ pub(super) fn prepare(path: &Path, plan: &Plan, moved: &Path, shim: &Shim) -> an
             "{shown} cannot be changed in place, because YAML anchors or merges connect its users; use `credbroker kubeconfig wrap`"
         )
     };
-    let mut file =
-        Moved::read(moved)?.unwrap_or_else(|| Moved { origin: plan.identity.clone(), users: Vec::new() });
+    let users = Moved::read(moved)?.map(|earlier| earlier.users).unwrap_or_default();
+    let mut file = Moved { origin: plan.identity.clone(), named: path.to_owned(), users };
     let mut new = Vec::new();
     for (name, definition) in &plan.users {
         let stanza = editable.stanza(name).with_context(connected)?;
@@ -88,9 +89,6 @@ pub(super) fn swap(path: &Path, plan: &Plan, moved: &Path, out: &mut dyn Write) 
             real.display()
         )?;
     }
-    let names: Vec<_> = plan.users.iter().map(|(name, _)| name.as_str()).collect();
-    let users =
-        if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
-    writeln!(out, "{shown}: {} {users} from the broker: {}", names.len(), names.join(", "))?;
+    report::summarise(path, plan.users.iter().map(|(name, _)| name.as_str()), out)?;
     Ok(())
 }

@@ -7,13 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
-
 use self::contexts::{ExecVersion, endpoint, kubeconfig, reachable};
 use super::{
     emit,
     output::Output,
-    record::Record,
     shim::{BareArg, Shim},
 };
 use crate::{
@@ -21,10 +18,7 @@ use crate::{
         broker::fail,
         fleet::{ClusterList, ClusterQuery, problem},
     },
-    config::{
-        self,
-        kubeconfig::{Mode, is_shim},
-    },
+    config::{self, kubeconfig::Mode},
     plugin::Environment,
     text::one_line,
 };
@@ -47,10 +41,12 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct FleetArgs {
-    /// Write to this file, with mode 0600; it must not be a kubeconfig with users of other plugins. - is standard output
-    /// [default: -]
+    /// Write to this file, with mode 0600. - is standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Overwrite a file that this command did not write, or that has other users too
+    #[arg(long)]
+    force: bool,
     /// Version of the exec protocol (client.authentication.k8s.io) that the clients support
     #[arg(long, value_enum, default_value_t)]
     api_version: ExecVersion,
@@ -69,7 +65,6 @@ pub(super) fn run(
 ) -> anyhow::Result<u8> {
     let shim = Shim::find(environment, shim, &args.query.socket, args.bare)?;
     let path = Output::named(args.output.as_deref());
-    path.map(check_replaceable).transpose()?;
     let fleet = match args.query.ask(environment)? {
         Ok(fleet) => fleet,
         Err(failure) => return Ok(fail(&failure, err)?),
@@ -98,8 +93,8 @@ pub(super) fn run(
         writeln!(err, "credbroker: {contexts}: use `kubectl --context {} …`", one_line(&first))?;
         return Ok(0);
     };
-    // Its users are credbroker's.
-    if let Some(note) = Output::open(path, &[], true)?.write(&text)? {
+    let output = Output::open(path, &[], "fleet", || args.force || is_ours(path))?;
+    if let Some(note) = output.write(&text)? {
         writeln!(out, "{note}")?;
     }
     let path = path.display();
@@ -108,29 +103,11 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// Refuses to overwrite a file with users that this command did not write.
-fn check_replaceable(path: &Path) -> anyhow::Result<()> {
-    let existing =
-        config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Ambient).with_context(|| {
-            format!("{} is not a kubeconfig of credbroker; name another file", path.display())
-        })?;
-    anyhow::ensure!(
-        !existing.files().iter().any(|file| Record::read(&file.root).is_some()),
-        "{} was written by `credbroker kubeconfig wrap`; name another file",
-        path.display()
-    );
-    let foreign = existing
-        .users()
-        .into_iter()
-        .find(|user| !user.body.get("exec").is_some_and(is_shim))
-        .map(|user| user.name);
-    anyhow::ensure!(
-        foreign.is_none(),
-        "{} has a user that is not credbroker's, {:?}, which would be lost; name another file",
-        path.display(),
-        foreign.unwrap_or_default()
-    );
-    Ok(())
+/// Whether this command wrote the file at `path`, and all users in it.
+fn is_ours(path: &Path) -> bool {
+    let read = std::path::absolute(path).ok().map(|path| config::read_kubeconfig(&[path], Mode::Named));
+    let Some(Ok(kubeconfig)) = read else { return false };
+    kubeconfig.files().iter().all(|file| contexts::is_ours(&file.root))
 }
 
 /// The clusters that cannot be written, and why.

@@ -22,10 +22,7 @@ use crate::{
         EX_CONFIG,
         broker::{SocketArg, fail, timeout},
     },
-    config::{
-        self,
-        kubeconfig::{Kubeconfig, Mode},
-    },
+    config::{self, kubeconfig::Kubeconfig},
     plugin::Environment,
 };
 
@@ -70,10 +67,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let (paths, mode) = match &args.kubeconfig {
-        Some(path) => (vec![std::path::absolute(path)?], Mode::Named),
-        None => (Kubeconfig::default_paths(environment), Mode::Ambient),
-    };
+    let (paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), environment);
     let kubeconfig = match config::read_kubeconfig(&paths, mode) {
         Ok(kubeconfig) => kubeconfig,
         Err(error) => {
@@ -109,7 +103,7 @@ pub(super) fn run(
         wanted.files.insert(moved.clone());
         named.push(moved);
     }
-    if config.add(&named, environment)? {
+    if config.add(&named, environment, |_| Ok(()))? {
         writeln!(out, "{}: names the kubeconfigs and the original definitions now", config.path.display())?;
     }
     match wait(&wanted, &args.socket, args.timeout, environment)? {
@@ -136,9 +130,7 @@ pub(super) fn run(
 
 /// Our directory in the home of the user.
 pub(in crate::cli) fn own_directory(environment: &Environment) -> anyhow::Result<PathBuf> {
-    let home = || environment.set("HOME").map(|home| Path::new(home).join(".config"));
-    let config = environment.set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let dir =
-        config.or_else(home).context("there is no place for the original definitions: HOME is not set")?;
+    let dir = environment.base_directory("XDG_CONFIG_HOME", ".config");
+    let dir = dir.context("there is no place for the files of credbroker: HOME is not set")?;
     Ok(dir.join("credbroker"))
 }

@@ -2,12 +2,12 @@
 
 use super::{
     digest::digest,
-    merge::name,
+    merge::{entry, name, string},
     record::{LISTS, Record, current_context},
 };
 use crate::{
     config::kubeconfig::is_shim,
-    document::{Key, Node, Position, Value},
+    document::{Node, Value},
 };
 
 /// What was carried over, and what was not. Each is for a message, such as "context `dev`".
@@ -16,38 +16,63 @@ pub(super) struct Kept {
     pub(super) carried_over: Vec<String>,
     /// Changed in the file, and no longer in the kubeconfigs that were read.
     pub(super) left_out: Vec<String>,
-    /// Names of the users among them that run a plugin themselves.
+    /// Users that run the shim: they are always the new ones.
+    pub(super) written_again: Vec<String>,
+    /// Names of the users among those carried over that run a plugin themselves.
     pub(super) with_plugin: Vec<String>,
 }
 
+/// An item that a person added or changed.
+struct Changed<'a> {
+    list: &'static str,
+    body: &'static str,
+    name: &'a str,
+    item: &'a Node,
+    digest: String,
+    is_added: bool,
+}
+
+/// The items of `old` that a person added or changed since `record`.
+fn changed<'a>(old: &'a Node, record: &'a Record) -> impl Iterator<Item = Changed<'a>> {
+    let items = LISTS.into_iter().flat_map(|(list, body)| {
+        let items = old.get(list).and_then(Node::as_sequence).unwrap_or_default();
+        items.iter().filter_map(move |item| Some((list, body, name(item)?, item)))
+    });
+    items.filter_map(|(list, body, name, item)| {
+        let (recorded, digest) = (record.digest(list, name), digest(list, item));
+        let is_added = recorded.is_none();
+        (recorded != Some(&digest)).then_some(Changed { list, body, name, item, digest, is_added })
+    })
+}
+
+/// Whether a person changed nothing but the current context.
+pub(super) fn is_unchanged(old: &Node, record: &Record) -> bool {
+    changed(old, record).next().is_none()
+}
+
 /// Carries over to `new` what a person changed in `old` since `record`: items that they added or changed, and the current
-/// context. A user that runs the shim is always the new one.
+/// context.
 pub(super) fn keep(new: &mut Node, old: &Node, record: &Record) -> Kept {
     let mut kept = Kept::default();
-    for (list, body) in LISTS {
-        for item in old.get(list).and_then(Node::as_sequence).unwrap_or_default() {
-            let Some(name) = name(item) else { continue };
-            let recorded = record.digest(list, name);
-            let exec = item.get(body).and_then(|body| body.get("exec")).filter(|exec| !exec.is_null());
-            let is_ours = recorded.is_some() && exec.is_some_and(is_shim);
-            let digest = digest(list, item);
-            if is_ours || recorded == Some(&digest) {
+    for Changed { list, body, name, item, digest: changed, is_added } in changed(old, record) {
+        let exec = item.get(body).and_then(|body| body.get("exec")).filter(|exec| !exec.is_null());
+        let what = format!("{body} `{}`", name.escape_debug());
+        match place(new, list, name) {
+            Some(there) if digest(list, there) == changed => continue,
+            Some(_) if !is_added && exec.is_some_and(is_shim) => {
+                kept.written_again.push(what);
                 continue;
             }
-            let what = format!("{body} `{}`", name.escape_debug());
-            match place(new, list, name) {
-                None if recorded.is_some() => {
-                    kept.left_out.push(what);
-                    continue;
-                }
-                Some(there) if super::digest::digest(list, there) == digest => continue,
-                Some(there) => there.clone_from(item),
-                None => add(new, list, item),
+            Some(there) => there.clone_from(item),
+            None if is_added => add(new, list, item),
+            None => {
+                kept.left_out.push(what);
+                continue;
             }
-            kept.carried_over.push(what);
-            if exec.is_some_and(|exec| !is_shim(exec)) {
-                kept.with_plugin.push(name.to_owned());
-            }
+        }
+        kept.carried_over.push(what);
+        if exec.is_some_and(|exec| !is_shim(exec)) {
+            kept.with_plugin.push(name.to_owned());
         }
     }
     keep_current_context(new, current_context(old), record, &mut kept);
@@ -64,10 +89,9 @@ fn keep_current_context(new: &mut Node, old: &str, record: &Record, kept: &mut K
         return;
     }
     let Value::Mapping(entries) = &mut new.value else { return };
-    let value = Node { at: Position::UNKNOWN, value: Value::String(old.to_owned()) };
     match entries.iter_mut().find(|(key, _)| key.name == "current-context") {
-        Some((_, there)) => *there = value,
-        None => entries.push((Key { name: "current-context".to_owned(), at: Position::UNKNOWN }, value)),
+        Some((_, there)) => *there = string(old).into(),
+        None => entries.push(entry("current-context", string(old))),
     }
     kept.carried_over.push(if old.is_empty() { "no current context".to_owned() } else { what });
 }
@@ -84,8 +108,7 @@ fn add(document: &mut Node, list: &str, item: &Node) {
     }
     let Value::Mapping(entries) = &mut document.value else { return };
     entries.retain(|(key, _)| key.name != list);
-    let items = Node { at: Position::UNKNOWN, value: Value::Sequence(vec![item.clone()]) };
-    entries.push((Key { name: list.to_owned(), at: Position::UNKNOWN }, items));
+    entries.push(entry(list, Value::Sequence(vec![item.clone()])));
 }
 
 fn items<'a>(document: &'a mut Node, list: &str) -> Option<&'a mut Vec<Node>> {

@@ -2,13 +2,11 @@
 
 use std::{collections::HashSet, path::Path};
 
+use super::mark;
 use crate::{
     config::kubeconfig::{KubeFile, Kubeconfig},
     document::{Key, Node, Position, Value},
 };
-
-/// How the names of credbroker's extensions of a kubeconfig begin. They are about one file, and not merged.
-pub(super) const OURS: &str = "credbroker.io/";
 
 /// Entries of a map.
 pub(super) type Entries = Vec<(Key, Node)>;
@@ -49,19 +47,12 @@ pub(super) fn merged(kubeconfig: &Kubeconfig, mut user: impl FnMut(&str, &mut En
             }
         }
     }
-    for (_, node) in entries.iter_mut().filter(|(key, _)| key.name == "extensions") {
-        if let Value::Sequence(items) = &mut node.value {
-            items.retain(|item| !name(item).is_some_and(|name| name.starts_with(OURS)));
-        }
-    }
-    entries.retain(|(key, node)| {
-        key.name != "extensions" || !node.as_sequence().is_some_and(<[Node]>::is_empty)
-    });
-    Node { at: Position::UNKNOWN, value: Value::Mapping(entries) }
+    mark::drop_all(&mut entries);
+    Value::Mapping(entries).into()
 }
 
 pub(super) fn entry(name: &str, value: Value) -> (Key, Node) {
-    (Key { name: name.to_owned(), at: Position::UNKNOWN }, Node { at: Position::UNKNOWN, value })
+    (Key { name: name.to_owned(), at: Position::UNKNOWN }, value.into())
 }
 
 pub(super) fn string(text: impl Into<String>) -> Value {

@@ -10,10 +10,12 @@ mod fleet;
 mod inject;
 mod keep;
 mod known;
+mod mark;
 mod merge;
 mod moved;
 mod output;
 mod record;
+mod report;
 mod restore;
 mod running;
 mod shim;
@@ -60,7 +62,7 @@ pub(super) fn run(
     match &args.command {
         KubeconfigCommand::Wrap(args) => wrap::run(args, environment, shim, out, &mut io::stderr()),
         KubeconfigCommand::Inject(args) => inject::run(args, environment, shim, out, &mut io::stderr()),
-        KubeconfigCommand::Restore(args) => restore::run(args, environment, out),
+        KubeconfigCommand::Restore(args) => restore::run(args, environment, out, &mut io::stderr()),
         KubeconfigCommand::Fleet(args) => fleet::run(args, environment, shim, out, &mut io::stderr()),
     }
 }

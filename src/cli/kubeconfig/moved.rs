@@ -9,13 +9,13 @@ use std::{
 use anyhow::Context as _;
 
 use super::{
-    emit,
+    emit, mark,
     merge::{entry, name, string},
 };
 use crate::{
     cli::files,
-    config::kubeconfig::INJECTED,
-    document::{self, Aliases, Node, Position, Value},
+    config::kubeconfig::{INJECTED, extension},
+    document::{self, Aliases, Node, Value},
     plugin::Definition,
 };
 
@@ -24,6 +24,8 @@ use crate::{
 pub(super) struct Moved {
     /// The kubeconfig that identifies them.
     pub(super) origin: PathBuf,
+    /// Its path as it was named, which programs that change it lock.
+    pub(super) named: PathBuf,
     pub(super) users: Vec<MovedUser>,
 }
 
@@ -89,8 +91,7 @@ impl Moved {
     }
 
     fn parsed(root: &Node) -> Option<Self> {
-        let extensions = root.get("extensions")?.as_sequence()?;
-        let ours = extensions.iter().find(|item| name(item) == Some(INJECTED))?.get("extension")?;
+        let ours = extension(root, INJECTED)?;
         let users = root.get("users")?.as_sequence()?;
         let moved = ours.get("users")?.as_sequence()?.iter().map(|item| {
             let name_of = name(item)?;
@@ -103,7 +104,8 @@ impl Moved {
                 column: item.get("column")?.as_number()?.parse().ok()?,
             })
         });
-        Some(Self { origin: ours.get("origin")?.as_str()?.into(), users: moved.collect::<Option<_>>()? })
+        let path = |key: &str| Some(PathBuf::from(ours.get(key)?.as_str()?));
+        Some(Self { origin: path("origin")?, named: path("named")?, users: moved.collect::<Option<_>>()? })
     }
 
     /// Adds `user`, in the place of one of that name.
@@ -122,34 +124,30 @@ impl Moved {
 
     fn document(&self) -> Node {
         let texts = self.users.iter().map(|user| {
-            node(Value::Mapping(vec![
+            let entries = vec![
                 entry("name", string(user.name.as_str())),
                 entry("original", string(user.original.as_str())),
                 entry("written", string(user.written.as_str())),
                 entry("column", Value::Number(user.column.to_string())),
-            ]))
+            ];
+            Value::Mapping(entries).into()
         });
         let users = self.users.iter().map(|user| {
-            let exec = entry("exec", user.exec.value.clone());
-            node(Value::Mapping(vec![
-                entry("name", string(user.name.as_str())),
-                entry("user", Value::Mapping(vec![exec])),
-            ]))
+            let (user_name, exec) = (user.name.as_str(), entry("exec", user.exec.value.clone()));
+            let user = Value::Mapping(vec![exec]);
+            Value::Mapping(vec![entry("name", string(user_name)), entry("user", user)]).into()
         });
         let extension = Value::Mapping(vec![
             entry("origin", string(self.origin.to_string_lossy())),
+            entry("named", string(self.named.to_string_lossy())),
             entry("users", Value::Sequence(texts.collect())),
         ]);
-        let item = Value::Mapping(vec![entry("name", string(INJECTED)), entry("extension", extension)]);
-        node(Value::Mapping(vec![
+        let entries = vec![
             entry("apiVersion", string("v1")),
             entry("kind", string("Config")),
-            entry("extensions", Value::Sequence(vec![node(item)])),
+            entry("extensions", mark::list(INJECTED, extension)),
             entry("users", Value::Sequence(users.collect())),
-        ]))
+        ];
+        Value::Mapping(entries).into()
     }
-}
-
-fn node(value: Value) -> Node {
-    Node { at: Position::UNKNOWN, value }
 }

@@ -1,21 +1,14 @@
-//! The file that a kubeconfig is written to: never an input, and never one that credbroker did not write.
+//! The file that a kubeconfig is written to: never an input, and never one that another command wrote.
 
 use std::path::{Path, PathBuf};
 
-use super::record::Record;
-use crate::{
-    cli::files::{Locked, is_same},
-    config::{self, kubeconfig::Mode},
-    document::Node,
-};
+use crate::cli::files::{Locked, is_same};
 
-/// A file that may be replaced, locked.
+/// A file that is not an input, locked.
 #[derive(Debug)]
 pub(super) struct Output {
     name: PathBuf,
     file: Locked,
-    /// What `kubeconfig wrap` wrote there before, and the file as it is now, with absolute paths.
-    pub(super) earlier: Option<(Record, Node)>,
 }
 
 impl Output {
@@ -24,24 +17,28 @@ impl Output {
         path.filter(|path| *path != Path::new("-"))
     }
 
-    /// Locks `path`, which must not be one of `inputs`. A file that exists must be empty or have the mark of
-    /// `kubeconfig wrap`, unless `force` is set.
-    pub(super) fn open(path: &Path, inputs: &[PathBuf], force: bool) -> anyhow::Result<Self> {
-        let (name, shown) = (path.to_owned(), path.display());
+    /// Locks `path`, which must not be one of `inputs`. A file that is not empty is only replaced if `may_replace` says
+    /// so: `command` wrote it, or a person wants it. It is asked when no other program can change the file.
+    pub(super) fn open(
+        path: &Path,
+        inputs: &[PathBuf],
+        command: &str,
+        may_replace: impl FnOnce() -> bool,
+    ) -> anyhow::Result<Self> {
         if let Some(input) = inputs.iter().find(|input| is_same(path, input)) {
-            let input = input.display();
+            let (shown, input) = (path.display(), input.display());
             anyhow::bail!(
                 "{shown} is one of the kubeconfigs that were read ({input}), which are never written; name another file"
             );
         }
         let file = Locked::take(path)?;
         let contents = file.read()?.unwrap_or_default();
-        let earlier = if contents.trim_ascii().is_empty() { None } else { earlier(path) };
         anyhow::ensure!(
-            force || earlier.is_some() || contents.trim_ascii().is_empty(),
-            "{shown} exists, and `credbroker kubeconfig wrap` did not write it; name another file, or overwrite it with --force"
+            contents.trim_ascii().is_empty() || may_replace(),
+            "{} has contents that `credbroker kubeconfig {command}` did not write; name another file, or overwrite it with --force",
+            path.display()
         );
-        Ok(Self { name, file, earlier })
+        Ok(Self { name: path.to_owned(), file })
     }
 
     /// Replaces the file by one with `text` and mode 0600. Returns what a person should know about it.
@@ -55,13 +52,6 @@ impl Output {
     }
 }
 
-/// What `kubeconfig wrap` wrote to `path`, and the file as it is now; `None`: another program wrote it.
-pub(super) fn earlier(path: &Path) -> Option<(Record, Node)> {
-    let kubeconfig = config::read_kubeconfig(&[std::path::absolute(path).ok()?], Mode::Named).ok()?;
-    let record = Record::read(&kubeconfig.files().first()?.root)?;
-    Some((record, super::merge::merged(&kubeconfig, |_, _| {})))
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
@@ -69,6 +59,10 @@ mod tests {
     use credbroker_test_support::private_directory;
 
     use super::*;
+
+    fn open(path: &Path, inputs: &[PathBuf], may_replace: bool) -> anyhow::Result<Output> {
+        Output::open(path, inputs, "x", || may_replace)
+    }
 
     #[test]
     fn an_input_is_never_written_however_it_is_named() {
@@ -80,7 +74,7 @@ mod tests {
         fs::create_dir(path("sub")).unwrap();
         for output in ["config", "link", "hard", "sub/../config"] {
             for input in ["config", "link"] {
-                let error = Output::open(&path(output), &[path(input)], true).unwrap_err().to_string();
+                let error = open(&path(output), &[path(input)], true).unwrap_err().to_string();
                 assert!(error.contains("never written"), "{output} {input}: {error}");
             }
         }
@@ -89,23 +83,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_the_mark_is_overwritten_only_by_force() {
+    fn a_file_with_contents_is_replaced_only_if_that_is_allowed() {
         let dir = private_directory();
         let path = |name: &str| dir.path().join(name);
-        let shim = "users: [{name: u, user: {exec: {command: credbroker-exec}}}]";
-        for (name, text) in
-            [("text", "precious"), ("kubeconfig", "users: []"), ("shims", shim), ("broken", "a: [")]
-        {
-            fs::write(path(name), text).unwrap();
-            let error = Output::open(&path(name), &[], false).unwrap_err().to_string();
-            assert!(error.contains("did not write it") && error.contains("--force"), "{error}");
-            assert_eq!(fs::read_to_string(path(name)).unwrap(), text);
-            Output::open(&path(name), &[], true).unwrap().write("new").unwrap();
-            assert_eq!(fs::read_to_string(path(name)).unwrap(), "new");
-        }
+        fs::write(path("text"), "precious").unwrap();
+        let error = open(&path("text"), &[], false).unwrap_err().to_string();
+        assert!(
+            error.contains("`credbroker kubeconfig x` did not write") && error.contains("--force"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(path("text")).unwrap(), "precious");
+        open(&path("text"), &[], true).unwrap().write("new").unwrap();
+        assert_eq!(fs::read_to_string(path("text")).unwrap(), "new");
         fs::write(path("empty"), "\n").unwrap();
         for name in ["empty", "absent"] {
-            assert_eq!(Output::open(&path(name), &[], false).unwrap().write("new").unwrap(), None);
+            assert_eq!(open(&path(name), &[], false).unwrap().write("new").unwrap(), None);
         }
     }
 }

@@ -1,15 +1,18 @@
-//! The mark of `kubeconfig wrap` in a kubeconfig: what it read and wrote. It is an extension, because kubectl keeps
-//! extensions when it rewrites a file, and drops comments.
+//! The mark of `kubeconfig wrap` in a kubeconfig: what it read and wrote.
 
 use std::{collections::HashMap, path::PathBuf};
 
 use super::{
     digest::digest,
+    mark,
     merge::{Entries, entry, name, string},
 };
-use crate::document::{Node, Position, Value};
+use crate::{
+    config::kubeconfig::extension,
+    document::{Node, Value},
+};
 
-const EXTENSION: &str = "credbroker.io/wrap";
+const MARK: &str = "credbroker.io/wrap";
 /// The lists that people add to.
 pub(super) const LISTS: [(&str, &str); 3] =
     [("contexts", "context"), ("clusters", "cluster"), ("users", "user")];
@@ -39,8 +42,7 @@ impl Record {
 
     /// Of a file that was written; `None`: by another program.
     pub(super) fn read(root: &Node) -> Option<Self> {
-        let extensions = root.get("extensions")?.as_sequence()?;
-        let ours = extensions.iter().find(|item| is_ours(item))?.get("extension")?;
+        let ours = extension(root, MARK)?;
         let text = |key: &str| ours.get(key).and_then(Node::as_str).unwrap_or_default();
         let sources = ours.get("sources").and_then(Node::as_sequence).unwrap_or_default();
         let items = LISTS.iter().flat_map(|(list, _)| {
@@ -63,22 +65,11 @@ impl Record {
 
     /// Puts this into `document`, in the place of an earlier one.
     pub(super) fn attach(&self, document: &mut Node) {
-        let Value::Mapping(entries) = &mut document.value else { return };
-        let ours =
-            node(Value::Mapping(vec![entry("name", string(EXTENSION)), entry("extension", self.value())]));
-        let extensions = entries.iter_mut().find(|(key, _)| key.name == "extensions");
-        match extensions.map(|(_, node)| &mut node.value) {
-            Some(Value::Sequence(items)) => {
-                items.retain(|item| !is_ours(item));
-                items.push(ours);
-            }
-            Some(other) => *other = Value::Sequence(vec![ours]),
-            None => entries.push(entry("extensions", Value::Sequence(vec![ours]))),
-        }
+        mark::attach(document, MARK, self.value());
     }
 
     fn value(&self) -> Value {
-        let sources = self.sources.iter().map(|path| node(string(path.to_string_lossy())));
+        let sources = self.sources.iter().map(|path| string(path.to_string_lossy()).into());
         let mut entries = vec![
             entry("sources", Value::Sequence(sources.collect())),
             entry("current-context", string(self.current_context.as_str())),
@@ -97,12 +88,4 @@ impl Record {
 /// The name of the current context; empty: there is none.
 pub(super) fn current_context(document: &Node) -> &str {
     document.get("current-context").and_then(Node::as_str).unwrap_or_default()
-}
-
-fn is_ours(item: &Node) -> bool {
-    name(item) == Some(EXTENSION)
-}
-
-fn node(value: Value) -> Node {
-    Node { at: Position::UNKNOWN, value }
 }

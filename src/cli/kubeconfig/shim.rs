@@ -10,7 +10,7 @@ use super::{
     merge::{entry, string},
 };
 use crate::{
-    document::{Key, Node, Position, Value},
+    document::{Key, Node, Value},
     plugin::{Environment, find_in_path},
 };
 
@@ -66,7 +66,7 @@ impl Shim {
     pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 5] {
         let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
         let args = self.first.iter().cloned().chain(ours).chain(self.last.iter().cloned());
-        let args = args.map(|arg| Node { at: Position::UNKNOWN, value: string(arg) });
+        let args = args.map(|arg| string(arg).into());
         [
             entry("command", string(self.command.as_str())),
             entry("args", Value::Sequence(args.collect())),

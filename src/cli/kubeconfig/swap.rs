@@ -53,11 +53,22 @@ impl<'a> Editable<'a> {
         Ok(Self { text, root, outline })
     }
 
-    /// The stanza of the user `of`, if it is written in the text as a part of that user.
-    pub(super) fn stanza(&self, of: &str) -> Option<Stanza<'_>> {
+    /// What the user `of` runs, wherever that is written.
+    pub(super) fn exec(&self, of: &str) -> Option<&Node> {
+        self.find(of).map(|(_, exec)| exec)
+    }
+
+    fn find(&self, of: &str) -> Option<(usize, &Node)> {
         let users = self.root.get("users")?.as_sequence()?;
         let index = users.iter().position(|user| name(user) == Some(of))?;
-        let exec = users.get(index)?.get("user")?.get("exec")?.clone();
+        let exec = users.get(index)?.get("user")?.get("exec")?;
+        (!exec.is_null()).then_some((index, exec))
+    }
+
+    /// The stanza of the user `of`, if it is written in the text as a part of that user.
+    pub(super) fn stanza(&self, of: &str) -> Option<Stanza<'_>> {
+        let (index, exec) = self.find(of)?;
+        let exec = exec.clone();
         let part = self.outline.get("users")?.items().get(index)?.get("user")?.get("exec")?;
         Some(Stanza { exec, part, text: self.text.get(part.range.clone())? })
     }

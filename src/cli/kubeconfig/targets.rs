@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io::Write, path::PathBuf};
 
 use anyhow::Context as _;
 
+use super::report;
 use crate::{
     config::{self, kubeconfig::Kubeconfig},
     document::Node,
@@ -27,18 +28,9 @@ pub(super) fn plans(
     err: &mut dyn Write,
 ) -> anyhow::Result<BTreeMap<PathBuf, Plan>> {
     let definitions = config::definitions(kubeconfig, environment);
-    for problem in &definitions.warnings {
-        writeln!(err, "{}: warning: {}", problem.place(), problem.message)?;
-    }
     let wanted = users_of(kubeconfig, contexts)?;
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|user| user == name));
-    for name in definitions.at_terminal.iter().filter(|name| is_wanted(name)) {
-        let name = name.escape_debug();
-        writeln!(
-            err,
-            "credbroker: warning: user `{name}` stays as it is: its plugin needs a terminal (`interactiveMode: Always`), which the broker does not have"
-        )?;
-    }
+    report::warn(&definitions, is_wanted, err)?;
     let users = kubeconfig.users();
     let mut plans: BTreeMap<PathBuf, Plan> = BTreeMap::new();
     for (name, definition) in definitions.served.into_iter().filter(|(name, _)| is_wanted(name)) {

@@ -1,18 +1,20 @@
 //! `credbroker kubeconfig wrap`.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     ffi::OsString,
     io::Write,
     path::{Path, PathBuf},
 };
 
 use super::{
+    copy::{self, originals},
     emit,
-    keep::{Kept, keep},
+    keep::keep,
     merge::{Entries, merged},
     output::Output,
     record::Record,
+    report,
     running::advice,
     shim::{BareArg, Shim},
 };
@@ -23,11 +25,10 @@ use crate::{
     },
     config::{
         self,
-        kubeconfig::{Kubeconfig, Mode, is_shim},
+        kubeconfig::{Kubeconfig, is_shim},
     },
     document::{Node, Value},
     plugin::{Definition, Environment},
-    text::listed_all,
 };
 
 /// Write a copy of your kubeconfig whose exec users request credentials from the broker
@@ -45,7 +46,7 @@ use crate::{
 /// context, and contexts, clusters and users that you added or changed. A copy among the files of
 /// KUBECONFIG counts as the kubeconfigs that it was written from. Users with `interactiveMode: Always`
 /// stay as they are, because the broker has no terminal for their plugins.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct WrapArgs {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
@@ -75,16 +76,7 @@ pub(super) struct WrapArgs {
 impl WrapArgs {
     /// From the default kubeconfig to `path`.
     pub(super) fn to(path: &Path) -> Self {
-        Self {
-            kubeconfig: None,
-            output: Some(path.to_owned()),
-            force: false,
-            bare: BareArg::default(),
-            socket: None,
-            server_uid: None,
-            timeout: TimeoutArg::default(),
-            of_setup: true,
-        }
+        Self { output: Some(path.to_owned()), of_setup: true, ..Self::default() }
     }
 }
 
@@ -95,10 +87,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let (paths, mode) = match &args.kubeconfig {
-        Some(path) => (vec![std::path::absolute(path)?], Mode::Named),
-        None => (Kubeconfig::default_paths(environment), Mode::Ambient),
-    };
+    let (paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), environment);
     let paths = originals(paths);
     let kubeconfig = match config::read_kubeconfig(&paths, mode) {
         Ok(kubeconfig) => kubeconfig,
@@ -108,19 +97,10 @@ pub(super) fn run(
         }
     };
     let definitions = config::definitions(&kubeconfig, environment);
-    for problem in &definitions.warnings {
-        writeln!(err, "{}: warning: {}", problem.place(), problem.message)?;
-    }
-    for name in &definitions.at_terminal {
-        let name = name.escape_debug();
-        writeln!(
-            err,
-            "credbroker: warning: user `{name}` stays as it is: its plugin needs a terminal (`interactiveMode: Always`), which the broker does not have"
-        )?;
-    }
+    report::warn(&definitions, |_| true, err)?;
     let runs_shim = || kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim));
     if definitions.served.is_empty() && !runs_shim() {
-        writeln!(err, "credbroker: {}", nothing(&paths, &kubeconfig))?;
+        writeln!(err, "credbroker: {}", report::nothing(&paths, &kubeconfig))?;
         return Ok(EX_CONFIG);
     }
     let socket = SocketArg {
@@ -136,43 +116,22 @@ pub(super) fn run(
         writeln!(err, "credbroker: {}", advice(&socket, &args.timeout, environment, &definitions.served)?)?;
         return Ok(0);
     };
-    let output = Output::open(path, &paths, args.force)?;
-    let kept =
-        output.earlier.as_ref().map(|(record, old)| keep(&mut document, old, record)).unwrap_or_default();
+    let mut earlier = None;
+    let output = Output::open(path, &paths, "wrap", || {
+        earlier = copy::earlier(path);
+        earlier.is_some() || args.force
+    })?;
+    let kept = earlier.map(|(record, old)| keep(&mut document, &old, &record)).unwrap_or_default();
     record.attach(&mut document);
     let note = output.write(&emit::yaml(&document)?)?;
-    summarise(path, &definitions.served, out)?;
+    report::summarise(path, definitions.served.iter().map(|(name, _)| name.as_str()), out)?;
     note.map(|note| writeln!(out, "{note}")).transpose()?;
-    report(&kept, path, out, err)?;
+    report::carried_over(&kept, path, out, err)?;
     if !args.of_setup {
         writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
         writeln!(out, "{}", advice(&socket, &args.timeout, environment, &definitions.served)?)?;
     }
     Ok(0)
-}
-
-/// The files of `paths`, and instead of a file that this command wrote those that it was written from.
-pub(super) fn originals(paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    let sources = |path: &PathBuf| {
-        let read = config::read_kubeconfig(std::slice::from_ref(path), Mode::Ambient).ok()?;
-        Some(Record::read(&read.files().first()?.root)?.sources).filter(|sources| !sources.is_empty())
-    };
-    let mut seen = HashSet::new();
-    let all = paths.into_iter().flat_map(|path| sources(&path).unwrap_or_else(|| vec![path]));
-    all.filter(|path| seen.insert(path.clone())).collect()
-}
-
-fn nothing(paths: &[PathBuf], kubeconfig: &Kubeconfig) -> String {
-    let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
-    match (paths.is_empty(), kubeconfig.files().is_empty()) {
-        (true, _) => {
-            "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()
-        }
-        (false, true) => format!("no kubeconfig: {list} not found; name one with --kubeconfig or KUBECONFIG"),
-        (false, false) => {
-            format!("nothing to wrap: no user of {list} runs an exec plugin that the broker can serve")
-        }
-    }
 }
 
 fn wrapped(kubeconfig: &Kubeconfig, served: &[(String, Definition)], shim: &Shim) -> Node {
@@ -183,36 +142,6 @@ fn wrapped(kubeconfig: &Kubeconfig, served: &[(String, Definition)], shim: &Shim
             replace(shim, name, definition, user);
         }
     })
-}
-
-fn summarise(path: &Path, served: &[(String, Definition)], out: &mut dyn Write) -> anyhow::Result<()> {
-    let names: Vec<_> = served.iter().map(|(name, _)| name.as_str()).collect();
-    let users =
-        if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };
-    writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))?;
-    Ok(())
-}
-
-/// What of the earlier file was carried over.
-fn report(kept: &Kept, path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
-    let path = path.display();
-    if !kept.carried_over.is_empty() {
-        writeln!(out, "Kept what was changed in {path}: {}.", listed_all(kept.carried_over.iter().cloned()))?;
-    }
-    for what in &kept.left_out {
-        writeln!(
-            err,
-            "credbroker: warning: {what} was changed in {path}, but is no longer in your kubeconfig; it was left out"
-        )?;
-    }
-    for name in &kept.with_plugin {
-        let name = name.escape_debug();
-        writeln!(
-            err,
-            "credbroker: warning: user `{name}` of {path} runs its plugin itself; to use the broker for it, add it to your own kubeconfig, remove it from {path}, and run this command again"
-        )?;
-    }
-    Ok(())
 }
 
 /// Replaces the plugin of `user` with the shim.

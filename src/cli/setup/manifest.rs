@@ -1,23 +1,23 @@
 //! What `credbroker setup` wrote, so that `--undo` removes exactly that.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
-use aws_lc_rs::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::files;
+use crate::{cli::files, plugin::Sha256};
 
 /// The file `setup.json`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Manifest {
-    /// The files that were written, and the SHA-256 of what was written.
-    pub(super) files: BTreeMap<PathBuf, String>,
+    /// The files that were written, and the SHA-256 of what was written. If setup was interrupted, also of what it wrote
+    /// before.
+    files: BTreeMap<PathBuf, BTreeSet<String>>,
     /// The copy of the kubeconfig.
     pub(super) copy: Option<PathBuf>,
     /// A configuration that was there before, and the kubeconfigs that were added to it.
@@ -53,17 +53,27 @@ impl Manifest {
     /// Whether setup may write `path`: it is not there, or it is as setup wrote it.
     pub(super) fn may_write(&self, path: &Path) -> bool {
         match fs::read(path) {
-            Ok(contents) => self.files.get(path).is_some_and(|known| *known == hash(&contents)),
+            Ok(contents) => self.files.get(path).is_some_and(|known| known.contains(&hash(&contents))),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
     }
+
+    /// The files that were written.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.keys()
+    }
+
+    /// Records that `contents` will be written to `path`, which may fail.
+    pub(super) fn will_write(&mut self, path: &Path, contents: &str) {
+        self.files.entry(path.to_owned()).or_default().insert(hash(contents.as_bytes()));
+    }
+
+    /// Records that `contents` were written to `path`.
+    pub(super) fn has_written(&mut self, path: &Path, contents: &str) {
+        self.files.insert(path.to_owned(), [hash(contents.as_bytes())].into());
+    }
 }
 
-pub(super) fn hash(contents: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(64);
-    for byte in digest(&SHA256, contents).as_ref() {
-        let _infallible = write!(text, "{byte:02x}");
-    }
-    text
+fn hash(contents: &[u8]) -> String {
+    Sha256::of(contents).to_hex()
 }

@@ -1,13 +1,14 @@
 //! `credbroker setup`.
 
+mod apply;
 mod manifest;
 mod pages;
 mod plan;
+mod start;
 mod undo;
 mod units;
 
 use std::{
-    ffi::OsStr,
     fs,
     io::{self, BufRead as _, IsTerminal as _, Write},
     path::{Path, PathBuf},
@@ -15,15 +16,8 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::{
-    manifest::{Manifest, hash},
-    plan::{Plan, Start},
-};
-use super::{
-    files,
-    kubeconfig::{self, BrokerConfig},
-    programs,
-};
+use self::{apply::apply, manifest::Manifest, plan::Plan};
+use super::kubeconfig;
 use crate::plugin::Environment;
 
 /// Set credbroker up for this user: one command, and one to undo it
@@ -103,97 +97,10 @@ fn confirmed(yes: bool, out: &mut dyn Write) -> anyhow::Result<bool> {
     Ok(is_yes)
 }
 
-fn apply(
-    plan: &Plan,
-    manifest: &mut Manifest,
-    environment: &Environment,
-    shim: &Path,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    configure(plan, manifest, environment)?;
-    let mut files: Vec<_> = plan.unit_files.iter().chain(&plan.pages).cloned().collect();
-    if let Start::OnDemand(path, mark) = &plan.start {
-        files.push((path.clone(), serde_json::to_string_pretty(mark)?));
-        manifest.on_demand = Some(mark.program.clone());
-        mark.log.parent().map(files::private_directory).transpose()?;
-    }
-    // Before the files are there, so that an interrupted setup can be undone.
-    manifest.files.extend(files.iter().map(|(path, text)| (path.clone(), hash(text.as_bytes()))));
-    manifest.units |= matches!(plan.start, Start::Units);
-    manifest.write(&plan.own)?;
-    for (path, text) in &files {
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(dir)
-            .with_context(|| format!("the directory {} cannot be created", dir.display()))?;
-        files::write_private(path, text)?;
-    }
-    if matches!(plan.start, Start::Units) {
-        systemctl(&["daemon-reload"], environment)?;
-        systemctl(&["enable", "--now", "credbroker.socket"], environment)?;
-    }
-    if plan.kubeconfigs.is_empty() {
-        writeln!(
-            out,
-            "No user of your kubeconfig runs an exec plugin. When one does, run `credbroker setup` again."
-        )?;
-        return Ok(());
-    }
-    manifest.copy = Some(plan.copy.clone());
-    manifest.write(&plan.own)?;
-    if let Some(dir) = plan.copy.parent() {
-        files::private_directory(dir)?;
-    }
-    let code = kubeconfig::wrap_to(&plan.copy, environment, shim, out)?;
-    anyhow::ensure!(code == 0, "the copy of your kubeconfig was not written; see the message above");
-    writeln!(
-        out,
-        "\nAdd this line to the profile of your shell:\n\n  export KUBECONFIG={}",
-        shell_word(&plan.copy)
-    )?;
-    Ok(())
-}
-
-/// Names the kubeconfigs in the configuration of the broker.
-fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) -> anyhow::Result<()> {
-    if plan.kubeconfigs.is_empty() {
-        return Ok(());
-    }
-    let exists = plan.config.try_exists().unwrap_or(true);
-    let config = BrokerConfig { path: plan.config.clone(), exists };
-    let missing = config.missing(&plan.kubeconfigs, environment)?;
-    let is_ours = !exists || manifest.may_write(&plan.config);
-    if !config.add(&plan.kubeconfigs, environment)? {
-        return Ok(());
-    }
-    if is_ours {
-        let text =
-            fs::read(&plan.config).with_context(|| format!("{} cannot be read", plan.config.display()))?;
-        manifest.files.insert(plan.config.clone(), hash(&text));
-    } else {
-        let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
-        added.extend(missing);
-    }
-    manifest.write(&plan.own)
-}
-
-/// Runs `systemctl --user`.
-fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
-    let all: Vec<_> = ["--user"].iter().chain(args).map(OsStr::new).collect();
-    let shown = args.join(" ");
-    let ran = programs::run("systemctl", &all, environment);
-    let ran = ran
-        .with_context(|| format!("`systemctl --user {shown}` did not run or did not end; run it yourself"))?;
-    anyhow::ensure!(ran.succeeded, "`systemctl --user {shown}` failed: {}", ran.stderr.trim());
-    Ok(())
-}
-
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
 /// This program, with symbolic links followed: a unit or the shim starts it.
 pub(super) fn program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().and_then(fs::canonicalize).context("the path of this program cannot be found")
 }
+
+#[cfg(test)]
+mod tests;

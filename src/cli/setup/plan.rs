@@ -2,56 +2,18 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
-use credbroker_client::paths::exposed;
-use credbroker_exec::OnDemand;
 
 use super::{
     manifest::Manifest,
     pages::{Places, completions, man_pages},
+    start::Start,
     units::units,
 };
-use crate::{
-    cli::{kubeconfig, programs},
-    plugin::{Environment, Globs},
-};
-
-/// The variables that a broker which the shim starts gets.
-const RECORDED: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "LC_*",
-    "TZ",
-    "TMPDIR",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "XDG_RUNTIME_DIR",
-    "XDG_CONFIG_HOME",
-];
-
-/// How the broker is started.
-#[derive(Debug)]
-pub(super) enum Start {
-    /// By systemd, when a client connects.
-    Units,
-    /// By the shim, when no broker runs. The path of the mark and what is in it.
-    OnDemand(PathBuf, OnDemand),
-    /// By hand, for this reason.
-    ByHand(&'static str),
-}
+use crate::{cli::kubeconfig, plugin::Environment};
 
 /// Everything that is done, in this order.
 #[derive(Debug)]
@@ -81,15 +43,15 @@ impl Plan {
         let home = environment.set("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = home.context("HOME is not set, so there is no place for the files; set it")?;
         let base = |variable: &str, default: &str| {
-            let set = environment.set(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-            set.unwrap_or_else(|| home.join(default))
+            environment.base_directory(variable, default).unwrap_or_else(|| home.join(default))
         };
         let (config_home, data) = (base("XDG_CONFIG_HOME", ".config"), base("XDG_DATA_HOME", ".local/share"));
         let own = config_home.join("credbroker");
         let config = own.join("config.yaml");
         let kubeconfigs = kubeconfig::originals_with_plugins(environment)?;
         let has_config = !kubeconfigs.is_empty() || config.exists();
-        let start = start(environment, program, &base("XDG_STATE_HOME", ".local/state"), with_systemd)?;
+        let state = base("XDG_STATE_HOME", ".local/state");
+        let mut start = Start::of(environment, program, &state, with_systemd)?;
         let mut unit_files = Vec::new();
         if matches!(start, Start::Units) {
             let name = program.to_str().context("the path of this program is not UTF-8")?;
@@ -101,7 +63,13 @@ impl Plan {
         let mut pages = [completions(places), man_pages(places)].concat();
         let is_foreign = |(path, _): &mut (PathBuf, String)| !manifest.may_write(path);
         let foreign = unit_files.extract_if(.., is_foreign).chain(pages.extract_if(.., is_foreign));
-        let foreign = foreign.map(|(path, _)| path).collect();
+        let mut foreign: Vec<_> = foreign.map(|(path, _)| path).collect();
+        if let Start::OnDemand(mark, _) = &start
+            && !manifest.may_write(mark)
+        {
+            foreign.push(mark.clone());
+            start = Start::ByHand("setup did not write the file that says what credbroker-exec starts");
+        }
         let copy = home.join(".kube/broker");
         Ok(Self { own, config, kubeconfigs, start, unit_files, pages, foreign, copy })
     }
@@ -153,50 +121,4 @@ impl Plan {
         );
         lines
     }
-}
-
-fn start(
-    environment: &Environment,
-    program: &Path,
-    state: &Path,
-    with_systemd: bool,
-) -> anyhow::Result<Start> {
-    let user = rustix::process::geteuid();
-    if user.is_root() {
-        return Ok(Start::ByHand(
-            "you are root, whose broker is that of the machine; see docs/operations.md for its units",
-        ));
-    }
-    let uid = user.as_raw();
-    let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
-    anyhow::ensure!(
-        runtime.is_some(),
-        "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{uid}` if that directory exists"
-    );
-    let args = [OsStr::new("--user"), OsStr::new("show-environment")];
-    if with_systemd && programs::run("systemctl", &args, environment).is_some_and(|ran| ran.succeeded) {
-        return Ok(Start::Units);
-    }
-    let by = exposed(program, &[uid, 0], |_| false)
-        .with_context(|| format!("{} cannot be checked", program.display()))?;
-    if let Some(by) = by {
-        anyhow::bail!(
-            "{} cannot be started on demand, because other users can write to {}; run `chmod go-w {}`, or install the program elsewhere",
-            program.display(),
-            by.path.display(),
-            by.path.display()
-        );
-    }
-    let globs = Globs::new(RECORDED.iter().copied());
-    let pairs = environment.0.iter().filter_map(|(name, value)| {
-        let (name, value) = (name.to_str()?, value.to_str()?);
-        globs.matches(name).then(|| (name.to_owned(), value.to_owned()))
-    });
-    let path = OnDemand::path(
-        environment.set("XDG_CONFIG_HOME").map(Path::new),
-        environment.set("HOME").map(Path::new),
-    );
-    let path = path.context("HOME is not set, so there is no place for the files; set it")?;
-    let log = state.join("credbroker/broker.log");
-    Ok(Start::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
 }

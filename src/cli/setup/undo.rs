@@ -10,10 +10,7 @@ use std::{
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{
-    manifest::{Manifest, hash},
-    systemctl,
-};
+use super::{apply::systemctl, manifest::Manifest};
 use crate::{
     cli::kubeconfig::{self, BrokerConfig},
     plugin::Environment,
@@ -36,7 +33,7 @@ pub(super) fn lines(manifest: &Manifest) -> Vec<String> {
             added.iter().map(|path| format!("{} from `kubeconfigs` of {}", path.display(), config.display())),
         );
     }
-    lines.extend(manifest.files.keys().chain(&manifest.copy).map(|path| path.display().to_string()));
+    lines.extend(manifest.files().chain(&manifest.copy).map(|path| path.display().to_string()));
     lines
 }
 
@@ -46,30 +43,27 @@ pub(super) fn undo(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    if manifest.units {
-        systemctl(&["disable", "--now", "credbroker.socket", "credbroker.service"], environment)?;
-    }
-    let mut left = Vec::new();
-    for (path, known) in &manifest.files {
-        match fs::read(path) {
-            Ok(contents) if hash(&contents) == *known => remove(path)?,
-            Ok(_) => left.push(path.clone()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
-        }
-    }
-    if let Some(program) = &manifest.on_demand {
-        stop(program, environment);
-    }
-    if manifest.units {
-        systemctl(&["daemon-reload"], environment)?;
-    }
+    // This step can need a person; until it is done, nothing is gone.
     if let Some((path, added)) = &manifest.added {
         let config = BrokerConfig { path: path.clone(), exists: path.exists() };
         for kubeconfig in added {
             config.remove(kubeconfig, environment)?;
         }
     }
+    // The units may be gone already, or the user manager.
+    let mut manage = |args: &[&str]| match manifest.units.then(|| systemctl(args, environment)) {
+        Some(Err(error)) => writeln!(out, "{error:#}"),
+        _ => Ok(()),
+    };
+    manage(&["disable", "--now", "credbroker.socket", "credbroker.service"])?;
+    let mut left = Vec::new();
+    for path in manifest.files() {
+        if manifest.may_write(path) { remove(path)? } else { left.push(path.clone()) }
+    }
+    if let Some(program) = &manifest.on_demand {
+        stop(program, environment);
+    }
+    manage(&["daemon-reload"])?;
     if let Some(copy) = manifest.copy.as_ref().filter(|copy| copy.exists()) {
         if kubeconfig::is_unchanged_copy(copy) { remove(copy)? } else { left.push(copy.clone()) }
     }

@@ -6,7 +6,7 @@ use crate::{
         Config,
         tests::{HEAD, Home, stanza},
     },
-    plugin::{ArgsPolicy, EnvPolicy},
+    plugin::{ArgsPolicy, EnvPolicy, ProfileName},
 };
 
 /// A config with one provider and this section.

@@ -17,9 +17,7 @@ pub const INJECTED: &str = "credbroker.io/injected";
 /// The file that the definitions in the kubeconfig `path` are from, and that still identifies them; `None`: they are its
 /// own. The file decides which plugin another kubeconfig's clients get, so only its owner may be able to write it.
 pub(super) fn origin(path: &Path, root: &Node, report: &mut Report) -> Option<PathBuf> {
-    let extensions = root.get("extensions")?.as_sequence()?;
-    let ours = extensions.iter().find(|item| item.get("name").and_then(Node::as_str) == Some(INJECTED))?;
-    let origin = ours.get("extension").and_then(|extension| extension.get("origin")).and_then(Node::as_str);
+    let origin = super::extension(root, INJECTED)?.get("origin").and_then(Node::as_str);
     let Some(origin) = origin.map(PathBuf::from).filter(|origin| origin.is_absolute()) else {
         let message = format!(
             "the extension `{INJECTED}` does not name the file that the users are from; run `credbroker kubeconfig inject` again"

@@ -1,8 +1,10 @@
 //! Kubeconfigs, merged as client-go merges them: of two users, clusters or contexts of one name the first wins whole.
 
+mod check;
 mod cluster;
 mod context;
 mod defining;
+mod endpoint;
 mod hub;
 mod import;
 mod injected;
@@ -16,9 +18,10 @@ use std::{
 
 use aws_lc_rs::digest::{SHA256, digest};
 
+use self::check::check;
 use super::{
     file,
-    problem::{Location, Report},
+    problem::Report,
     reader::{Cursor, Dialect, whole},
 };
 use crate::{
@@ -79,11 +82,13 @@ pub struct Named<'a> {
     pub at: Position,
 }
 
-/// The lists of a kubeconfig, and how the body of an item is called in each.
-const LISTS: [(&str, &str); 4] =
-    [("clusters", "cluster"), ("contexts", "context"), ("users", "user"), ("extensions", "extension")];
-
 impl Kubeconfig {
+    /// The paths that a command reads, and how: the one that a person named, else those of the environment.
+    pub fn chosen(named: Option<&Path>, env: &Environment) -> (Vec<PathBuf>, Mode) {
+        let Some(path) = named else { return (Self::default_paths(env), Mode::Ambient) };
+        (vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())], Mode::Named)
+    }
+
     /// The files of `KUBECONFIG`, or `~/.kube/config`. None of them need exist.
     pub fn default_paths(env: &Environment) -> Vec<PathBuf> {
         let Some(list) = env.set("KUBECONFIG") else {
@@ -130,6 +135,13 @@ impl Kubeconfig {
     }
 }
 
+/// The extension `name` of a kubeconfig or of a cluster.
+pub fn extension<'a>(of: &'a Node, name: &str) -> Option<&'a Node> {
+    let extensions = of.get("extensions")?.as_sequence()?;
+    let is_it = |item: &&Node| item.get("name").and_then(Node::as_str) == Some(name);
+    extensions.iter().find(is_it)?.get("extension")
+}
+
 impl KubeFile {
     /// The items of one of its lists, in order: what has a name and a body. The rest was reported when it was read.
     fn items<'a>(&'a self, list: &str, body: &'static str) -> impl Iterator<Item = Named<'a>> + use<'a> {
@@ -162,47 +174,4 @@ fn read(path: &Path, identity: PathBuf, mode: Mode, report: &mut Report) -> Opti
         let (is_injected, identity) = (origin.is_some(), origin.unwrap_or(identity));
         KubeFile { path: path.to_owned(), identity, is_injected, root, digest }
     })
-}
-
-/// What client-go refuses to load as a whole.
-fn check(root: &Cursor<'_>, report: &mut Report) {
-    let Some(fields) = root.fields(&[], report) else { return };
-    for (key, expected) in [("apiVersion", "v1"), ("kind", "Config")] {
-        let other = fields.get(key).filter(
-            |value| !matches!(value.node().as_str(), Some(text) if text == expected || text.is_empty()),
-        );
-        if let Some(value) = other {
-            value.problem(report, format!("a kubeconfig has `{key}: {expected}`"));
-        }
-    }
-    for (list, body) in LISTS {
-        let Some(items) = fields.get(list) else { continue };
-        names(&items, report);
-        for item in items.items(report) {
-            let Some(entries) = item.fields(&[], report) else { continue };
-            let Some(body) = entries.get(body).filter(|_| list != "extensions") else { continue };
-            let extensions = body.fields(&[], report).and_then(|body| body.get("extensions"));
-            if let Some(extensions) = extensions {
-                names(&extensions, report);
-            }
-        }
-    }
-}
-
-/// Checks that the names of the items are distinct.
-fn names(items: &Cursor<'_>, report: &mut Report) {
-    let mut seen = HashSet::new();
-    for item in items.node().as_sequence().unwrap_or_default() {
-        let place = Location { file: items.file(), at: item.at };
-        let Some(name) = item.get("name").and_then(Node::as_str) else {
-            report.problem(
-                place,
-                "an item needs a `name`, which is text; write it in quotes if it looks like something else",
-            );
-            continue;
-        };
-        if !seen.insert(name) {
-            report.problem(place, format!("the name `{name}` is there twice in one list"));
-        }
-    }
 }

@@ -1,5 +1,7 @@
 use std::{fs, path::Path};
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::{
     config::{

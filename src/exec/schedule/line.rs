@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::{
+    gate::{Class, Gate},
     lane::Lane,
-    pace::{Class, Gate, Pace},
+    pace::Pace,
     share::Shares,
+    turns::Listed,
 };
 use crate::plugin::Issuer;
 
@@ -17,14 +19,6 @@ pub(super) struct IssuerLine {
     pub(super) first: Lane,
     background: Lane,
     pub(super) listed: Listed,
-}
-
-/// The positions of the issuer in the sets of the queue.
-#[derive(Debug, Default)]
-pub(super) struct Listed {
-    pub(super) first: Option<u64>,
-    pub(super) rest: Option<u64>,
-    pub(super) time: Option<Duration>,
 }
 
 impl IssuerLine {
@@ -49,13 +43,21 @@ impl IssuerLine {
         }
     }
 
+    /// Finds its places among all issuers.
+    pub(super) fn list(&mut self, shares: &Shares, now: Duration) {
+        let turn = |class| self.turn(class, shares, now);
+        let first = turn(Class::Forced).into_iter().chain(turn(Class::First)).min();
+        let (rest, time) = (turn(Class::Background), self.time(shares, now));
+        self.listed = Listed { first, rest, time };
+    }
+
     /// The next turn of `class`, if a run of it may start.
     pub(super) fn turn(&self, class: Class, shares: &Shares, now: Duration) -> Option<u64> {
         self.lane(class).next(shares).filter(|_| self.pace.gate(class, now) == Gate::Open)
     }
 
     /// When the first gate opens for which a run is queued.
-    pub(super) fn time(&self, shares: &Shares, now: Duration) -> Option<Duration> {
+    fn time(&self, shares: &Shares, now: Duration) -> Option<Duration> {
         let classes = [Class::Forced, Class::First, Class::Background].into_iter();
         let waiting = classes.filter(|class| self.lane(*class).next(shares).is_some());
         let times = waiting.filter_map(|class| match self.pace.gate(class, now) {

@@ -1,8 +1,9 @@
 //! Decides when plugins run: one queue for all of them.
 //!
 //! The decisions are pure: `queue` picks the next run, `pace` limits the runs of an issuer, and `words` finds out whether
-//! a failed plugin was throttled. This file adds the lock, the clock and the timer.
+//! a failed plugin was throttled. `shared` adds the lock, the clock and the timer.
 
+mod gate;
 mod lane;
 mod line;
 mod pace;
@@ -10,14 +11,17 @@ mod permit;
 mod queue;
 mod ring;
 mod share;
+mod shared;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod turns;
+mod urgency;
 mod words;
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -25,41 +29,21 @@ use tokio::{
     sync::{Notify, oneshot},
     time::sleep,
 };
-use tracing::{info, warn};
 
-use self::{
-    pace::{Outcome, PaceChange},
-    queue::{Admission, Queue},
-};
+use self::shared::{SchedulerState, SharedScheduler};
 use crate::{
     clock::Clock,
     plugin::{Issuer, Provider},
 };
 
-pub use pace::Cause;
+pub use gate::Cause;
 pub use permit::Permit;
 pub use share::RunShares;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
+pub use urgency::Urgency;
 
 /// The longest sleep of the timer. It bounds how late the end of a suspend is noticed, during which tokio's clock stops.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// How urgent a run is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Urgency {
-    /// No caller waits: a refresh ahead of expiry, prewarm, a refresh of many keys.
-    Background,
-    /// No caller waits, but the credential is in use and expires soon. Such runs have the same class as those that callers
-    /// wait for, and share turns like one more caller of their provider.
-    Urgent,
-    /// A caller waits.
-    Waited {
-        /// Identifies the caller's process: processes take turns.
-        peer: u64,
-    },
-    /// A person asked for this run. It starts even while its issuer is paused.
-    Forced,
-}
 
 /// Decides which plugin runs next. Clones share one queue.
 ///
@@ -74,30 +58,12 @@ pub struct Scheduler {
     shared: Arc<SharedScheduler>,
 }
 
-#[derive(Debug)]
-struct SharedScheduler {
-    state: Mutex<SchedulerState>,
-    clock: Arc<dyn Clock>,
-    jitter: fn() -> f64,
-    /// Wakes the timer when it has to wake earlier.
-    rearmed: Notify,
-}
-
-#[derive(Debug)]
-struct SchedulerState {
-    queue: Queue,
-    tickets: HashMap<u64, oneshot::Sender<Result<Permit, Duration>>>,
-    /// When the timer dispatches next; `None`: it waits to be rearmed.
-    timer: Option<Duration>,
-}
-
 impl Scheduler {
     /// A scheduler of `runs` runs at a time, at least one. `jitter` is uniform in [0, 1).
     ///
     /// A run that must wait for a time starts only while [`keep_time`](Self::keep_time) runs.
     pub fn new(runs: usize, clock: Arc<dyn Clock>, jitter: fn() -> f64) -> Self {
-        let state = SchedulerState { queue: Queue::new(runs), tickets: HashMap::new(), timer: None };
-        let (state, rearmed) = (Mutex::new(state), Notify::new());
+        let (state, rearmed) = (Mutex::new(SchedulerState::new(runs)), Notify::new());
         Self { shared: Arc::new(SharedScheduler { state, clock, jitter, rearmed }) }
     }
 
@@ -151,70 +117,5 @@ impl Scheduler {
     pub fn paused(&self, provider: &Provider) -> Option<Duration> {
         let now = self.shared.clock.now().boot;
         self.shared.state().queue.paused(&provider.issuer.name, now)
-    }
-}
-
-impl SharedScheduler {
-    fn state(&self) -> MutexGuard<'_, SchedulerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the queue, and answers the tickets that are affected.
-    fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut SchedulerState, Duration) -> T) -> T {
-        let mut state = self.state();
-        let now = self.clock.now().boot; // read under the lock, so that it never goes back
-        let value = change(&mut state, now);
-        let answers = state.queue.dispatch(now);
-        let answers: Vec<_> = answers
-            .into_iter()
-            .filter_map(|(id, answer)| Some((state.tickets.remove(&id)?, id, answer)))
-            .collect();
-        let wake = state.queue.next_wake();
-        let is_sooner = wake.is_some_and(|wake| state.timer.is_none_or(|timer| wake < timer));
-        if is_sooner {
-            state.timer = wake;
-        }
-        drop(state);
-        if is_sooner {
-            self.rearmed.notify_one();
-        }
-        // The lock is free by now: dropping a permit that was not taken takes it again.
-        for (ticket, id, answer) in answers {
-            drop(ticket.send(match answer {
-                Admission::Start => Ok(Permit::new(self, id)),
-                Admission::Throttled(left) => Err(left),
-            }));
-        }
-        value
-    }
-
-    fn leave(self: &Arc<Self>, id: u64) {
-        self.with(|state, now| {
-            if state.tickets.remove(&id).is_some() {
-                state.queue.leave(id, now);
-            }
-        });
-    }
-
-    fn finish(self: &Arc<Self>, id: u64, outcome: Outcome) {
-        let u = (self.jitter)();
-        match self.with(|state, now| state.queue.finish(id, outcome, u, now)) {
-            Some((issuer, PaceChange::Paused(pause))) => {
-                warn!(%issuer, ?pause, "the issuer asks for fewer runs; it is paused");
-            }
-            Some((issuer, PaceChange::Resumed)) => {
-                info!(%issuer, "the issuer works again; its runs start slowly at first");
-            }
-            None => {}
-        }
-    }
-
-    /// Dispatches, and returns how long there is nothing more to do; `None`: until the queue changes.
-    fn dispatch_due(self: &Arc<Self>) -> Option<Duration> {
-        self.with(|_, _| ());
-        let mut state = self.state();
-        let now = self.clock.now().boot;
-        state.timer = state.queue.next_wake();
-        state.timer.map(|wake| wake.saturating_sub(now))
     }
 }

@@ -1,17 +1,16 @@
 //! Picks the next run. Pure: `now` is the time since boot.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     Urgency,
+    gate::{Cause, Class, Gate},
     lane::Party,
-    line::{IssuerLine, Listed},
-    pace::{Cause, Class, Gate, Outcome, PaceChange, RunRecord},
-    share::{RunShares, Shares},
+    line::IssuerLine,
+    pace::{Outcome, PaceChange},
+    share::RunShares,
+    slots::{Slots, StartedRun},
+    turns::Turns,
 };
 use crate::plugin::Issuer;
 
@@ -27,25 +26,12 @@ pub(super) enum Admission {
 /// The queued and the started runs. Each operation takes O(log n) for each run that it answers.
 #[derive(Debug)]
 pub(super) struct Queue {
-    runs: usize,
-    /// The runs that may wait for a person at a time.
-    interactive: usize,
-    shares: Shares,
+    slots: Slots,
     waiting: HashMap<u64, QueuedRun>,
-    started: HashMap<u64, StartedRun>,
-    /// The started runs that wait for a person, which do not count among the others.
-    aside: HashMap<u64, StartedRun>,
-    /// The number of started background runs.
-    background: usize,
     issuers: HashMap<Arc<str>, IssuerLine>,
     /// The limits of the newest configuration. A provider that has not changed may name earlier ones.
     limits: HashMap<Arc<str>, Arc<Issuer>>,
-    /// The issuers that may start a first-class run now, by the number of their next turn.
-    first: BTreeSet<(u64, Arc<str>)>,
-    /// The same for background runs.
-    rest: BTreeSet<(u64, Arc<str>)>,
-    /// When to check issuers again whose runs wait for a time.
-    times: BTreeSet<(Duration, Arc<str>)>,
+    turns: Turns,
     answers: Vec<(u64, Admission)>,
     /// Numbers runs and turns.
     next: u64,
@@ -58,30 +44,15 @@ struct QueuedRun {
     urgency: Urgency,
 }
 
-#[derive(Debug)]
-struct StartedRun {
-    issuer: Arc<str>,
-    party: Party,
-    class: Class,
-    run: RunRecord,
-}
-
 impl Queue {
     /// A queue for `runs` runs at a time, at least one.
     pub(super) fn new(runs: usize) -> Self {
         Self {
-            runs: runs.max(1),
-            interactive: 0,
-            shares: Shares::new(RunShares { per_uid: usize::MAX, per_process: usize::MAX }),
+            slots: Slots::new(runs),
             waiting: HashMap::new(),
-            started: HashMap::new(),
-            aside: HashMap::new(),
-            background: 0,
             issuers: HashMap::new(),
             limits: HashMap::new(),
-            first: BTreeSet::new(),
-            rest: BTreeSet::new(),
-            times: BTreeSet::new(),
+            turns: Turns::default(),
             answers: Vec::new(),
             next: 0,
         }
@@ -89,7 +60,7 @@ impl Queue {
 
     /// Sets the shares of processes and uids.
     pub(super) fn set_shares(&mut self, limits: RunShares, now: Duration) {
-        self.shares.limits = limits;
+        self.slots.shares.limits = limits;
         self.list_all(now);
     }
 
@@ -116,7 +87,7 @@ impl Queue {
         issuers: impl IntoIterator<Item = Arc<Issuer>>,
         now: Duration,
     ) {
-        self.runs = runs.max(1);
+        self.slots.runs = runs.max(1);
         self.limits = issuers.into_iter().map(|issuer| (Arc::clone(&issuer.name), issuer)).collect();
         let known: Vec<_> = self.issuers.keys().cloned().collect();
         for name in known {
@@ -145,29 +116,18 @@ impl Queue {
 
     /// Sets how many runs may wait for a person at a time.
     pub(super) fn set_interactive(&mut self, runs: usize) {
-        self.interactive = runs;
+        self.slots.interactive = runs;
     }
 
     /// Counts a started run among those that wait for a person, and returns whether there is room for it.
     pub(super) fn step_aside(&mut self, id: u64, now: Duration) -> bool {
-        if self.aside.len() >= self.interactive {
-            return false;
-        }
-        let Some(mut started) = self.started.remove(&id) else { return false };
-        let had_share = self.leave_slot(&started);
+        let Some((started, had_share)) = self.slots.step_aside(id) else { return false };
         let issuer = Arc::clone(&started.issuer);
         if let Some(line) = self.issuers.get_mut(&issuer) {
             line.pace.step_aside(&mut started.run);
         }
-        self.aside.insert(id, started);
         self.list_more(&issuer, had_share, now);
         true
-    }
-
-    /// Frees the slot of a started run. Returns whether its party had its share.
-    fn leave_slot(&mut self, started: &StartedRun) -> bool {
-        self.background -= usize::from(started.class == Class::Background);
-        self.shares.finish(started.party)
     }
 
     /// Notes the end of a started run. `u` is uniform in [0, 1).
@@ -178,14 +138,7 @@ impl Queue {
         u: f64,
         now: Duration,
     ) -> Option<(Arc<str>, PaceChange)> {
-        let (started, had_share) = match self.started.remove(&id) {
-            Some(started) => {
-                let had_share = self.leave_slot(&started);
-                (started, had_share)
-            }
-            None => (self.aside.remove(&id)?, false),
-        };
-        let StartedRun { issuer, run, .. } = started;
+        let (StartedRun { issuer, run, .. }, had_share) = self.slots.finish(id)?;
         let line = self.issuers.get_mut(&issuer)?;
         let change = line.pace.finish(run, outcome, u, now);
         if let Some(left) = line.pace.paused(now).filter(|_| change.is_some()) {
@@ -200,19 +153,12 @@ impl Queue {
 
     /// Starts the runs that may start, and returns all answers since the last call.
     pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, Admission)> {
-        while let Some((_, issuer)) = self.times.first().filter(|(at, _)| *at <= now) {
-            let issuer = Arc::clone(issuer);
+        while let Some(issuer) = self.turns.due(now) {
             self.list(&issuer, now); // at a later time, or none
         }
-        while self.started.len() < self.runs {
-            // If there are two slots or more, one is reserved for runs that a caller waits for.
-            let has_idle_capacity = self.runs == 1 || self.background + 1 < self.runs;
-            let (next, is_first) = match (self.first.first(), self.rest.first()) {
-                (Some(next), _) => (next, true),
-                (None, Some(next)) if has_idle_capacity => (next, false),
-                _ => break,
-            };
-            let issuer = Arc::clone(&next.1);
+        while self.slots.has_room()
+            && let Some((issuer, is_first)) = self.turns.next(self.slots.has_room_for_background())
+        {
             self.start(&issuer, is_first, now);
         }
         std::mem::take(&mut self.answers)
@@ -220,7 +166,7 @@ impl Queue {
 
     /// When to dispatch again if nothing changes. `None`: no run waits for a time.
     pub(super) fn next_wake(&self) -> Option<Duration> {
-        self.times.first().map(|(at, _)| *at)
+        self.turns.next_time()
     }
 
     /// How long the pause of `issuer` still lasts.
@@ -232,11 +178,11 @@ impl Queue {
     pub(super) fn waits_for(&self, id: u64, now: Duration) -> Option<(Cause, usize)> {
         let QueuedRun { provider, issuer, urgency } = self.waiting.get(&id)?;
         let line = self.issuers.get(issuer)?;
-        let class = class(*urgency);
+        let class = urgency.class();
         let cause = match line.pace.gate(class, now) {
             Gate::Open => {
-                let share = self.shares.refuses(caller(*urgency)).filter(|_| self.started.len() < self.runs);
-                share.unwrap_or(Cause::Slots { runs: self.runs })
+                let share = self.slots.shares.refuses(urgency.party()).filter(|_| self.slots.has_room());
+                share.unwrap_or(Cause::Slots { runs: self.slots.runs })
             }
             Gate::At(_, cause) | Gate::Shut(cause) => cause,
         };
@@ -247,11 +193,11 @@ impl Queue {
         let turn = self.number();
         let issuer = Arc::clone(&waiting.issuer);
         let Some(line) = self.issuers.get_mut(&issuer) else { return };
-        let caller = caller(waiting.urgency);
+        let party = waiting.urgency.party();
         match line.pace.paused(now) {
-            Some(left) if caller != Party::Broker => self.answers.push((id, Admission::Throttled(left))),
+            Some(left) if party != Party::Broker => self.answers.push((id, Admission::Throttled(left))),
             _ => {
-                line.lane_mut(class(waiting.urgency)).insert(&waiting.provider, caller, id, turn);
+                line.lane_mut(waiting.urgency.class()).insert(&waiting.provider, party, id, turn);
                 self.waiting.insert(id, waiting);
             }
         }
@@ -260,8 +206,8 @@ impl Queue {
 
     fn remove(&mut self, id: u64) -> Option<QueuedRun> {
         let waiting = self.waiting.remove(&id)?;
-        let lane = self.issuers.get_mut(&waiting.issuer)?.lane_mut(class(waiting.urgency));
-        lane.remove(&waiting.provider, caller(waiting.urgency), id);
+        let lane = self.issuers.get_mut(&waiting.issuer)?.lane_mut(waiting.urgency.class());
+        lane.remove(&waiting.provider, waiting.urgency.party(), id);
         Some(waiting)
     }
 
@@ -269,17 +215,15 @@ impl Queue {
         let turn = self.number();
         let Some(line) = self.issuers.get_mut(issuer) else { return };
         let class = match is_first {
-            true if line.turn(Class::Forced, &self.shares, now) == line.listed.first => Class::Forced,
+            true if line.turn(Class::Forced, &self.slots.shares, now) == line.listed.first => Class::Forced,
             true => Class::First,
             false => Class::Background,
         };
         let mut has_share = false;
-        if let Some(id) = line.lane_mut(class).take(turn, &self.shares) {
+        if let Some(id) = line.lane_mut(class).take(turn, &self.slots.shares) {
             let run = line.pace.start(class, now);
-            let party = self.waiting.remove(&id).map_or(Party::Broker, |waiting| caller(waiting.urgency));
-            has_share = self.shares.start(party);
-            self.background += usize::from(class == Class::Background);
-            self.started.insert(id, StartedRun { issuer: Arc::clone(issuer), party, class, run });
+            let party = self.waiting.remove(&id).map_or(Party::Broker, |waiting| waiting.urgency.party());
+            has_share = self.slots.start(id, StartedRun { issuer: Arc::clone(issuer), party, class, run });
             self.answers.push((id, Admission::Start));
         }
         self.list_more(issuer, has_share, now);
@@ -305,54 +249,14 @@ impl Queue {
     /// Updates the sets after a change of an issuer.
     fn list(&mut self, issuer: &Arc<str>, now: Duration) {
         let Some(line) = self.issuers.get_mut(issuer) else { return };
-        let shares = &self.shares;
-        let (forced, first) = (line.turn(Class::Forced, shares, now), line.turn(Class::First, shares, now));
-        let listed = Listed {
-            first: forced.into_iter().chain(first).min(),
-            rest: line.turn(Class::Background, shares, now),
-            time: line.time(shares, now),
-        };
-        let before = std::mem::replace(&mut line.listed, listed);
-        relist(&mut self.first, before.first, line.listed.first, issuer);
-        relist(&mut self.rest, before.rest, line.listed.rest, issuer);
-        relist(&mut self.times, before.time, line.listed.time, issuer);
+        let before = line.listed;
+        line.list(&self.slots.shares, now);
+        self.turns.list(issuer, before, line.listed);
     }
 
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
-    }
-}
-
-fn relist<T: Copy + Ord>(
-    set: &mut BTreeSet<(T, Arc<str>)>,
-    before: Option<T>,
-    after: Option<T>,
-    issuer: &Arc<str>,
-) {
-    if before == after {
-        return;
-    }
-    if let Some(before) = before {
-        set.remove(&(before, Arc::clone(issuer)));
-    }
-    if let Some(after) = after {
-        set.insert((after, Arc::clone(issuer)));
-    }
-}
-
-fn class(urgency: Urgency) -> Class {
-    match urgency {
-        Urgency::Background => Class::Background,
-        Urgency::Forced => Class::Forced,
-        Urgency::Urgent | Urgency::Waited { .. } => Class::First,
-    }
-}
-
-fn caller(urgency: Urgency) -> Party {
-    match urgency {
-        Urgency::Background | Urgency::Forced | Urgency::Urgent => Party::Broker,
-        Urgency::Waited { peer } => Party::Peer(peer),
     }
 }
 

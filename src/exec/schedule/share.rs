@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, hash::Hash};
 
-use super::{lane::Party, pace::Cause};
+use super::{gate::Cause, lane::Party};
 
 /// Runs at a time that callers wait for.
 #[derive(Clone, Copy, Debug)]

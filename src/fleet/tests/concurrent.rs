@@ -12,6 +12,7 @@ use std::{
 
 use super::*;
 use crate::{
+    credential::Cluster,
     plugin::{ClusterInfo, PluginSpec, ResolveError},
     resolver::{CredentialRequest, Resolver, Source},
 };
@@ -138,7 +139,7 @@ fn a_thousand_profiles_resolve_at_once_while_others_change_and_go() {
         let expected = [None, Some(0), Some(11)][number % 3];
         assert_eq!(found, expected.map(|version| format!("{number}.{version}")));
     }
-    let profiles = fleet.read();
+    let profiles = &fleet.read().profiles;
     assert_eq!(profiles.by_server.len(), profiles.by_name.len(), "nothing is left behind");
 }
 
@@ -160,6 +161,6 @@ fn writers_of_one_profile_leave_nothing_behind() {
         }
     });
     fleet.apply(at("paris", "https://last"));
-    let profiles = fleet.read();
+    let profiles = &fleet.read().profiles;
     assert_eq!(profiles.by_server.keys().collect::<Vec<_>>(), ["https://last"]);
 }

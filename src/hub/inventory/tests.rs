@@ -114,20 +114,3 @@ async fn only_what_leads_elsewhere_is_fetched_ahead_again() {
     inventory.apply(&object("fleet/a", "new")).unwrap();
     settled(3, "it leads somewhere again").await;
 }
-
-#[test]
-fn what_is_known_has_a_limit_in_number_and_in_bytes() {
-    let name = |number: usize| ProfileName::new("fleet", format!("c{number}"));
-    let mut sizes = Sizes::default();
-    for number in 0..PROFILES {
-        sizes.put(&name(number), TOTAL / PROFILES, false).unwrap();
-    }
-    assert_eq!(sizes.put(&name(PROFILES), 1, false), Err(Excess::Profiles));
-    assert_eq!(sizes.put(&name(0), TOTAL, false), Err(Excess::Total));
-    sizes.put(&name(0), 1, false).unwrap();
-    sizes.put(&name(PROFILES), 1, true).expect("a list may replace all that is known");
-    sizes.remove(&name(PROFILES));
-    sizes.remove(&name(1));
-    sizes.put(&name(PROFILES), 1, false).unwrap();
-    assert_eq!(sizes.by_name.values().sum::<usize>(), sizes.total);
-}

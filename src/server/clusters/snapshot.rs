@@ -7,17 +7,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use credbroker_proto::{
-    Reason,
-    v1::{self as pb, cluster_state},
-};
+use credbroker_proto::v1 as pb;
 use prost::Message as _;
 
-use super::{MESSAGE, convert, hub::TimedHubState};
+use super::{
+    MESSAGE, convert,
+    hub::TimedHubState,
+    row::{Row, View},
+};
 use crate::{
-    access::{self, Rights, Verb},
     fleet::KnownProfile,
-    plugin::{ProfileName, Target},
+    plugin::ProfileName,
     server::{preencoded, readiness::Readiness},
 };
 
@@ -34,36 +34,9 @@ pub(super) struct Snapshot {
     encoded: Mutex<HashMap<PageKey, Page>>,
 }
 
-/// One cluster.
-#[derive(Debug)]
-pub(super) struct Row {
-    known: Arc<KnownProfile>,
-    ready: cluster_state::Readiness,
-    reason: Option<Reason>,
-    message: String,
-    /// The number of the snapshot in which this state first appeared.
-    since: u64,
-}
-
 /// Identifies a message: the namespace, the view of the rights, the number of the snapshot that the peer has, and the start
 /// position.
 type PageKey = (Option<String>, u64, u64, DiffPosition);
-
-/// The part of the fleet that a peer asked for and may see.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
-    /// `None`: all namespaces.
-    pub(super) namespace: Option<&'a str>,
-    pub(super) rights: &'a Rights,
-}
-
-impl View<'_> {
-    fn shows(self, row: &Row) -> bool {
-        let provider = row.target().map(|target| &*target.provider.name);
-        self.namespace.is_none_or(|namespace| *row.name().namespace == *namespace)
-            && self.rights.allows(Verb::List, access::Target::Profile(row.name(), provider))
-    }
-}
 
 /// Progress of a watch through the difference of two snapshots: positions in the newer one and in the older one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -101,14 +74,9 @@ impl Snapshot {
             let name = &known.profile.name;
             while earlier.next_if(|row| row.name() < name).is_some() {}
             let same_name = earlier.next_if(|row| row.name() == name);
-            let (ready, reason) = readiness.of_profile(&known);
-            let is_same = |row: &&Arc<Row>| {
-                row.known.revision == known.revision && row.ready == ready && row.reason == reason
-            };
-            let since = same_name.filter(is_same).map_or(number, |row| row.since);
-            is_news |= since == number;
-            let message = readiness.message(&known);
-            Arc::new(Row { known, ready, reason, message, since })
+            let row = Row::of(known, readiness, number, same_name);
+            is_news |= row.since == number;
+            Arc::new(row)
         });
         let rows = rows.collect();
         let (number, before) = if is_news { (number, self.number) } else { (self.number, self.before) };
@@ -194,50 +162,5 @@ impl Snapshot {
         let complete = !is_first || rest.is_none();
         let message = pb::WatchClustersResponse { changed, removed, complete, hub: Some(self.hub()) };
         Page { frame: Some(preencoded::frame(&message)), rest }
-    }
-}
-
-impl Row {
-    pub(super) fn name(&self) -> &ProfileName {
-        &self.known.profile.name
-    }
-
-    fn target(&self) -> Option<&Arc<Target>> {
-        self.known.outcome.as_ref().ok()
-    }
-
-    /// The cluster, without its credential. Names only providers that `rights` show, besides those of the profile itself.
-    pub(super) fn message(&self, rights: &Rights) -> pb::ClusterState {
-        let known = &self.known;
-        let profile = &known.profile;
-        let target = self.target();
-        let sees = |provider: &str| rights.allows(Verb::List, access::Target::Provider(provider));
-        let skipped = known.skipped.iter().filter(|skipped| !rights.is_limited() || sees(&skipped.name));
-        let skipped = skipped.map(|skipped| cluster_state::SkippedProvider {
-            name: skipped.name.clone(),
-            reason: skipped.reason.clone(),
-        });
-        let properties = profile.properties.iter();
-        let properties = properties
-            .map(|(name, value)| cluster_state::Property { name: name.clone(), value: value.clone() });
-        pb::ClusterState {
-            cluster_profile: Some(convert::profile(&profile.name)),
-            display_name: profile.display_name.clone(),
-            cluster_manager: profile.cluster_manager.clone(),
-            kubernetes_version: profile.kubernetes_version.clone(),
-            properties: properties.collect(),
-            provider: target.map(|target| target.provider.name.to_string()),
-            skipped_providers: skipped.collect(),
-            cluster: target.map(|target| convert::cluster_message(&target.endpoint)),
-            readiness: self.ready.into(),
-            failure: self.reason.map(|reason| pb::Failure {
-                reason: reason.into(),
-                message: match &known.outcome {
-                    Err(error) if rights.is_limited() => error.without_configured(sees).to_string(),
-                    _ => self.message.clone(),
-                },
-                retry_after: None,
-            }),
-        }
     }
 }

@@ -10,11 +10,11 @@ use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::*;
+use super::{making::GATHER, *};
 use crate::{
     access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
     cache::CacheParts,

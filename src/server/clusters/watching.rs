@@ -10,7 +10,8 @@ use tonic::Status;
 
 use super::{
     super::access::{Access, Policies},
-    snapshot::{DiffPosition, Snapshot, View},
+    row::View,
+    snapshot::{DiffPosition, Snapshot},
 };
 use crate::access::{Rights, Verb};
 

@@ -1,5 +1,7 @@
 //! How many connections the limit of open files allows, beside plugin runs and the broker's own files.
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::server::identity::PINNED;
 
 /// Descriptors of the broker itself: its log, timers, listeners, lock files, the hub, and processes that it pinned.
@@ -30,6 +32,18 @@ impl Budget {
         let connections = (left - for_runs - spare).max(1);
         Self { connections, spare, runs: runs.min(for_runs / PER_RUN).max(1) }
     }
+}
+
+/// The plugin runs at a time, of `wanted`, for which the limit of open files leaves descriptors.
+pub fn affordable_runs(wanted: usize) -> usize {
+    Budget::of(open_files(), wanted).runs
+}
+
+/// The limit of open files.
+pub(super) fn open_files() -> usize {
+    getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]

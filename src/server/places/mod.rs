@@ -3,28 +3,25 @@
 
 mod budget;
 mod held;
+mod taken;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use rustix::process::{Resource, getrlimit};
 use tokio_util::sync::CancellationToken;
 
 use super::{Peer, traffic::Traffic};
-use budget::Budget;
+use budget::{Budget, open_files};
+use taken::{Served, Taken};
 
+pub use budget::affordable_runs;
 pub(super) use held::{Held, Holding, TooManyBytes};
 
-/// A connection without a call for this time gives way to a new one when there is no place left.
-const IDLE: Duration = Duration::from_secs(1);
-
-/// Connections of one process that had no call within [`IDLE`] of their start, or half of all places if those are fewer.
+/// Connections of one process that had no call within a second of their start, or half of all places if those are fewer.
 /// For one more, the oldest of them gives way, even if there are free places: a client that connects has a call.
 const SILENT: usize = 48;
 
@@ -62,11 +59,6 @@ pub(super) enum Full {
     Silent(usize),
 }
 
-/// The plugin runs at a time, of `wanted`, for which the limit of open files leaves descriptors.
-pub fn affordable_runs(wanted: usize) -> usize {
-    Budget::of(open_files(), wanted).runs
-}
-
 /// All places.
 #[derive(Debug)]
 pub(super) struct Places {
@@ -74,34 +66,6 @@ pub(super) struct Places {
     /// Reads the limit of open files: it can change while the broker runs.
     open_files: fn() -> usize,
     taken: Mutex<Taken>,
-}
-
-/// The places that are taken.
-#[derive(Debug, Default)]
-struct Taken {
-    next: u64,
-    /// By number, so in the order of their connections.
-    served: BTreeMap<u64, Served>,
-    uids: HashMap<u32, Holder>,
-    processes: HashMap<u64, Holder>,
-    /// Connections that gave way and have not ended.
-    leaving: HashSet<u64>,
-    refused: usize,
-}
-
-#[derive(Debug)]
-struct Served {
-    uid: u32,
-    process: u64,
-    traffic: Arc<Traffic>,
-}
-
-/// What one uid or process has.
-#[derive(Debug)]
-struct Holder {
-    /// By number.
-    connections: BTreeSet<u64>,
-    held: Arc<Held>,
 }
 
 /// A place. Dropping it frees the place.
@@ -147,8 +111,8 @@ impl Places {
             taken.gives_way(silent);
         }
         let is_full = taken.served.len() >= total;
-        let of_uid = count(&taken.uids, &uid) >= limits.connections_per_uid;
-        let of_process = count(&taken.processes, &process) >= per_process;
+        let (uid_has, process_has) = taken.shares(uid, process);
+        let (of_uid, of_process) = (uid_has >= limits.connections_per_uid, process_has >= per_process);
         if is_full || of_uid || of_process {
             let may_give_way = |served: &Served| match (of_process, of_uid) {
                 (true, _) => served.process == process,
@@ -167,16 +131,8 @@ impl Places {
             };
             taken.gives_way(idle);
         }
-        let number = taken.next;
-        taken.next += 1;
-        let holding = Holding(Some([
-            enter(&mut taken.processes, process, number, || {
-                Held::new("limits.bytesPerProcess", limits.bytes_per_process)
-            }),
-            enter(&mut taken.uids, uid, number, || Held::new("limits.bytesPerUid", limits.bytes_per_uid)),
-        ]));
-        let traffic = Traffic::new(end, holding, now);
-        taken.served.insert(number, Served { uid, process, traffic: Arc::clone(&traffic) });
+        let (number, traffic) =
+            taken.enter((uid, process), limits, |holding| Traffic::new(end, holding, now));
         Ok((Place { places: Arc::clone(self), number: Some(number) }, traffic))
     }
 
@@ -201,45 +157,6 @@ impl Places {
     }
 }
 
-impl Taken {
-    /// The connection that had no call for the longest time, at least [`IDLE`].
-    fn longest_idle(&self, may_give_way: impl Fn(&Served) -> bool, now: Duration) -> Option<u64> {
-        let candidates = self.served.iter().filter(|(_, served)| may_give_way(served));
-        let idle = candidates.filter_map(|(number, served)| Some((served.traffic.idle(now)?, *number)));
-        let longest = idle.max_by_key(|(idle, number)| (*idle, std::cmp::Reverse(*number)));
-        longest.filter(|(idle, _)| *idle >= IDLE).map(|(_, number)| number)
-    }
-
-    /// The oldest connection of `process` that had no call in time, if it has `most` of them.
-    fn oldest_silent(&self, process: u64, most: usize, now: Duration) -> Option<u64> {
-        let own = &self.processes.get(&process)?.connections;
-        if own.len() < most {
-            return None;
-        }
-        let is_silent = |number: &&u64| {
-            let traffic = self.served.get(number).map(|served| &served.traffic);
-            traffic.is_some_and(|traffic| traffic.is_silent() && traffic.idle(now) >= Some(IDLE))
-        };
-        let mut silent = own.iter().filter(is_silent);
-        let oldest = silent.next()?;
-        (silent.count() + 1 >= most).then_some(*oldest)
-    }
-
-    fn gives_way(&mut self, number: u64) {
-        if let Some(served) = self.remove(number) {
-            served.traffic.give_way();
-            self.leaving.insert(number);
-        }
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Served> {
-        let served = self.served.remove(&number)?;
-        leave(&mut self.uids, served.uid, number);
-        leave(&mut self.processes, served.process, number);
-        Some(served)
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
@@ -249,34 +166,4 @@ impl Drop for Place {
             None => taken.refused = taken.refused.saturating_sub(1),
         }
     }
-}
-
-fn count<K: Eq + Hash>(holders: &HashMap<K, Holder>, key: &K) -> usize {
-    holders.get(key).map_or(0, |holder| holder.connections.len())
-}
-
-fn enter<K: Eq + Hash>(
-    holders: &mut HashMap<K, Holder>,
-    key: K,
-    number: u64,
-    held: impl Fn() -> Held,
-) -> Arc<Held> {
-    let new = || Holder { connections: BTreeSet::new(), held: Arc::new(held()) };
-    let holder = holders.entry(key).or_insert_with(new);
-    holder.connections.insert(number);
-    Arc::clone(&holder.held)
-}
-
-fn leave<K: Copy + Eq + Hash>(holders: &mut HashMap<K, Holder>, key: K, number: u64) {
-    let Some(holder) = holders.get_mut(&key) else { return };
-    holder.connections.remove(&number);
-    if holder.connections.is_empty() {
-        holders.remove(&key);
-    }
-}
-
-fn open_files() -> usize {
-    getrlimit(Resource::Nofile)
-        .current
-        .map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }

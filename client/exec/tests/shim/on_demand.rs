@@ -2,87 +2,59 @@
 
 use std::{
     fs,
-    os::unix::{
-        fs::{PermissionsExt as _, chown},
-        process::CommandExt as _,
-    },
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    os::unix::fs::{PermissionsExt as _, chown},
+    path::Path,
+    process::Command,
 };
 
-use rustix::process::geteuid;
+use credbroker_test_support::Home;
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::{broker::set_mode, shim::text};
 
 const USER: u32 = 1001;
 
+const MARK: &str = ".config/credbroker/start-on-demand.json";
+
 /// A person without systemd.
-struct Home {
-    directory: TempDir,
-}
+struct Person(Home);
 
-impl Home {
-    /// `None`, and a word about it, where this process cannot act as another user.
-    fn new() -> Option<Self> {
-        if !geteuid().is_root() {
-            println!("SKIPPED: only root can act as other users");
-            return None;
-        }
-        let home = Self { directory: credbroker_test_support::private_directory() };
-        set_mode(home.directory.path(), 0o755);
-        for directory in ["bin", "run", ".config", ".config/credbroker"] {
-            fs::create_dir(home.path(directory)).unwrap();
-            set_mode(&home.path(directory), 0o755);
-            chown(home.path(directory), Some(USER), Some(USER)).unwrap();
-        }
-        fs::copy(env!("CARGO_BIN_EXE_credbroker-exec"), home.path("bin/shim")).unwrap();
-        set_mode(&home.path("bin/shim"), 0o755);
+impl Person {
+    /// `None`, and a word about it, where this process cannot act as `user`.
+    fn new(user: u32) -> Option<Self> {
+        let home = Home::of(user, &["bin", "run", ".config", ".config/credbroker"])?;
+        home.write("bin/shim", fs::read(env!("CARGO_BIN_EXE_credbroker-exec")).unwrap(), 0o755);
         let record = "exec 2>&1; cd \"$HOME/run\"; ls -l /proc/$$/fd > fd; env > env; cat /proc/$$/stat > stat; echo \"$@\" > args; readlink /proc/$PPID/cwd > /dev/null; echo log line";
-        let script = format!("#!/bin/sh\npwd > \"$HOME/run/cwd\"\n{record}\n: > done\n");
-        home.write("bin/broker", &script, 0o755);
-        home.mark(&home.path("bin/broker"));
-        Some(home)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn write(&self, name: &str, contents: &str, mode: u32) {
-        fs::write(self.path(name), contents).unwrap();
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
-        chown(self.path(name), Some(USER), Some(USER)).unwrap();
+        home.script("bin/broker", &format!("pwd > \"$HOME/run/cwd\"\n{record}\n: > done"));
+        let person = Self(home);
+        person.mark(&person.0.path("bin/broker"));
+        Some(person)
     }
 
     fn mark(&self, program: &Path) {
-        let home = self.directory.path();
-        let environment = json!({"HOME": home, "XDG_RUNTIME_DIR": self.path("run"), "PATH": "/usr/bin:/bin"});
-        let mark = json!({"program": program, "log": self.path("run/log"), "environment": environment});
-        self.write(".config/credbroker/start-on-demand.json", &mark.to_string(), 0o600);
+        let environment = json!({"HOME": self.0.directory(), "XDG_RUNTIME_DIR": self.0.path("run"), "PATH": "/usr/bin:/bin"});
+        let mark = json!({"program": program, "log": self.0.path("run/log"), "environment": environment});
+        self.0.write(MARK, mark.to_string(), 0o600);
     }
 
     /// The shim as the person runs it, with a descriptor and a variable that are the caller's.
     fn shim(&self) -> Command {
-        let mut command = Command::new("/bin/sh");
+        let mut command = self.0.command("/bin/sh");
         let script = "exec 9</dev/null; exec \"$0\" --provider gke --timeout 1 \"$@\"";
-        command.args(["-c", script]).arg(self.path("bin/shim")).env_clear();
-        command.env("HOME", self.directory.path()).env("XDG_RUNTIME_DIR", self.path("run"));
-        command.env("SECRET", "c4n4ry").stdin(Stdio::null()).uid(USER).gid(USER);
+        command.args(["-c", script]).arg(self.0.path("bin/shim")).env("SECRET", "c4n4ry");
         command
     }
 
     fn was_started(&self) -> bool {
         // The shim has waited for a second after it started the script.
-        self.path("run/cwd").exists()
+        self.0.path("run/cwd").exists()
     }
 
     fn read(&self, name: &str) -> String {
-        while !self.path("run/done").exists() {
+        while !self.0.path("run/done").exists() {
             std::thread::yield_now();
         }
-        fs::read_to_string(self.path("run").join(name)).unwrap()
+        self.0.read(&format!("run/{name}"))
     }
 }
 
@@ -95,7 +67,7 @@ fn complaint(command: &mut Command) -> String {
 
 #[test]
 fn a_recorded_broker_is_started_with_nothing_of_the_caller() {
-    let Some(home) = Home::new() else { return };
+    let Some(home) = Person::new(USER) else { return };
     complaint(&mut home.shim());
     assert!(home.was_started());
     assert_eq!(home.read("args").trim(), "serve --detached");
@@ -108,21 +80,21 @@ fn a_recorded_broker_is_started_with_nothing_of_the_caller() {
     let descriptors = home.read("fd");
     assert!(!descriptors.contains(" 9 ->") && descriptors.contains("0 -> /dev/null"), "{descriptors}");
     assert_eq!(home.read("log"), "log line\n");
-    let mode = fs::metadata(home.path("run/log")).unwrap().permissions().mode();
+    let mode = fs::metadata(home.0.path("run/log")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]
 fn without_the_mark_or_with_a_named_socket_or_broker_nothing_is_started() {
-    let Some(home) = Home::new() else { return };
-    complaint(home.shim().args(["--socket"]).arg(home.path("run/other.sock")));
+    let Some(home) = Person::new(USER) else { return };
+    complaint(home.shim().args(["--socket"]).arg(home.0.path("run/other.sock")));
     complaint(home.shim().args(["--server-uid", "1001"]));
-    complaint(home.shim().env("CREDBROKER_SOCKET", home.path("run/other.sock")));
+    complaint(home.shim().env("CREDBROKER_SOCKET", home.0.path("run/other.sock")));
     complaint(home.shim().env("CREDBROKER_SERVER_UID", "1001"));
-    complaint(home.shim().env("XDG_RUNTIME_DIR", home.path("bin")));
+    complaint(home.shim().env("XDG_RUNTIME_DIR", home.0.path("bin")));
     let said = complaint(home.shim().env_remove("XDG_RUNTIME_DIR"));
     assert!(said.contains("set it to /run/user/UID"), "{said}");
-    fs::remove_file(home.path(".config/credbroker/start-on-demand.json")).unwrap();
+    fs::remove_file(home.0.path(MARK)).unwrap();
     complaint(&mut home.shim());
     assert!(!home.was_started());
 }
@@ -130,43 +102,38 @@ fn without_the_mark_or_with_a_named_socket_or_broker_nothing_is_started() {
 /// Root's broker is the system's.
 #[test]
 fn a_mark_has_no_effect_for_root() {
-    let Some(home) = Home::new() else { return };
-    complaint(home.shim().uid(0).gid(0));
+    let Some(home) = Person::new(0) else { return };
+    complaint(&mut home.shim());
     assert!(!home.was_started());
 }
 
 #[test]
 fn what_other_users_can_change_is_not_started() {
-    let Some(home) = Home::new() else { return };
-    let refusal = |home: &Home| {
+    let Some(home) = Person::new(USER) else { return };
+    let refusal = |home: &Person| {
         let said = complaint(&mut home.shim());
         assert!(said.contains("cannot be started") && said.contains("credbroker setup"), "{said}");
         assert!(!home.was_started());
         said
     };
-    for (name, mode) in [
-        ("bin/broker", 0o775),
-        ("bin/broker", 0o757),
-        ("bin", 0o777),
-        (".config/credbroker/start-on-demand.json", 0o606),
-    ] {
-        let before = fs::metadata(home.path(name)).unwrap().permissions();
-        set_mode(&home.path(name), mode);
+    for (name, mode) in [("bin/broker", 0o775), ("bin/broker", 0o757), ("bin", 0o777), (MARK, 0o606)] {
+        let before = fs::metadata(home.0.path(name)).unwrap().permissions();
+        set_mode(&home.0.path(name), mode);
         assert!(refusal(&home).contains("other users can change or replace it"));
-        fs::set_permissions(home.path(name), before).unwrap();
+        fs::set_permissions(home.0.path(name), before).unwrap();
     }
-    chown(home.path("bin/broker"), Some(2001), None).unwrap();
+    chown(home.0.path("bin/broker"), Some(2001), None).unwrap();
     assert!(refusal(&home).contains("other users can change or replace it"));
     home.mark(Path::new("bin/broker"));
     assert!(refusal(&home).contains("it is not there"));
-    home.write(".config/credbroker/start-on-demand.json", "{}", 0o600);
+    home.0.write(MARK, "{}", 0o600);
     assert!(refusal(&home).contains("not a file of `credbroker setup`"));
 }
 
 #[test]
 fn while_another_shim_starts_the_broker_no_second_one_is_started() {
-    let Some(home) = Home::new() else { return };
-    let mark = fs::File::open(home.path(".config/credbroker/start-on-demand.json")).unwrap();
+    let Some(home) = Person::new(USER) else { return };
+    let mark = fs::File::open(home.0.path(MARK)).unwrap();
     rustix::fs::flock(&mark, rustix::fs::FlockOperation::LockExclusive).unwrap();
     complaint(&mut home.shim());
     assert!(!home.was_started());

@@ -4,13 +4,20 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use credbroker_client::Cluster;
 
 use super::super::{
+    mark,
     merge::{Entries, entry, string},
     shim::Shim,
 };
 use crate::{
     cli::fleet::ClusterList,
-    document::{Node, Position, Value},
+    config::kubeconfig::{extension, is_shim},
+    document::{Node, Value},
 };
+
+/// The mark of a file that this command writes.
+const MARK: &str = "credbroker.io/fleet";
+/// The flag of the shim that the users of such a file have.
+const CLUSTER_PROFILE: &str = "--cluster-profile";
 
 /// The version of the exec protocol that the kubeconfig's clients support.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
@@ -36,11 +43,11 @@ pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion)
     let items = |body: &dyn Fn(&str, &Cluster) -> (&'static str, Entries)| {
         let items = reachable(fleet).map(|(name, cluster)| {
             let (key, body) = body(&name, cluster);
-            mapping(vec![entry("name", string(name)), entry(key, Value::Mapping(body))])
+            Value::Mapping(vec![entry("name", string(name)), entry(key, Value::Mapping(body))]).into()
         });
         Value::Sequence(items.collect())
     };
-    mapping(vec![
+    Value::Mapping(vec![
         entry("apiVersion", string("v1")),
         entry("kind", string("Config")),
         entry("clusters", items(&|_, cluster| ("cluster", cluster_entries(cluster)))),
@@ -54,7 +61,20 @@ pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion)
                 ("user", vec![entry("exec", Value::Mapping(exec(name, cluster, shim, version)))])
             }),
         ),
+        entry("extensions", mark::list(MARK, Value::Mapping(Vec::new()))),
     ])
+    .into()
+}
+
+/// Whether this command wrote `root`. That is, it has the mark, and no user but those that were written with it.
+pub(super) fn is_ours(root: &Node) -> bool {
+    let is_fleet = |user: &Node| {
+        let exec = user.get("user").and_then(|user| user.get("exec"));
+        let args = exec.and_then(|exec| exec.get("args")?.as_sequence()).unwrap_or_default();
+        exec.is_some_and(is_shim) && args.iter().any(|arg| arg.as_str() == Some(CLUSTER_PROFILE))
+    };
+    let users = root.get("users").and_then(Node::as_sequence).unwrap_or_default();
+    extension(root, MARK).is_some() && users.iter().all(is_fleet)
 }
 
 /// Each cluster that has an endpoint, by the name of its context.
@@ -96,10 +116,6 @@ fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Ent
     let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));
     [long]
         .into_iter()
-        .chain(shim.stanza(&["--cluster-profile", name, "--server", &cluster.server], version))
+        .chain(shim.stanza(&[CLUSTER_PROFILE, name, "--server", &cluster.server], version))
         .collect()
-}
-
-fn mapping(entries: Entries) -> Node {
-    Node { at: Position::UNKNOWN, value: Value::Mapping(entries) }
 }

@@ -42,6 +42,7 @@ fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyho
     let (_directory, environment) = bin();
     let args = FleetArgs {
         output: output.map(Path::to_owned),
+        force: false,
         api_version: ExecVersion::V1,
         bare: BareArg { bare: true },
         query: broker.query(namespaces),
@@ -130,6 +131,9 @@ fn each_profile_is_a_context_that_asks_the_shim_and_none_is_current() {
           provideClusterInfo: true
           interactiveMode: Never
           installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
+    extensions:
+    - name: credbroker.io/fleet
+      extension: {}
     ");
 }
 
@@ -194,7 +198,7 @@ fn two_thousand_clusters_are_the_same_bytes_in_any_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fleet");
     fs::write(&path, one).unwrap();
-    check_replaceable(&path).unwrap();
+    assert!(is_ours(&path));
     let read: Kubeconfig = config::read_kubeconfig(&[path], Mode::Named).unwrap();
     assert_eq!(read.users().len(), 2000);
 }
@@ -204,61 +208,16 @@ fn a_running_broker_is_asked_and_its_socket_is_given_to_the_shim() {
     let broker = FakeBroker::of(fleet(["c/x", "a/y", "b/z"].map(|name| (name, ready("https://host")))));
     let Ran { code, out, err } = ran(&broker, &["b", "c"], None).unwrap();
     assert_eq!(code, 0);
-    insta::assert_snapshot!(out, @r"
-    apiVersion: v1
-    kind: Config
-    clusters:
-    - name: b/z
-      cluster:
-        server: https://host
-    - name: c/x
-      cluster:
-        server: https://host
-    contexts:
-    - name: b/z
-      context:
-        cluster: b/z
-        user: b/z
-    - name: c/x
-      context:
-        cluster: c/x
-        user: c/x
-    users:
-    - name: b/z
-      user:
-        exec:
-          apiVersion: client.authentication.k8s.io/v1
-          command: credbroker-exec
-          args:
-          - --cluster-profile
-          - b/z
-          - --server
-          - https://host
-          - --api-version
-          - v1
-          - --socket
-          - SOCKET
-          provideClusterInfo: true
-          interactiveMode: Never
-          installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
-    - name: c/x
-      user:
-        exec:
-          apiVersion: client.authentication.k8s.io/v1
-          command: credbroker-exec
-          args:
-          - --cluster-profile
-          - c/x
-          - --server
-          - https://host
-          - --api-version
-          - v1
-          - --socket
-          - SOCKET
-          provideClusterInfo: true
-          interactiveMode: Never
-          installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
-    ");
+    let names: Vec<_> = out.lines().filter(|line| line.starts_with("- name: ")).collect();
+    assert_eq!(
+        names,
+        ["- name: b/z", "- name: c/x"]
+            .repeat(3)
+            .into_iter()
+            .chain(["- name: credbroker.io/fleet"])
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(out.matches("- --socket\n      - SOCKET\n").count(), 2, "{out}");
     insta::assert_snapshot!(err, @"credbroker: 2 contexts, none of them current: use `kubectl --context b/z …`");
 }
 
@@ -268,7 +227,13 @@ fn without_a_socket_flag_the_shim_uses_the_default_sockets() {
     let (_directory, mut environment) = bin();
     environment.0.insert("CREDBROKER_SOCKET".into(), broker.socket().into());
     let bare = BareArg::default();
-    let args = FleetArgs { output: None, api_version: ExecVersion::V1, bare, query: ClusterQuery::default() };
+    let args = FleetArgs {
+        output: None,
+        force: false,
+        api_version: ExecVersion::V1,
+        bare,
+        query: ClusterQuery::default(),
+    };
     let mut out = Vec::new();
     assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
@@ -291,21 +256,30 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_a_foreign_one() {
     assert_eq!(ran(&broker(), &["a"], Some(&path)).unwrap().code, 0);
     assert!(!fs::read_to_string(&path).unwrap().contains("name: c/x"));
 
-    for (mine, why) in [
-        (
-            "users: [{name: me, user: {token: t}}]",
-            "a user that is not credbroker's, \"me\", which would be lost",
-        ),
-        ("users: [{name: aws, user: {exec: {command: aws}}}]", "\"aws\""),
-        ("just a text", "not a kubeconfig of credbroker"),
-    ] {
+    let ours = fs::read_to_string(&path).unwrap();
+    let added = "users:\n- {name: me, user: {token: t}}\n";
+    let wrapped = "users: [{name: u, user: {exec: {command: credbroker-exec, args: [--provider, u]}}}]";
+    for mine in [wrapped, "just a text", "users: []", &ours.replace("users:\n", added)] {
         fs::write(&path, mine).unwrap();
-        let error = ran(&broker(), &[], Some(&path)).err().unwrap();
-        assert!(format!("{error:#}").contains(why), "{error:#}");
+        let error = ran(&broker(), &[], Some(&path)).err().unwrap().to_string();
+        assert!(error.contains("`credbroker kubeconfig fleet` did not write"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), mine);
     }
     fs::write(&path, "").unwrap(); // mktemp's
     assert_eq!(ran(&broker(), &[], Some(&path)).unwrap().code, 0);
+    fs::write(&path, "precious").unwrap();
+    let (_directory, environment) = bin();
+    let broker = broker();
+    let args = FleetArgs {
+        output: Some(path.clone()),
+        force: true,
+        api_version: ExecVersion::V1,
+        bare: BareArg { bare: true },
+        query: broker.query(&[]),
+    };
+    let (out, err) = (&mut Vec::new(), &mut Vec::new());
+    assert_eq!(run(&args, &environment, Path::new("/absent"), out, err).unwrap(), 0);
+    assert!(is_ours(&path));
 }
 
 #[test]
@@ -319,7 +293,7 @@ fn profiles_without_an_endpoint_are_named_and_skipped() {
     known.hub = Some(hub(false, ""));
     let Ran { code, out, err } = ran(&FakeBroker::of(known), &[], None).unwrap();
     assert_eq!(code, 0);
-    assert_eq!(out.matches("\n- name: ").count(), 3, "{out}");
+    assert_eq!(out.matches("- name: a/ok\n").count(), 3, "{out}");
     insta::assert_snapshot!(err, @r"
     credbroker: clusters may be missing, because the broker has not read all ClusterProfiles yet
     credbroker: skipped a/one: it lists `aks`, the broker has `gke` (NO_MATCHING_PROVIDER)
@@ -359,6 +333,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
     let args = FleetArgs {
         api_version: ExecVersion::V1,
         output: None,
+        force: false,
         bare: BareArg::default(),
         query: ClusterQuery {
             socket: SocketArg { path: Some("/nonexistent/broker.sock".into()), ..SocketArg::default() },

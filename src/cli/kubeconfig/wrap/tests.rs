@@ -4,7 +4,6 @@ use credbroker_test_support::private_directory;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::kubeconfig::is_shim;
 
 /// A directory with kubeconfigs and a shim.
 struct Place(TempDir);
@@ -31,16 +30,19 @@ impl Place {
     }
 
     fn args(&self, file: &str) -> WrapArgs {
-        WrapArgs { kubeconfig: Some(self.path(file)), ..of_environment() }
+        WrapArgs { kubeconfig: Some(self.path(file)), ..WrapArgs::default() }
     }
 
-    /// Exit code and standard output, in which `~` is the directory.
-    fn run(&self, args: &WrapArgs, variables: &[(&str, &str)], shim: &str) -> (u8, String) {
-        let (code, out, _) = self.try_run(args, variables, shim).unwrap();
-        (code, out)
+    /// From `config` to `out`.
+    fn to_out(&self) -> WrapArgs {
+        WrapArgs { output: Some(self.path("out")), ..self.args("config") }
     }
 
-    /// With standard error.
+    /// Exit code, standard output and standard error, in which `~` is the directory.
+    fn run(&self, args: &WrapArgs) -> (u8, String, String) {
+        self.try_run(args, &[], "bin/credbroker-exec").unwrap()
+    }
+
     fn try_run(
         &self,
         args: &WrapArgs,
@@ -57,29 +59,18 @@ impl Place {
         Ok((code, text(out), text(err)))
     }
 
+    fn refusal(&self, args: &WrapArgs) -> String {
+        self.try_run(args, &[], "bin/credbroker-exec").unwrap_err().to_string()
+    }
+
     fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    fn wrapped(&self, file: &str) -> String {
-        let (code, text) = self.run(&self.args(file), &[], "bin/credbroker-exec");
+    fn wrapped(&self, args: &WrapArgs) -> String {
+        let (code, text, _) = self.run(args);
         assert_eq!(code, 0);
         text
-    }
-}
-
-/// All files of `KUBECONFIG`, to standard output.
-fn of_environment() -> WrapArgs {
-    let bare = BareArg::default();
-    WrapArgs {
-        kubeconfig: None,
-        output: None,
-        force: false,
-        bare,
-        socket: None,
-        server_uid: None,
-        timeout: TimeoutArg::default(),
-        of_setup: false,
     }
 }
 
@@ -133,7 +124,7 @@ users:
 #[test]
 fn exec_users_ask_the_shim_and_all_else_means_what_it_meant() {
     let place = Place::new(&[("kube/config", FULL)]);
-    insta::assert_snapshot!(place.wrapped("kube/config"), @r#"
+    insta::assert_snapshot!(place.wrapped(&place.args("kube/config")), @r#"
 apiVersion: v1
 kind: Config
 current-context: eks
@@ -246,101 +237,74 @@ fn a_list_becomes_one_file_in_which_the_first_definition_wins() {
     let place = Place::new(&[("one/config", &one), ("two/config", &two)]);
     let list =
         ["one/config", "absent", "two/config"].map(|name| place.path(name).display().to_string()).join(":");
-    let args = of_environment();
-    let (code, text) = place.run(&args, &[("KUBECONFIG", &list)], "bin/credbroker-exec");
+    let all = WrapArgs::default();
+    let (code, text, _) = place.try_run(&all, &[("KUBECONFIG", &list)], "bin/credbroker-exec").unwrap();
     assert_eq!(code, 0);
-    insta::assert_snapshot!(text, @r"
-apiVersion: v1
-kind: Config
-users:
-- name: u
-  user:
-    exec:
-      apiVersion: client.authentication.k8s.io/v1beta1
-      command: ~/bin/credbroker-exec
-      args:
-      - --provider
-      - u
-      - --definition
-      - DIGEST
-      - --api-version
-      - v1beta1
-      provideClusterInfo: true
-      interactiveMode: Never
-      installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
-- name: file
-  user:
-    tokenFile: ~/two/t
-current-context: c
-preferences:
-  colors: true
-  other: 1
-contexts:
-- name: c
-  context:
-    user: u
-extensions:
-- name: credbroker.io/wrap
-  extension:
-    sources:
-    - ~/one/config
-    - ~/absent
-    - ~/two/config
-    current-context: c
-    contexts:
-      c: DIGEST
-    clusters: {}
-    users:
-      file: DIGEST
-      u: DIGEST
-");
+    for (part, count) in [
+        ("- name: u\n", 1),
+        ("installHint: The user of this kubeconfig", 1),
+        ("    tokenFile: ~/two/t\n", 1),
+        ("\ncurrent-context: c\npreferences:\n  colors: true\n  other: 1\n", 1),
+        ("contexts:\n- name: c\n  context:\n    user: u\n", 1),
+        ("    sources:\n    - ~/one/config\n    - ~/absent\n    - ~/two/config\n", 1),
+    ] {
+        assert_eq!(text.matches(part).count(), count, "{part}: {text}");
+    }
 }
 
+/// Also if the mark is gone that names the original kubeconfig.
 #[test]
 fn what_is_wrapped_stays_as_it_is_when_wrapped_again() {
     let place = Place::new(&[("config", MINIMAL)]);
-    let once = place.wrapped("config");
-    place.write("once", &once.replace('~', place.0.path().to_str().unwrap()));
-    assert_eq!(place.wrapped("once"), once);
-    let kubeconfig = config::read_kubeconfig(&[place.path("once")], Mode::Named).unwrap();
-    assert!(kubeconfig.users().iter().all(|user| is_shim(user.body.get("exec").unwrap())));
+    place.run(&place.to_out());
+    let users = |text: &str| text[..text.find("extensions:").unwrap()].to_owned();
+    let once = place.text("out");
+    place.write("once", &users(&once));
+    place.run(&WrapArgs { output: Some(place.path("twice")), ..place.args("once") });
+    assert!(users(&once).contains("/bin/credbroker-exec"), "{once}");
+    assert_eq!(users(&place.text("twice")), users(&once));
 }
 
 #[test]
 fn the_shim_is_named_so_that_it_is_found_from_everywhere() {
     let place = Place::new(&[("config", MINIMAL)]);
     let bin = place.path("bin").display().to_string();
+    let run = |args: &WrapArgs, variables: &[(&str, &str)], shim: &str| {
+        place.try_run(args, variables, shim).map(|(_, out, _)| out)
+    };
     let args = place.args("config");
-    let on_path = place.run(&args, &[("PATH", &bin)], "absent").1;
+    let on_path = run(&args, &[("PATH", &bin)], "absent").unwrap();
     assert!(on_path.contains("command: ~/bin/credbroker-exec\n"), "{on_path}");
-    let bare = WrapArgs { bare: BareArg { bare: true }, ..place.args("config") };
-    let bare = place.run(&bare, &[], "absent").1;
+    let bare =
+        run(&WrapArgs { bare: BareArg { bare: true }, ..place.args("config") }, &[], "absent").unwrap();
     assert!(bare.contains("command: credbroker-exec\n"), "{bare}");
-    let beside = place.run(&args, &[("PATH", "/nowhere")], "bin/credbroker-exec").1;
+    let beside = run(&args, &[("PATH", "/nowhere")], "bin/credbroker-exec").unwrap();
     assert!(beside.contains("command: ~/bin/credbroker-exec\n"), "{beside}");
-    let inner = place.run(&args, &[], "bin/credbroker").1;
+    let inner = run(&args, &[], "bin/credbroker").unwrap();
     assert!(
         inner.contains("~/bin/credbroker\n") && inner.contains("- shim\n      - --provider\n"),
         "{inner}"
     );
-    let error = place.try_run(&args, &[], "absent").unwrap_err();
-    assert!(error.to_string().contains("install it"), "{error}");
+    let error = run(&args, &[], "absent").unwrap_err().to_string();
+    assert!(error.contains("install it"), "{error}");
 }
 
 #[test]
 fn a_socket_that_is_given_is_given_to_the_shim() {
     let place = Place::new(&[("config", MINIMAL)]);
-    for (socket, expected) in [("/run/x.sock", "/run/x.sock"), ("unix:///run/x.sock", "unix:///run/x.sock")] {
-        let args = WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
-        let text = place.run(&args, &[], "bin/credbroker-exec").1;
-        assert!(text.contains(&format!("- --socket\n      - {expected}\n")), "{text}");
+    let with_socket = |socket: &str| WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
+    for socket in ["/run/x.sock", "unix:///run/x.sock"] {
+        let text = place.wrapped(&with_socket(socket));
+        assert!(text.contains(&format!("- --socket\n      - {socket}\n")), "{text}");
     }
-    let args = WrapArgs { server_uid: Some("2001".to_owned()), ..place.args("config") };
-    let text = place.run(&args, &[], "bin/credbroker-exec").1;
-    assert!(text.contains("- --server-uid\n      - \"2001\"\n"), "{text}");
-    let args = WrapArgs { socket: Some("x.sock".to_owned()), ..place.args("config") };
-    let text = place.run(&args, &[], "bin/credbroker-exec").1;
+    let text = place.wrapped(&with_socket("x.sock"));
     assert!(text.contains("/x.sock\n") && !text.contains("- x.sock"), "{text}");
+    for socket in ["", "unix://relative"] {
+        let error = place.refusal(&with_socket(socket));
+        assert!(error.contains("not a valid socket address"), "{error}");
+    }
+    let text = place.wrapped(&WrapArgs { server_uid: Some("2001".to_owned()), ..place.args("config") });
+    assert!(text.contains("- --server-uid\n      - \"2001\"\n"), "{text}");
 }
 
 #[test]
@@ -358,19 +322,16 @@ fn a_broker_that_does_not_answer_is_waited_for_as_long_as_the_timeout_says() {
 #[test]
 fn an_output_file_is_written_and_the_input_never() {
     let place = Place::new(&[("config", MINIMAL)]);
-    let args = WrapArgs { output: Some(place.path("out")), ..place.args("config") };
-    let (code, summary) = place.run(&args, &[], "bin/credbroker-exec");
-    assert_eq!(code, 0);
+    let summary = place.wrapped(&place.to_out());
     insta::assert_snapshot!(summary, @r"
 ~/out: 1 user requests its credential from the broker: u
 Use it with `KUBECONFIG=~/out kubectl …`.
 No broker is running. Add `kubeconfigs: [~/config]` to its configuration, or if it has none set KUBECONFIG=~/config for it and start it.
 ");
-    let out = fs::read_to_string(place.path("out")).unwrap();
-    assert_eq!(masked(&out).replace(place.0.path().to_str().unwrap(), "~"), place.wrapped("config"));
-    let args = WrapArgs { output: Some(place.path("config")), ..place.args("config") };
-    assert!(place.try_run(&args, &[], "bin/credbroker-exec").is_err());
-    assert_eq!(fs::read_to_string(place.path("config")).unwrap(), MINIMAL);
+    let out = masked(&place.text("out")).replace(place.0.path().to_str().unwrap(), "~");
+    assert_eq!(out, place.wrapped(&place.args("config")));
+    place.refusal(&WrapArgs { output: Some(place.path("config")), ..place.args("config") });
+    assert_eq!(place.text("config"), MINIMAL);
 }
 
 #[test]
@@ -381,27 +342,17 @@ fn nothing_to_wrap_is_a_bad_configuration() {
         ("broken-user", "users: [{name: u, user: {exec: {command: x}}}]"),
     ]);
     for file in ["none", "broken", "broken-user", "absent"] {
-        assert_eq!(place.run(&place.args(file), &[], "bin/credbroker-exec"), (78, String::new()), "{file}");
-    }
-}
-
-#[test]
-fn a_socket_address_that_the_shim_would_refuse_is_refused() {
-    let place = Place::new(&[("config", MINIMAL)]);
-    for socket in ["", "unix://relative"] {
-        let args = WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
-        let error = place.try_run(&args, &[], "bin/credbroker-exec").unwrap_err();
-        assert!(error.to_string().contains("not a valid socket address"), "{error}");
+        let (code, out, _) = place.run(&place.args(file));
+        assert_eq!((code, out.as_str()), (78, ""), "{file}");
     }
 }
 
 /// A copy at `out` of the kubeconfig `config`, written again after `edit` changed the copy.
 fn written_again(place: &Place, edit: impl FnOnce(String) -> String) -> (String, String) {
-    let args = || WrapArgs { output: Some(place.path("out")), ..place.args("config") };
-    place.run(&args(), &[], "bin/credbroker-exec");
+    place.run(&place.to_out());
     let edited = edit(place.text("out"));
     place.write("out", &edited);
-    let (code, out, err) = place.try_run(&args(), &[], "bin/credbroker-exec").unwrap();
+    let (code, out, err) = place.run(&place.to_out());
     assert_eq!(code, 0, "{err}");
     (out, err)
 }
@@ -440,8 +391,7 @@ fn what_a_person_changed_in_the_copy_is_kept_and_named() {
     let text = place.text("out");
     assert!(text.contains("current-context: mine\n") && text.contains("namespace: shop\n"), "{text}");
     // What is kept once is kept again.
-    let args = WrapArgs { output: Some(place.path("out")), ..place.args("config") };
-    place.run(&args, &[], "bin/credbroker-exec");
+    place.run(&place.to_out());
     assert_eq!(place.text("out"), text);
 }
 
@@ -467,15 +417,15 @@ fn what_is_unchanged_in_the_copy_follows_the_kubeconfig() {
 fn a_copy_that_kubectl_rewrote_is_not_changed_by_that() {
     let place = Place::new(&[("kube/config", FULL)]);
     let args = WrapArgs { output: Some(place.path("out")), ..place.args("kube/config") };
-    place.run(&args, &[], "bin/credbroker-exec");
+    place.run(&args);
     let directory = place.0.path().display().to_string();
     let text = place.text("out").replace("    future: true\n", "").replace("      future: kept\n", "");
     let text = text.replace(&format!("{directory}/kube/../k.pem"), "k.pem");
     let text = text.replace(&format!("{directory}/kube/"), "kube/");
     place
         .write("out", &text.replace("interactiveMode: Never\n", "interactiveMode: Never\n      env: null\n"));
-    let (_, out, err) = place.try_run(&args, &[], "bin/credbroker-exec").unwrap();
-    assert!(!out.contains("Kept"), "{out}{err}");
+    let (_, out, err) = place.run(&args);
+    assert!(!out.contains("Kept") && !err.contains("was changed"), "{out}{err}");
     assert!(place.text("out").contains("future: kept"));
 }
 
@@ -496,33 +446,44 @@ fn what_was_changed_in_the_copy_and_is_gone_from_the_kubeconfig_is_left_out_with
     assert!(place.text("out").contains("current-context: one\n"), "{}", place.text("out"));
 }
 
+/// A user that runs the shim must have the shim and the flags of this run.
+#[test]
+fn a_changed_user_that_runs_the_shim_is_written_again_with_a_warning() {
+    let place = Place::new(&[("config", MINIMAL)]);
+    let (out, err) = written_again(&place, |text| {
+        text.replace("      - --provider\n", "      - --quiet\n      - --provider\n")
+    });
+    assert!(!out.contains("Kept") && !place.text("out").contains("--quiet"), "{out}");
+    insta::assert_snapshot!(err, @"credbroker: warning: user `u` was changed in ~/out, but runs credbroker-exec; it was written again without the change");
+}
+
 #[test]
 fn a_copy_in_the_list_counts_as_the_files_that_it_was_written_from() {
     let place = Place::new(&[("config", MINIMAL)]);
-    let args = WrapArgs { output: Some(place.path("out")), ..place.args("config") };
-    place.run(&args, &[], "bin/credbroker-exec");
+    place.run(&place.to_out());
     let first = place.text("out");
-    let again = WrapArgs { output: Some(place.path("out")), ..of_environment() };
+    let again = WrapArgs { kubeconfig: None, ..place.to_out() };
     let out = place.path("out").display().to_string();
-    let (code, said) = place.run(&again, &[("KUBECONFIG", &out)], "bin/credbroker-exec");
-    assert_eq!((code, place.text("out")), (0, first), "{said}");
+    let said = place.try_run(&again, &[("KUBECONFIG", &out)], "bin/credbroker-exec").unwrap();
+    assert_eq!((said.0, place.text("out")), (0, first), "{said:?}");
 }
 
 #[test]
 fn a_file_of_another_program_is_not_overwritten_and_a_link_is_followed_with_a_word() {
-    let place = Place::new(&[("config", MINIMAL), ("out", "precious")]);
-    let args = || WrapArgs { output: Some(place.path("out")), ..place.args("config") };
-    let error = place.try_run(&args(), &[], "bin/credbroker-exec").unwrap_err();
-    assert!(error.to_string().contains("did not write it"), "{error}");
-    assert_eq!(place.text("out"), "precious");
-    place.run(&WrapArgs { force: true, ..args() }, &[], "bin/credbroker-exec");
+    let place = Place::new(&[("config", MINIMAL)]);
+    for text in ["precious", "users: []", "users: [{name: u, user: {exec: {command: credbroker-exec}}}]"] {
+        place.write("out", text);
+        let error = place.refusal(&place.to_out());
+        assert!(error.contains("`credbroker kubeconfig wrap` did not write"), "{error}");
+        assert_eq!(place.text("out"), text);
+    }
+    place.run(&WrapArgs { force: true, ..place.to_out() });
     assert!(place.text("out").contains("credbroker-exec"));
     let mode = fs::metadata(place.path("out")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
     std::os::unix::fs::symlink("out", place.path("link")).unwrap();
-    let link = WrapArgs { output: Some(place.path("link")), ..args() };
-    let (_, said) = place.run(&link, &[], "bin/credbroker-exec");
+    let said = place.wrapped(&WrapArgs { output: Some(place.path("link")), ..place.args("config") });
     assert!(
         said.contains("~/link is a symbolic link; the file that it leads to was written: ~/out\n"),
         "{said}"
@@ -534,7 +495,7 @@ fn a_file_of_another_program_is_not_overwritten_and_a_link_is_followed_with_a_wo
 fn a_dash_is_standard_output() {
     let place = Place::new(&[("config", MINIMAL)]);
     let args = WrapArgs { output: Some("-".into()), ..place.args("config") };
-    assert_eq!(place.run(&args, &[], "bin/credbroker-exec").1, place.wrapped("config"));
+    assert_eq!(place.wrapped(&args), place.wrapped(&place.args("config")));
     assert!(!Path::new("-").exists());
 }
 
@@ -545,7 +506,7 @@ fn a_user_that_the_broker_cannot_serve_stays_as_it_is_with_a_warning() {
         "users:\n- {{name: a, user: {{exec: {{{exec}, command: pw, interactiveMode: Always}}}}}}\n- {{name: b, user: {{exec: {{{exec}, command: x, interactiveMode: Never}}}}}}\n- {{name: c, user: {{exec: {{command: x}}}}}}\n"
     );
     let place = Place::new(&[("config", &users)]);
-    let (code, out, err) = place.try_run(&place.args("config"), &[], "bin/credbroker-exec").unwrap();
+    let (code, out, err) = place.run(&place.args("config"));
     assert_eq!(code, 0);
     assert!(out.contains("command: pw\n      interactiveMode: Always\n"), "{out}");
     let warnings: Vec<_> = err.lines().filter(|line| !line.starts_with("credbroker: No broker")).collect();

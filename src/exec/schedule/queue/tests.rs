@@ -67,7 +67,7 @@ impl Setup {
     /// The order in which all waiting runs start, after the started ones have ended.
     fn order(&mut self) -> String {
         let mut order = Vec::new();
-        let mut running: Vec<_> = self.queue.started.keys().copied().collect();
+        let mut running: Vec<_> = self.queue.slots.started.keys().copied().collect();
         loop {
             for id in running {
                 self.queue.finish(id, Outcome::Success, 0.5, self.now);
@@ -294,7 +294,7 @@ fn ten_thousand_queued_runs_start_or_leave_and_nothing_remains() {
     }
     assert_eq!(setup.order().split(' ').count(), 4998);
     let queue = &setup.queue;
-    assert!(queue.waiting.is_empty() && queue.started.is_empty() && queue.next_wake().is_none());
+    assert!(queue.waiting.is_empty() && queue.slots.started.is_empty() && queue.next_wake().is_none());
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn a_run_that_waits_for_a_person_frees_its_slot_its_share_and_its_issuer() {
     for id in &ids[1..] {
         setup.queue.finish(*id, Outcome::Success, 0.5, setup.now);
     }
-    assert!(setup.queue.aside.is_empty() && setup.queue.started.is_empty());
+    assert!(setup.queue.slots.aside.is_empty() && setup.queue.slots.started.is_empty());
     let next = setup.enter("a", waited(1), 2);
     assert_eq!(setup.started(), next[..1]);
 }

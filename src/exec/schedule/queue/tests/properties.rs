@@ -109,7 +109,7 @@ impl QueueModel {
             let index = self.waiting.iter().position(|waiting| waiting == id).expect("it waited");
             self.waiting.remove(index);
             if *answer == Admission::Start {
-                let issuer = &self.queue.started[id].issuer;
+                let issuer = &self.queue.slots.started[id].issuer;
                 let issuer = self.issuers.iter().position(|known| known.name == *issuer).unwrap();
                 self.running.push((*id, issuer));
                 self.starts[issuer].push(self.now);
@@ -121,8 +121,8 @@ impl QueueModel {
 
     fn check(&self) {
         let Self { queue, now, issuers, waiting, running, starts } = self;
-        assert!(running.len() <= RUNS && queue.started.len() == running.len());
-        assert!(queue.background < RUNS, "one slot is kept");
+        assert!(running.len() <= RUNS && queue.slots.started.len() == running.len());
+        assert!(queue.slots.background < RUNS, "one slot is kept");
         assert_eq!(queue.waiting.len(), waiting.len(), "each is answered once");
         for (index, (issuer, starts)) in issuers.iter().zip(starts).enumerate() {
             let at_a_time = running.iter().filter(|(_, of)| *of == index).count();
@@ -137,7 +137,7 @@ impl QueueModel {
         // No run waits that could start.
         let free = RUNS - running.len();
         for (id, run) in &queue.waiting {
-            let slot = free > 0 && (run.urgency != Urgency::Background || queue.background + 1 < RUNS);
+            let slot = free > 0 && (run.urgency != Urgency::Background || queue.slots.background + 1 < RUNS);
             let (cause, _) = queue.waits_for(*id, *now).unwrap();
             assert!(!slot || !matches!(cause, Cause::Slots { .. }), "{run:?}");
         }
@@ -159,9 +159,9 @@ proptest! {
             model.happen(&Step::Later { time: secs(1) });
         }
         prop_assert!(model.waiting.is_empty());
-        let Queue { first, rest, times, waiting, started, .. } = &model.queue;
-        prop_assert!(first.is_empty() && rest.is_empty() && times.is_empty());
-        prop_assert!(waiting.is_empty() && started.is_empty());
+        let Queue { turns, slots, waiting, .. } = &model.queue;
+        prop_assert!(turns.next(true).is_none() && turns.next_time().is_none());
+        prop_assert!(waiting.is_empty() && slots.started.is_empty());
     }
 
     /// Between two runs of one caller, each other caller of the provider that waits has one.

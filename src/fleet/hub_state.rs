@@ -1,0 +1,27 @@
+//! Whether the hub can be read.
+
+use std::sync::Arc;
+
+use crate::plugin::ResolveError;
+
+/// Whether the hub was read, and why it cannot be read now.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HubState {
+    /// All profiles were read at least once.
+    pub synced: bool,
+    /// Why the hub cannot be read now.
+    pub problem: Option<Arc<str>>,
+}
+
+impl HubState {
+    /// Whether the first read succeeded or failed, so that there is nothing to wait for.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.synced || self.problem.is_some()
+    }
+
+    /// The error for a request that needs a profile that was not read yet.
+    pub(crate) fn unavailable(self, wanted: String) -> ResolveError {
+        let problem = self.problem.unwrap_or_else(|| "the hub has not answered yet".into());
+        ResolveError::HubUnavailable { wanted, problem }
+    }
+}
