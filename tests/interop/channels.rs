@@ -36,17 +36,17 @@ fn grpcio_1_60() {
 
 #[test]
 fn grpc_java_by_target() {
-    follows_two_rotations("java", |prepared| java(prepared, "target"));
+    follows_two_rotations("java", |prepared| java(prepared, "Client"));
 }
 
 #[test]
 fn grpc_java_by_domain_socket_address() {
-    follows_two_rotations("java", |prepared| java(prepared, "address"));
+    follows_two_rotations("java", |prepared| java(prepared, "ByAddress"));
 }
 
 #[test]
 fn grpc_go() {
-    follows_two_rotations("go", |prepared| (Command::new(prepared.join("go/channels")), vec![]));
+    follows_two_rotations("go", |prepared| (Command::new(prepared.join("go/client")), vec![]));
 }
 
 #[test]
@@ -78,11 +78,7 @@ fn a_printed_credential_shows_its_secrets_in_python_go_and_java() {
             python.env("PYTHONPATH", prepared.join("python/generated"));
             python
         }),
-        ("go", |prepared| {
-            let mut go = Command::new(prepared.join("go/channels"));
-            go.arg("--print");
-            go
-        }),
+        ("go", |prepared| Command::new(prepared.join("go/print"))),
         ("java", |prepared| {
             let java_home = prepared.join("java").display().to_string();
             let mut java = Command::new("java");
@@ -178,16 +174,16 @@ fn is_skipped(prepared: &Path, name: &str) -> bool {
 fn python(prepared: &Path, name: &str) -> Client {
     let mut python = Command::new(prepared.join(name).join("venv/bin/python"));
     python
-        .arg(root().join("tests/interop/channels/python/client.py"))
+        .arg(root().join("examples/python/client.py"))
         .env("PYTHONPATH", prepared.join(name).join("generated"));
     (python, vec![])
 }
 
-fn java(prepared: &Path, way: &str) -> Client {
+fn java(prepared: &Path, class: &str) -> Client {
     let mut java = Command::new("java");
     let java_home = prepared.join("java");
-    java.arg("-cp").arg(format!("{0}/classes:{0}/dependency/*", java_home.display())).arg("Client");
-    (java, vec![way.into()])
+    java.arg("-cp").arg(format!("{0}/classes:{0}/dependency/*", java_home.display())).arg(class);
+    (java, vec![])
 }
 
 fn root() -> &'static Path {

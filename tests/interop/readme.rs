@@ -182,7 +182,7 @@ fn the_python_and_go_programs_of_the_readme_work() {
     let line = first_line(python);
     let generation = line.strip_prefix("rotated: ").unwrap_or_else(|| panic!("{line}"));
 
-    let package = read("tests/interop/channels/go/main.go");
+    let package = read("examples/go/main.go");
     let package = package.lines().find(|line| line.starts_with("\tpb \"")).expect("the generated package");
     let imports = ["context", "fmt", "google.golang.org/grpc", "google.golang.org/grpc/credentials/insecure"];
     let imports = imports.map(|import| format!("\t\"{import}\"\n")).concat();
@@ -257,6 +257,25 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "PYTHONPATH=target/python target/python-venv/bin/python examples/python/watch.py --provider NAME",
         PYTHON,
     ),
+    (
+        "PYTHONPATH=target/python target/python-venv/bin/python examples/python/client.py /run/credbroker/credbroker.sock NAME",
+        EXAMPLES,
+    ),
+    ("mkdir -p gen", GENERATED),
+    (
+        "PATH=$PWD/bin:$PATH protoc -I ../../proto --go_out=gen --go-grpc_out=gen credbroker/v1/credbroker.proto",
+        GENERATED,
+    ),
+    ("go run . /run/credbroker/credbroker.sock NAME", EXAMPLES),
+    (
+        "node client.js /run/credbroker/credbroker.sock NAME ../../proto/credbroker/v1/credbroker.proto",
+        EXAMPLES,
+    ),
+    ("mvn compile", GENERATED),
+    (
+        "java -cp '../../target/channels/java/classes:../../target/channels/java/dependency/*' Client /run/credbroker/credbroker.sock NAME",
+        EXAMPLES,
+    ),
 ];
 
 /// There is no user manager in CI.
@@ -265,12 +284,14 @@ const SETUP: &str = "tests/it/setup.rs, with --yes";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
 const LOGINS: &str = "tests/it/logins, at terminals of the test";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
+const EXAMPLES: &str = "channels.rs, with the paths of its test";
 const PYTHON: &str = "python.rs, in a directory of its test";
 
 #[test]
 fn each_command_of_the_documents_is_run_by_something() {
     let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "benches/README.md".into()];
-    files.extend(["examples/python/README.md".into(), "examples/plugins/README.md".into()]);
+    files
+        .extend(["go", "java", "node", "plugins", "python"].map(|name| format!("examples/{name}/README.md")));
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     files.extend(docs.map(|path| format!("docs/{}", path.file_name().unwrap().display())));

@@ -51,7 +51,8 @@ fn the_files_that_documents_name_exist() {
 fn the_links_of_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "benches/README.md".into()];
-    files.extend(["examples/python/README.md".into(), "examples/plugins/README.md".into()]);
+    files
+        .extend(["go", "java", "node", "plugins", "python"].map(|name| format!("examples/{name}/README.md")));
     let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
     files.extend(
         docs.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"))

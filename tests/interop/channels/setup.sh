@@ -1,5 +1,5 @@
 #!/bin/bash
-# Prepares the clients of this directory under target/channels, with what each ecosystem ships: packages and code
+# Prepares the clients of examples/ and of this directory under target/channels, with what each ecosystem ships: packages and code
 # generators. What the machine lacks is said in a line that begins with SKIPPED, and in a file that the tests read.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -61,22 +61,23 @@ python_1_60() {
 }
 
 java_client() {
-    mvn --batch-mode --quiet --file "$here/java/pom.xml" compile
+    mvn --batch-mode --quiet --file "$root/examples/java/pom.xml" compile || return
+    javac -cp "$out/java/classes:$out/java/dependency/*" -d "$out/java/classes" "$here"/java/*.java
 }
 
 go_client() {
     local source=$out/go
-    rm -rf "$source/gen" && mkdir -p "$source/gen" && cp "$here"/go/* "$source" || return
+    rm -rf "$source/gen" && mkdir -p "$source/gen" && cp -r "$root"/examples/go/{go.*,*.go} "$here/go/printed" "$source" || return
     (cd "$source" && go build -buildvcs=false -o bin/ tool) || return
     (
         in_directory "$source/gen" && PATH=$source/bin:$PATH || exit
         protoc -I proto --go_out=. --go-grpc_out=. credbroker/v1/credbroker.proto
     ) || return
-    (cd "$source" && go build -buildvcs=false -o channels .)
+    (cd "$source" && go build -buildvcs=false -o client . && go build -buildvcs=false -o print ./printed)
 }
 
 node_client() {
-    mkdir -p "$out/node" && cp "$here"/node/* "$out/node" || return
+    mkdir -p "$out/node" && cp "$root"/examples/node/{client.js,package.json} "$out/node" || return
     (cd "$out/node" && npm install --silent --no-audit --no-fund)
 }
 
@@ -95,7 +96,7 @@ grpcurl_client() {
 # protoc of protobuf 22 or newer: older ones do not know `debug_redact`, and Debian 12 has 21. Maven has it for Java.
 protoc_binary() (
     local version
-    version=$(sed -n 's:.*<protobuf.version>\(.*\)</protobuf.version>.*:\1:p' "$here/java/pom.xml")
+    version=$(sed -n 's:.*<protobuf.version>\(.*\)</protobuf.version>.*:\1:p' "$root/examples/java/pom.xml")
     mkdir -p "$out/protoc" && cd "$out/protoc" || return
     mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy -Dmdep.stripVersion=true \
         -Dartifact="com.google.protobuf:protoc:$version:exe:linux-$(uname -m | sed s/aarch64/aarch_64/)" \

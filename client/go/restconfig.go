@@ -1,0 +1,185 @@
+package credbroker
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// A NoEndpointError says that the credential of a provider came without a cluster: only its plugin knows the cluster. Name a
+// ClusterProfile, or use [Broker.Authenticate] with the address of the server.
+type NoEndpointError struct {
+	// What was requested.
+	Ref Ref
+}
+
+func (e *NoEndpointError) Error() string {
+	return fmt.Sprintf("credbroker: the broker names no cluster for %s; name a ClusterProfile, or use Authenticate", e.Ref)
+}
+
+// RESTConfig waits for the credential, and returns a config of the cluster that comes with it. ctx limits only this wait.
+//
+// The config is equal to every other one for this Ref, for reflect.DeepEqual and equality.Semantic.DeepEqual, until the
+// endpoint of the cluster changes: its server, authorities, TLS server name or proxy. Then RESTConfig returns another one;
+// [Broker.RESTConfigs] announces it. A config can be copied and changed, for example its QPS, UserAgent, Impersonate or
+// Timeout. It works in this process only.
+//
+// Clients of the config
+//
+//   - send the current token with each request, and use the current certificate for new connections. When the certificate
+//     changes, no old connection takes another request. Watches on it end within the drain limit, as if the server had ended
+//     them, so that informers continue where they are;
+//   - send the credential only to the endpoint that it came with. After the endpoint has moved they use the last credential
+//     of the old one until it expires, and then fail with [MovedError];
+//   - report an answer 401, and send a request without a body once more if that brings another credential;
+//   - wait up to ten seconds for a credential if there is no valid one, and then fail with [NoCredentialError].
+//
+// A config with a WrapTransport works with tokens. With a client certificate or a proxy of the cluster, see
+// [UnsupportedTransportError].
+func (b *Broker) RESTConfig(ctx context.Context, ref Ref) (*rest.Config, error) {
+	source := b.Source(ref)
+	credential, err := source.Ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.configOf(source, credential)
+}
+
+// RESTConfigs returns a channel with the config of [Broker.RESTConfig], and then another one each time that the endpoint of
+// the cluster changes. Make new clients then: the new address may be another cluster. Endpoints that cannot be used are left
+// out. The channel is closed when ctx ends or the credential is forgotten.
+func (b *Broker) RESTConfigs(ctx context.Context, ref Ref) <-chan *rest.Config {
+	configs := make(chan *rest.Config)
+	source := b.Source(ref)
+	started := b.start(func() {
+		defer close(configs)
+		var last *Credential
+		for credential := range source.Changes(ctx) {
+			if last != nil && last.cluster.sameEndpoint(credential.cluster) {
+				continue
+			}
+			config, err := b.configOf(source, credential)
+			if err != nil {
+				continue
+			}
+			select {
+			case configs <- config:
+				last = credential
+			case <-source.ctx.Done():
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	if !started {
+		close(configs)
+	}
+	return configs
+}
+
+// Authenticate waits for the credential, and returns a copy of base that sends it: for providers, whose credential comes
+// without a cluster. The credential goes only to the server of base; one that comes with another server fails with
+// [OtherServerError]. base must have no credential.
+func (b *Broker) Authenticate(ctx context.Context, ref Ref, base *rest.Config) (*rest.Config, error) {
+	if what := ownCredential(base); what != "" {
+		return nil, fmt.Errorf("credbroker: the config already has a credential (%s); remove it", what)
+	}
+	to, err := parseServer(withScheme(base))
+	if err != nil {
+		return nil, err
+	}
+	source := b.Source(ref)
+	credential, err := source.Ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cluster := credential.cluster; cluster != nil {
+		named, err := parseServer(cluster.Server)
+		if err != nil {
+			return nil, err
+		}
+		if named != to {
+			return nil, &OtherServerError{Request: to.String(), Credential: named.String()}
+		}
+	}
+	config := rest.CopyConfig(base)
+	config.Host = withScheme(base)
+	return b.targetOf(source, credential, to, nil).configure(config), nil
+}
+
+func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config, error) {
+	cluster := credential.cluster
+	if cluster == nil {
+		return nil, &NoEndpointError{Ref: source.ref}
+	}
+	to, err := parseServer(cluster.Server)
+	if err != nil {
+		return nil, err
+	}
+	if cluster.InsecureSkipTLSVerify && len(cluster.CertificateAuthorityData) > 0 {
+		return nil, &UnusableError{Problem: "the cluster has certificate authorities, and does not verify them"}
+	}
+	var proxy *url.URL
+	if text := cluster.ProxyURL(); text != "" {
+		// The error is left out, because it quotes the URL, which may have a password.
+		if proxy, err = url.Parse(text); err != nil || proxy.Host == "" {
+			return nil, &UnusableError{Problem: "the cluster's proxy is not a valid URL; use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"}
+		}
+	}
+	return b.targetOf(source, credential, to, proxy).configure(&rest.Config{
+		Host:               cluster.Server,
+		DisableCompression: cluster.DisableCompression,
+		TLSClientConfig: rest.TLSClientConfig{
+			Insecure:   cluster.InsecureSkipTLSVerify,
+			ServerName: cluster.TLSServerName,
+			CAData:     append([]byte(nil), cluster.CertificateAuthorityData...),
+		},
+	}), nil
+}
+
+// targetOf returns the one target of this source for the endpoint that credential came with.
+func (b *Broker) targetOf(source *Source, credential *Credential, to destination, proxy *url.URL) *target {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, known := range b.targets {
+		if known.source == source && known.to == to && known.covers(credential) {
+			return known
+		}
+	}
+	found := newTarget(source, credential, to, proxy)
+	if b.sources[source.ref.key] == source {
+		b.targets = append(b.targets, found)
+	} else {
+		found.forget()
+	}
+	return found
+}
+
+// ownCredential returns the first credential that a config has. Impersonation is not one: it applies to any user.
+func ownCredential(config *rest.Config) string {
+	switch {
+	case config.Username != "" || config.Password != "":
+		return "a user name and password"
+	case config.BearerToken != "" || config.BearerTokenFile != "":
+		return "a token"
+	case len(config.CertData) > 0 || config.CertFile != "" || len(config.KeyData) > 0 || config.KeyFile != "":
+		return "a client certificate"
+	case config.AuthProvider != nil:
+		return "an auth provider"
+	case config.ExecProvider != nil:
+		return "an exec plugin"
+	}
+	return ""
+}
+
+// withScheme completes a Host without a scheme as client-go does for a config with TLS.
+func withScheme(config *rest.Config) string {
+	if strings.Contains(config.Host, "://") {
+		return config.Host
+	}
+	return "https://" + config.Host
+}

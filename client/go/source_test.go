@@ -1,0 +1,233 @@
+package credbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
+	"github.com/credbroker/credbroker/client/go/internal/fake"
+	"google.golang.org/grpc/codes"
+)
+
+func TestASourceFollowsRotationsAndKeepsItsCredentialWithoutABroker(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	source := client.Source(Provider("corp"))
+	changes := source.Changes(patient(t))
+	if first := <-changes; first.Generation() != "1" || first.Token() != "token-1" {
+		t.Fatal(first)
+	}
+	broker.Set("provider/corp", token("2"), nil)
+	if next := <-changes; next.Generation() != "2" {
+		t.Fatal(next)
+	}
+	broker.Stop()
+	for source.Failure() == nil {
+		changed, failure := source.state()
+		if failure == nil {
+			<-changed
+		}
+	}
+	if source.Current().Generation() != "2" {
+		t.Error("the last credential is gone")
+	}
+	broker.Set("provider/corp", token("3"), nil)
+	broker.Start()
+	if next := <-changes; next.Generation() != "3" || source.Failure() != nil {
+		t.Error(next, source.Failure())
+	}
+}
+
+func TestACallerWaitsForABrokerThatStarts(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	broker.Stop()
+	client := connect(t, broker)
+	source := client.Source(Provider("corp"))
+	failed := make(chan struct{})
+	go func() {
+		defer close(failed)
+		for {
+			changed, failure := source.state()
+			if failure != nil {
+				return
+			}
+			<-changed
+		}
+	}()
+	<-failed
+	broker.Start()
+	if credential, err := source.Ready(patient(t)); err != nil || credential.Generation() != "1" {
+		t.Error(credential, err)
+	}
+}
+
+func TestSourcesOfOneRefAreOneWatch(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	one, other := client.Source(Provider("corp")), client.Source(Provider("corp"))
+	if one != other || one == client.Source(Provider("corp").WithEnv("A", "b")) {
+		t.Error("equal Refs share a Source, and others do not")
+	}
+	if _, err := one.Ready(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMoreWatchesThanAConnectionTakesUseAnother(t *testing.T) {
+	broker := fake.NewBroker(t)
+	client := connect(t, broker)
+	const clusters = watchesPerConnection + 20
+	for i := range clusters {
+		broker.Set(fmt.Sprintf("provider/p%d", i), token("1"), nil)
+	}
+	for i := range clusters {
+		if _, err := client.Source(Provider(fmt.Sprintf("p%d", i))).Ready(patient(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.pool.mu.Lock()
+	defer client.pool.mu.Unlock()
+	if len(client.pool.slots) != 2 || client.pool.slots[0].watches != watchesPerConnection {
+		t.Errorf("%d connections", len(client.pool.slots))
+	}
+}
+
+func TestAConnectionThatTheBrokerCallsFullGetsNoMoreWatches(t *testing.T) {
+	pool := newPool(socket{candidates: []string{"/nowhere"}})
+	defer pool.close()
+	first, err := pool.watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _ := pool.watch()
+	pool.release(second, &Error{Limit: limitOfWatches})
+	third, _ := pool.watch()
+	if second != first || third == first {
+		t.Error("a connection that is full got another watch")
+	}
+	pool.release(third, nil)
+	pool.release(first, nil)
+	if fourth, _ := pool.watch(); fourth != first {
+		t.Error("an empty connection takes watches again")
+	}
+}
+
+func TestReplaceReturnsTheNextCredentialOrNothing(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	source := client.Source(Provider("corp"))
+	if _, err := source.Ready(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	if next := source.Replace(patient(t), "1"); next != nil {
+		t.Error(next)
+	}
+	broker.OnReport(func(string) *pb.WatchCredentialResponse {
+		return &pb.WatchCredentialResponse{Credential: token("2")}
+	})
+	// A generation is reported once a second at most, so ask until the next report.
+	var next *Credential
+	for done := patient(t); next == nil && done.Err() == nil; {
+		next = source.Replace(patient(t), "1")
+	}
+	if next.Generation() != "2" {
+		t.Error(next)
+	}
+	source.Reject("1")
+	if reports := broker.Reports(); reports[len(reports)-1] != "1" || len(reports) != 2 {
+		t.Error(reports)
+	}
+}
+
+func TestAGenerationThatWasReportedIsNotReportedAgainAtOnce(t *testing.T) {
+	client := connect(t, fake.NewBroker(t))
+	source := client.Source(Provider("corp"))
+	source.current.Store(&Credential{generation: "1"})
+	answered := rejection{generation: "1", reported: true}
+	source.mu.Lock()
+	source.rejection = answered
+	source.mu.Unlock()
+	source.Reject("1")
+	if source.lastRejection() != answered {
+		t.Error("it would be reported again")
+	}
+	source.Reject("0")
+	if source.lastRejection() != answered {
+		t.Error("a generation that is no longer current would be reported")
+	}
+}
+
+func TestReportsAndErrorsOfSingleCalls(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	credential, err := client.GetCredential(patient(t), Provider("corp"))
+	if err != nil || credential.Generation() != "1" {
+		t.Fatal(credential, err)
+	}
+	report, err := client.ReportRejected(patient(t), Provider("corp"), "1")
+	if err != nil || report.Outcome != OutcomeNothingNewer || report.Credential.Generation() != "1" {
+		t.Error(report, err)
+	}
+	if _, err := client.GetCredential(patient(t), Provider("none")); ReasonOf(err) != ReasonUnknownProvider {
+		t.Error(err)
+	}
+}
+
+func TestAClosedBrokerEndsEverything(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	changes := client.Source(Provider("corp")).Changes(context.Background())
+	events := client.Clusters("").Events(context.Background())
+	<-changes
+	client.Close()
+	if _, open := <-changes; open {
+		t.Error("a channel is open")
+	}
+	for range events {
+		t.Error("an event of no cluster")
+	}
+	if _, err := client.GetCredential(patient(t), Provider("corp")); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := client.RESTConfig(patient(t), parisRef); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestAFailureEndsTheWaitAtOnce(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Fail(paris, fake.Failure(codes.NotFound, "UNKNOWN_CLUSTER_PROFILE", "no such profile"))
+	client := connect(t, broker)
+	if _, err := client.RESTConfig(patient(t), parisRef); ReasonOf(err) != ReasonUnknownClusterProfile {
+		t.Error(err)
+	}
+}
+
+func TestBothClocksEndACredential(t *testing.T) {
+	received := instant{wall: time.Unix(1000, 0), boot: time.Hour}
+	end := newExpiry(time.Unix(1060, 0), received)
+	for _, c := range []struct {
+		wall  int64
+		boot  time.Duration
+		valid bool
+	}{
+		{1059, 59 * time.Second, true},
+		{1060, 0, false},
+		// The wall clock was stepped back, or the machine was suspended.
+		{900, 61 * time.Second, false},
+	} {
+		now := instant{wall: time.Unix(c.wall, 0), boot: time.Hour + c.boot}
+		if end.isAfter(now) != c.valid {
+			t.Errorf("%+v", c)
+		}
+	}
+}
