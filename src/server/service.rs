@@ -18,6 +18,7 @@ use super::{
     asked::Asked,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
+    explain::Fingerprints,
     follow::WatchSlots,
     health::Health,
     info::BrokerInfo,
@@ -41,6 +42,7 @@ pub struct BrokerService<R> {
     pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
     pub(super) audit: Audit,
+    pub(super) fingerprints: Fingerprints,
 }
 
 /// The services that answer requests. Clones share them.
@@ -69,7 +71,9 @@ pub fn services<R: PluginRunner>(
     (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let broker = Arc::new(BrokerService { cache, resolver, clusters, info, audit: audit.clone() });
+    let fingerprints = Fingerprints::default();
+    let broker =
+        Arc::new(BrokerService { cache, resolver, clusters, info, audit: audit.clone(), fingerprints });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
