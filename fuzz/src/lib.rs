@@ -146,7 +146,9 @@ pub fn rpc(bytes: &[u8]) {
         ListProvidersRequest,
         ListProvidersResponse,
         GetBrokerInfoRequest,
-        GetBrokerInfoResponse
+        GetBrokerInfoResponse,
+        ExplainCredentialsRequest,
+        ExplainCredentialsResponse
     );
 }
 

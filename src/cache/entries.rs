@@ -262,6 +262,15 @@ impl KeyEntries {
         match selector {
             Selector::All => self.after(None, after, count),
             Selector::Provider(name) => self.after(Some(name), after, count),
+            Selector::Definition { provider, definition } => {
+                let mut entries = self.after(Some(provider), after, usize::MAX);
+                entries.retain(|entry| {
+                    let found = entry.spec.provider.definition.as_ref();
+                    found.is_some_and(|found| found.digest() == &**definition)
+                });
+                entries.truncate(count);
+                entries
+            }
             Selector::ClusterProfile(name) => {
                 page(self.of_profile(name).iter().map(|entry| (position(&entry.spec), entry)), after, count)
             }

@@ -92,6 +92,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             expires_at,
             lifetime: left,
             within_skew,
+            bound: lifetime.bound,
         }
     }
 

@@ -9,6 +9,7 @@ use super::{
     CacheError, CredentialCache, Failed, ListPosition,
     entries::position,
     entry::KeyEntry,
+    outlook::{RunCause, outlook},
     policy::next_run,
     state::{Failure, KeyState},
 };
@@ -31,6 +32,8 @@ pub struct KeyStatus {
     /// When the broker next runs the plugin without being asked: for a refresh, or to retry one. `None`: a run is queued
     /// or in progress, or only a request starts one.
     pub next_refresh: Option<SystemTime>,
+    /// Why the next run starts, and not before when; `None`: the cause does not wait for a time.
+    pub next_run: (RunCause, Option<SystemTime>),
     /// Why the last run brought no credential, and the number of failures in a row.
     pub failure: Option<(Failed, u32)>,
     /// Open watches.
@@ -93,6 +96,7 @@ impl KeyStatus {
 impl<R: PluginRunner> CredentialCache<R> {
     pub(super) fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
         let usage = entry.usage(now);
+        let paused = self.inner.parts.scheduler.paused(&entry.spec.provider);
         let state = entry.cell.borrow();
         let current = state.current.as_ref();
         let rejections = state.rejections.as_ref().map(|known| RejectionStatus {
@@ -104,11 +108,13 @@ impl<R: PluginRunner> CredentialCache<R> {
                 .map(|until| now.wall + until.saturating_sub(now.boot)),
         });
         let failure = state.failure.as_ref();
+        let (cause, wait) = outlook(&state, usage, paused, now);
         KeyStatus {
             spec: Arc::clone(&entry.spec),
             holding: holding(&state, now),
             issued: state.valid(now).map(|current| Arc::clone(&current.issued)),
             next_refresh: next_run(&state, usage, now).map(|wait| now.wall + wait),
+            next_run: (cause, wait.map(|wait| now.wall + wait)),
             failure: failure.map(|failure| (self.failed(entry, failure, now), failure.attempts)),
             watchers: entry.watchers.load(Ordering::Relaxed),
             runs: entry.runs.load(Ordering::Relaxed),

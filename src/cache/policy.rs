@@ -1,7 +1,7 @@
 //! What to do for an entry, and when. Pure functions of state and time.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::{sync::Arc, time::Duration};
 

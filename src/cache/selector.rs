@@ -11,6 +11,13 @@ pub enum Selector {
     All,
     /// The keys of all providers of this name, in whichever files they are defined.
     Provider(Arc<str>),
+    /// The keys of one definition of a provider.
+    Definition {
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Digest of the definition.
+        definition: Arc<str>,
+    },
     /// The keys of one ClusterProfile.
     ClusterProfile(ProfileName),
     /// The keys that begin with these bytes: one, unless two hashes collide.

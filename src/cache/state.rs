@@ -93,7 +93,7 @@ pub(crate) struct Current {
     due_wall: SystemTime,
     due_boot: Duration,
     /// It was due before, and the plugin returned nothing newer.
-    was_due: bool,
+    pub(super) was_due: bool,
     /// The version of the plugin's file that ran last. The credential is due when the file has another one.
     file: u64,
 }
@@ -118,12 +118,17 @@ impl Current {
 
     /// Whether it is time to renew it, if the plugin's file has the version `file`.
     pub(crate) fn is_due_at(&self, now: Now, file: u64) -> bool {
-        self.file != file || self.has_passed(now)
+        self.is_changed(file) || self.has_passed(now)
+    }
+
+    /// Whether the plugin's file is no longer the one that ran.
+    pub(crate) fn is_changed(&self, file: u64) -> bool {
+        self.file != file
     }
 
     /// How long after `now` it is due.
     pub(crate) fn due_in(&self, now: Now, file: u64) -> Duration {
-        if self.file != file {
+        if self.is_changed(file) {
             return Duration::ZERO;
         }
         let wall = self.due_wall.duration_since(now.wall).unwrap_or_default();

@@ -1,12 +1,11 @@
 //! Completions: the shell calls this program, so that it can offer the names that a running broker has.
 
+mod script;
+
 use std::{ffi::OsString, io::Write, time::Duration};
 
 use clap::{Arg, Command, CommandFactory as _};
-use clap_complete::{
-    ArgValueCandidates, CompletionCandidate,
-    env::{CompleteEnv, Shells},
-};
+use clap_complete::{ArgValueCandidates, CompletionCandidate, env::CompleteEnv};
 use credbroker_client::{Client, Error, admin::Selector};
 use tokio::time::timeout;
 
@@ -22,6 +21,8 @@ use crate::{
     },
     text::one_line,
 };
+
+pub(super) use script::script;
 
 /// The variable by which the script of a shell calls this program. It has the name of the shell.
 const VARIABLE: &str = "CREDBROKER_COMPLETE";
@@ -73,16 +74,6 @@ pub(super) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result
     Ok(0)
 }
 
-/// The script that lets `shell` complete `credbroker` by calling `program`, a path or a name in `PATH`.
-pub(super) fn script(shell: Shell, program: &str) -> String {
-    let mut script = Vec::new();
-    if let Some(completer) = Shells::builtins().completer(shell.name()) {
-        // Writing to a vector does not fail.
-        drop(completer.write_registration(VARIABLE, "credbroker", "credbroker", program, &mut script));
-    }
-    String::from_utf8_lossy(&script).into_owned()
-}
-
 /// Answers the script of a shell if this is a call of it. Returns whether it was one.
 pub(super) fn answer(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<bool> {
     let directory = std::env::current_dir().ok();
@@ -103,6 +94,7 @@ fn with_names(command: Command) -> Command {
 fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
     Some(match arg.get_id().as_str() {
         "provider" => ArgValueCandidates::new(|| names(providers)),
+        "definition" => ArgValueCandidates::new(|| names(definitions)),
         "cluster_profile" => ArgValueCandidates::new(|| names(cluster_profiles)),
         "namespaces" => ArgValueCandidates::new(|| names(namespaces)),
         "key" => ArgValueCandidates::new(|| names(keys)),
@@ -132,6 +124,11 @@ fn names(request: impl AsyncFnOnce(Client) -> Result<Vec<Offer>, Error>) -> Vec<
 async fn providers(client: Client) -> Result<Vec<Offer>, Error> {
     let providers = client.admin().providers().await?;
     Ok(providers.into_iter().map(|provider| (provider.name, Some(provider.command))).collect())
+}
+
+async fn definitions(client: Client) -> Result<Vec<Offer>, Error> {
+    let providers = client.admin().providers().await?.into_iter();
+    Ok(providers.filter_map(|provider| Some((provider.definition?, Some(provider.name)))).collect())
 }
 
 async fn cluster_profiles(client: Client) -> Result<Vec<Offer>, Error> {

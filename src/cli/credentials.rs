@@ -40,7 +40,7 @@ pub(super) fn print(
 
 /// `states` for programs.
 pub(super) fn json(states: &[CredentialState]) -> Vec<Value> {
-    states.iter().map(as_json).collect()
+    states.iter().map(state_json).collect()
 }
 
 /// A row of the table: a credential, or a provider without one.
@@ -98,7 +98,7 @@ impl Row {
     }
 }
 
-fn described(name: &str, failure: &Failure) -> String {
+pub(super) fn described(name: &str, failure: &Failure) -> String {
     format!("{name}: {}: {}", reason(failure), one_line(&failure.message))
 }
 
@@ -116,7 +116,7 @@ pub(super) fn table(rows: &[Row], screen: Screen) -> String {
 }
 
 /// `3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before …`.
-fn summary(rejections: &Rejections, now: SystemTime) -> String {
+pub(super) fn summary(rejections: &Rejections, now: SystemTime) -> String {
     let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut text = count(rejections.rejections, "rejection");
     if rejections.verifications > 0 {
@@ -140,14 +140,15 @@ fn verdict(verdict: Option<Verdict>) -> &'static str {
 }
 
 /// `gke`, or `gke (fleet/paris)` for a ClusterProfile.
-fn provider(held: &CredentialState) -> String {
+pub(super) fn provider(held: &CredentialState) -> String {
     match &held.cluster_profile {
         Some(profile) => one_line(&format!("{} ({}/{})", held.provider, profile.namespace, profile.name)),
         None => one_line(&held.provider),
     }
 }
 
-fn as_json(held: &CredentialState) -> Value {
+/// A credential for programs.
+pub(super) fn state_json(held: &CredentialState) -> Value {
     json!({
         "provider": held.provider,
         "definition": held.definition,
@@ -175,7 +176,7 @@ fn as_json(held: &CredentialState) -> Value {
     })
 }
 
-fn name(state: State) -> &'static str {
+pub(super) fn name(state: State) -> &'static str {
     match state {
         State::Valid => "valid",
         State::Renewing => "renewing",

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use credbroker_client::{Client, ClusterProfileRef, Error, Readiness};
+
 use super::broker::{SocketArg, TimeoutArg, ask, finish};
 use crate::plugin::Environment;
 
@@ -19,6 +21,9 @@ pub(super) struct HealthcheckArgs {
     /// Check that this provider is ready
     #[arg(value_name = "NAME", conflicts_with = "ready")]
     provider: Option<String>,
+    /// Check that this cluster is ready: there is a valid credential for it, or the last run did not fail
+    #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with_all = ["ready", "provider"])]
+    cluster_profile: Option<ClusterProfileRef>,
     #[command(flatten)]
     socket: SocketArg,
     #[command(flatten)]
@@ -29,7 +34,8 @@ const EXAMPLES: &str = "\
 Examples:
   credbroker healthcheck
   credbroker healthcheck --ready
-  credbroker healthcheck gke --timeout 1s";
+  credbroker healthcheck gke --timeout 1s
+  credbroker healthcheck --cluster-profile fleet/paris";
 
 pub(super) fn run(
     args: &HealthcheckArgs,
@@ -42,14 +48,27 @@ pub(super) fn run(
         None => "",
     };
     let answer =
-        ask(&args.socket, args.timeout.limit, environment, async |client| client.is_serving(service).await)?;
+        ask(&args.socket, args.timeout.limit, environment, async |client| match &args.cluster_profile {
+            Some(profile) => is_ready(&client, profile).await,
+            None => client.is_serving(service).await,
+        })?;
     let mut code = 0;
     let printed = finish(answer, out, |is_serving, out| {
         if is_serving {
             return writeln!(out, "ok");
         }
         code = 1;
-        writeln!(out, "not ready; `credbroker status` has the reasons")
+        let command = if args.cluster_profile.is_some() { "clusters" } else { "status" };
+        writeln!(out, "not ready; `credbroker {command}` has the reasons")
     })?;
     Ok(printed.max(code))
+}
+
+/// Whether the cluster can be used, as far as the broker knows. One that it does not know cannot.
+async fn is_ready(client: &Client, profile: &ClusterProfileRef) -> Result<bool, Error> {
+    let clusters = client.clusters(Some(&profile.namespace)).await?.clusters;
+    let cluster = clusters.into_iter().find(|cluster| cluster.profile == *profile);
+    Ok(cluster.is_some_and(|cluster| {
+        matches!(cluster.readiness, Readiness::Ready | Readiness::Idle | Readiness::Fetching)
+    }))
 }

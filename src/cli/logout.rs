@@ -2,9 +2,15 @@
 
 use std::{io::Write, path::Path};
 
-use credbroker_client::admin::Selector;
+use credbroker_client::{
+    Client, ClusterProfileRef, Error,
+    admin::{ProviderState, Selector},
+};
 
-use super::broker::{SocketArg, TimeoutArg, ask, finish};
+use super::{
+    broker::{SocketArg, TimeoutArg, ask, finish},
+    selection::DefinitionArg,
+};
 use crate::{plugin::Environment, text::shown};
 
 /// Make the broker forget the credentials of a provider, and show how to log out of the plugin itself
@@ -12,37 +18,72 @@ use crate::{plugin::Environment, text::shown};
 /// The broker overwrites the credentials in memory. Many plugins keep their own login on disk, which the broker does not
 /// change: the next request would use it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct LogoutArgs {
     /// Provider to log out of
-    #[arg(value_name = "NAME")]
-    provider: String,
+    #[arg(
+        value_name = "NAME",
+        required_unless_present = "cluster_profile",
+        conflicts_with = "cluster_profile"
+    )]
+    provider: Option<String>,
+    #[command(flatten)]
+    definition: DefinitionArg,
+    /// Forget only the credentials for this cluster, as `credbroker clusters` lists it
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    cluster_profile: Option<ClusterProfileRef>,
     #[command(flatten)]
     socket: SocketArg,
     #[command(flatten)]
     timeout: TimeoutArg,
 }
 
+const USAGE: &str = "credbroker logout [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
+
 const EXAMPLES: &str = "\
 Examples:
-  credbroker logout azure";
+  credbroker logout azure
+  credbroker logout --cluster-profile fleet/paris";
 
 pub(super) fn run(args: &LogoutArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let name = &args.provider;
-    let answer = ask(&args.socket, args.timeout.limit, environment, async |client| {
-        let admin = client.admin();
-        let evicted = admin.evict(&Selector::Provider(name.clone())).await?;
-        let providers = admin.providers().await?.into_iter().filter(|known| known.name == *name);
-        Ok((evicted, providers.map(|provider| provider.command).collect::<Vec<_>>()))
-    })?;
+    let answer =
+        ask(&args.socket, args.timeout.limit, environment, async |client| log_out(args, &client).await)?;
     finish(answer, out, |(evicted, commands), out| {
         let credentials = if evicted == 1 { "credential" } else { "credentials" };
-        writeln!(out, "evicted {evicted} {credentials} of provider {}", shown(name))?;
+        let what = match (&args.provider, &args.cluster_profile) {
+            (Some(name), _) => format!("provider {}", shown(name)),
+            (None, Some(profile)) => format!("cluster {}", shown(&profile.to_string())),
+            (None, None) => String::new(), // clap requires one of them
+        };
+        writeln!(out, "evicted {evicted} {credentials} of {what}")?;
         if commands.is_empty() {
-            writeln!(out, "no provider has this name; see `credbroker status`")?;
+            writeln!(out, "no provider serves it; see `credbroker status`")?;
         }
         commands.iter().try_for_each(|command| writeln!(out, "{}", advice(command)))
     })
+}
+
+/// Evicts the credentials; returns their number, and the commands of the plugins.
+async fn log_out(args: &LogoutArgs, client: &Client) -> Result<(u32, Vec<String>), Error> {
+    let admin = client.admin();
+    let (selector, name) = match (&args.provider, &args.cluster_profile) {
+        (Some(name), _) => (args.definition.selector(name), Some(name.clone())),
+        (None, Some(profile)) => {
+            let clusters = client.clusters(Some(&profile.namespace)).await?.clusters;
+            let cluster = clusters.into_iter().find(|cluster| cluster.profile == *profile);
+            (Selector::ClusterProfile(profile.clone()), cluster.and_then(|cluster| cluster.provider))
+        }
+        (None, None) => return Ok((0, Vec::new())), // clap requires one of them
+    };
+    let evicted = admin.evict(&selector).await?;
+    let definition = &args.definition.definition;
+    let is_meant = |known: &ProviderState| {
+        Some(&known.name) == name.as_ref() && (definition.is_none() || known.definition == *definition)
+    };
+    let mut commands: Vec<_> =
+        admin.providers().await?.into_iter().filter(is_meant).map(|known| known.command).collect();
+    commands.dedup();
+    Ok((evicted, commands))
 }
 
 /// How to log out of the plugins that keep their own login.

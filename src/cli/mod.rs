@@ -10,6 +10,7 @@ mod credentials;
 mod demo;
 mod doctor;
 mod evict;
+mod explain;
 mod files;
 mod fleet;
 mod get;
@@ -127,6 +128,7 @@ enum OnceCommand {
     Login(login::LoginArgs),
     Logout(logout::LogoutArgs),
     Status(status::StatusArgs),
+    Explain(explain::ExplainArgs),
     Healthcheck(healthcheck::HealthcheckArgs),
     Refresh(refresh::RefreshArgs),
     Evict(evict::EvictArgs),
@@ -192,6 +194,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
         OnceCommand::Login(args) => login::run(&args, environment, out),
         OnceCommand::Logout(args) => logout::run(&args, environment, out),
         OnceCommand::Status(args) => status::run(&args, environment, out),
+        OnceCommand::Explain(args) => explain::run(&args, environment, out),
         OnceCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
         OnceCommand::Refresh(args) => refresh::run(&args, environment, out),
         OnceCommand::Evict(args) => evict::run(&args, environment, out),

@@ -35,6 +35,8 @@ fn a_timeout_has_a_unit_or_is_in_seconds() {
         assert!(Cli::try_parse_from(["credbroker", "status", "--timeout", value]).is_ok(), "{value}");
         assert!(Cli::try_parse_from(["credbroker", "refresh", "gke", "--timeout", value]).is_ok(), "{value}");
         assert!(Cli::try_parse_from(["credbroker", "get", "--timeout", value]).is_ok(), "{value}");
+        let wrap = ["credbroker", "kubeconfig", "wrap", "--timeout", value];
+        assert!(Cli::try_parse_from(wrap).is_ok(), "{value}");
     }
     let error = Cli::try_parse_from(["credbroker", "status", "--timeout", "5d"]).unwrap_err().to_string();
     assert!(error.contains("expected a time such as 500ms"), "{error}");

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Draft, EncodedCredential, Fingerprint, Material};
+use super::{Bound, Draft, EncodedCredential, Fingerprint, Material};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,6 +64,8 @@ pub struct Issued {
     pub lifetime: Duration,
     /// It had expired when it arrived, by less than the skew tolerance, and is served for a few seconds.
     pub within_skew: bool,
+    /// Why it does not live longer.
+    pub bound: Bound,
 }
 
 /// The validity of a certificate.
@@ -145,8 +147,18 @@ pub(crate) mod tests {
         let encoded = plain(&draft);
         let fetched = Now { wall, boot: Duration::from_secs(500) };
         let certificate = None;
-        let within_skew = false;
-        Issued { generation, encoded, fingerprint, certificate, fetched, expires_at, lifetime, within_skew }
+        let (within_skew, bound) = (false, Bound::UnknownExpiry);
+        Issued {
+            generation,
+            encoded,
+            fingerprint,
+            certificate,
+            fetched,
+            expires_at,
+            lifetime,
+            within_skew,
+            bound,
+        }
     }
 
     #[test]

@@ -20,6 +20,25 @@ pub struct Lifetime {
     pub expires_at: SystemTime,
     /// It had expired on arrival, by less than the skew tolerance.
     pub within_skew: bool,
+    /// What it comes from.
+    pub bound: Bound,
+}
+
+/// What bounds a lifetime: the earliest of all that apply.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Bound {
+    /// The `expirationTimestamp` that the plugin printed.
+    ExpirationTimestamp,
+    /// The `NotAfter` of the client certificate.
+    NotAfter,
+    /// The `exp` claim of a token that is a JWT.
+    TokenExp,
+    /// The provider's `maxAge`.
+    MaxAge,
+    /// The provider's `unknownExpiryMaxAge`, because there is no other expiry.
+    UnknownExpiry,
+    /// The grace for a credential that had expired on arrival.
+    ClockSkew,
 }
 
 impl Lifetime {
@@ -89,8 +108,17 @@ pub fn lifetime(
 ) -> Result<Lifetime, LifetimeError> {
     let certificate = decoded.material.pair.as_ref().map(|pair| pair.not_after);
     let token = decoded.material.token.as_ref().and_then(|token| token.expires_at);
-    let named = [decoded.expires_at, certificate, token].into_iter().flatten().min();
-    let capped = |age: Duration| after(now, limits.max_age.map_or(age, |max| age.min(max)));
+    let named = [
+        (decoded.expires_at, Bound::ExpirationTimestamp),
+        (certificate, Bound::NotAfter),
+        (token, Bound::TokenExp),
+    ];
+    let named = named.into_iter().filter_map(|(at, bound)| Some((at?, bound))).min_by_key(|(at, _)| *at);
+    let capped = |age: Duration, bound, within_skew| {
+        let max = limits.max_age.filter(|max| *max < age);
+        let (age, bound) = max.map_or((age, bound), |max| (max, Bound::MaxAge));
+        Lifetime { expires_at: after(now, age), within_skew, bound }
+    };
 
     if let Some(ago) = certificate.and_then(|at| since(at, now)).filter(|ago| *ago > SKEW) {
         return Err(LifetimeError::Certificate { ago: whole_seconds(ago) });
@@ -99,12 +127,16 @@ pub fn lifetime(
     if let Some(ahead) = not_before.and_then(|at| at.duration_since(now).ok()).filter(|ahead| *ahead > SKEW) {
         return Err(LifetimeError::NotYetValid { ahead: whole_seconds(ahead) });
     }
-    let Some(expires_at) = named else {
-        return Ok(Lifetime { expires_at: capped(limits.unknown_expiry_max_age), within_skew: false });
+    let Some((expires_at, bound)) = named else {
+        return Ok(capped(limits.unknown_expiry_max_age, Bound::UnknownExpiry, false));
     };
     match since(expires_at, now) {
-        None => Ok(Lifetime { expires_at: expires_at.min(capped(Duration::MAX)), within_skew: false }),
-        Some(ago) if ago <= SKEW => Ok(Lifetime { expires_at: capped(SKEW_GRACE), within_skew: true }),
+        None => {
+            let oldest = capped(Duration::MAX, bound, false);
+            let is_named = expires_at <= oldest.expires_at;
+            Ok(if is_named { Lifetime { expires_at, within_skew: false, bound } } else { oldest })
+        }
+        Some(ago) if ago <= SKEW => Ok(capped(SKEW_GRACE, Bound::ClockSkew, true)),
         Some(ago) => Err(LifetimeError::Credential { ago: whole_seconds(ago) }),
     }
 }

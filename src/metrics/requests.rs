@@ -12,7 +12,7 @@ use super::{counter::Counter, exposition::Exposition, families};
 pub struct Rpc(u8);
 
 /// The label and the path of each RPC. The first is the most frequent one.
-const PATHS: [(&str, &str); 15] = [
+const PATHS: [(&str, &str); 16] = [
     ("GetCredential", "/credbroker.v1.CredentialBroker/GetCredential"),
     ("WatchCredential", "/credbroker.v1.CredentialBroker/WatchCredential"),
     ("AttendCredential", "/credbroker.v1.CredentialBroker/AttendCredential"),
@@ -21,6 +21,7 @@ const PATHS: [(&str, &str); 15] = [
     ("ListClusters", "/credbroker.v1.CredentialBroker/ListClusters"),
     ("WatchClusters", "/credbroker.v1.CredentialBroker/WatchClusters"),
     ("ListCredentials", "/credbroker.v1.CredentialBrokerAdmin/ListCredentials"),
+    ("ExplainCredentials", "/credbroker.v1.CredentialBrokerAdmin/ExplainCredentials"),
     ("RefreshCredentials", "/credbroker.v1.CredentialBrokerAdmin/RefreshCredentials"),
     ("EvictCredentials", "/credbroker.v1.CredentialBrokerAdmin/EvictCredentials"),
     ("ListProviders", "/credbroker.v1.CredentialBrokerAdmin/ListProviders"),

@@ -71,8 +71,7 @@ impl Environment {
     /// every caller without that variable.
     #[must_use]
     pub fn inherited(&self, pass_env: &Globs, caller_env: &Globs) -> Self {
-        let standing = Globs::new(STANDING);
-        let wanted = |name: &str| standing.matches(name) || pass_env.matches(name);
+        let wanted = |name: &str| is_standing(name) || pass_env.matches(name);
         let reaches = |name: &str| wanted(name) && !is_denied(name) && !caller_env.matches(name);
         let kept = self.0.iter().filter(|(name, _)| reaches(&name.to_string_lossy()));
         kept.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -89,6 +88,12 @@ impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
+}
+
+/// Whether a variable of that name reaches every plugin from the broker.
+pub(super) fn is_standing(name: &str) -> bool {
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(STANDING));
+    GLOBS.matches(name)
 }
 
 /// Whether a variable of that name reaches no plugin.

@@ -1,5 +1,7 @@
 //! Keys: which runs are equal.
 
+mod parts;
+
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
@@ -12,6 +14,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use super::{command::Command, profile::ProfileName, provider::Provider};
 use crate::credential::Cluster;
+
+pub use parts::{KeyPart, PartKind, PartOrigin};
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///

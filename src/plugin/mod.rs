@@ -33,7 +33,7 @@ pub use error::ResolveError;
 pub use file::{FileError, FoundFile, PluginFile};
 #[cfg(test)]
 pub(crate) use key::RunDigest;
-pub use key::{KeyHasher, PluginKey};
+pub use key::{KeyHasher, KeyPart, PartKind, PartOrigin, PluginKey};
 pub(crate) use lead::Lead;
 pub(crate) use matching::difference;
 pub use pin::Sha256;

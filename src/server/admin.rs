@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 use super::{
     access::Access,
     asked::Asked,
+    explain::explanation,
     overview::{self, PAGE},
     paging::{self, Paging},
     selector::{administered, selector},
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     access::{Permit, Rights, Target, Verb},
-    cache::Selector,
+    cache::{KeyStatus, Selector},
     exec::PluginRunner,
     plugin::{Definition, Provider},
 };
@@ -31,13 +32,27 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         span(&request, "list_credentials")?;
         let rights = self.need(&request, "list_credentials", Verb::List)?;
         let pb::ListCredentialsRequest { selector, page_size, page_token } = request.into_inner();
-        let selector = match selector {
-            None => Selector::All,
-            selector => {
-                self::selector(selector, &self.resolver, &Permit::new(Arc::clone(&rights), Verb::List))?
-            }
-        };
-        Ok(Response::new(overview::page(&self.cache, &selector, &rights, page_size, &page_token)?))
+        let selector = self.listed(selector, &rights)?;
+        let page = ("credentials", page_size, page_token.as_str());
+        let (credentials, next_page_token) =
+            overview::page(&self.cache, &selector, &rights, page, overview::state)?;
+        Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
+    }
+
+    async fn explain_credentials(
+        &self,
+        request: Request<pb::ExplainCredentialsRequest>,
+    ) -> Result<Response<pb::ExplainCredentialsResponse>, Status> {
+        span(&request, "explain_credentials")?;
+        let rights = self.need(&request, "explain_credentials", Verb::List)?;
+        let pb::ExplainCredentialsRequest { selector, page_size, page_token } = request.into_inner();
+        let selector = self.listed(selector, &rights)?;
+        let (providers, key) = (self.resolver.providers(), self.fingerprints.key()?);
+        let page = ("explanations", page_size, page_token.as_str());
+        let explained = |held: &KeyStatus| explanation(held, &providers, key);
+        let (credentials, next_page_token) =
+            overview::page(&self.cache, &selector, &rights, page, explained)?;
+        Ok(Response::new(pb::ExplainCredentialsResponse { credentials, next_page_token }))
     }
 
     async fn refresh_credentials(
@@ -105,6 +120,20 @@ impl<R: PluginRunner> BrokerService<R> {
     fn need<T>(&self, request: &Request<T>, call: &'static str, verb: Verb) -> Result<Arc<Rights>, Status> {
         let access = Access::of(request)?;
         Asked::call(&self.audit, access, call).decided(access.need(verb))
+    }
+
+    /// What a request selects to see; everything if it has no selector.
+    fn listed(
+        &self,
+        selector: Option<pb::CredentialSelector>,
+        rights: &Arc<Rights>,
+    ) -> Result<Selector, Status> {
+        match selector {
+            None => Ok(Selector::All),
+            selector => {
+                self::selector(selector, &self.resolver, &Permit::new(Arc::clone(rights), Verb::List))
+            }
+        }
     }
 }
 

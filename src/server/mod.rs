@@ -17,6 +17,7 @@ mod credentials;
 mod deadline;
 mod encode;
 mod exchange;
+mod explain;
 mod follow;
 mod greeting;
 mod health;

@@ -1,8 +1,7 @@
 //! Messages that describe the broker's credentials and providers.
 
-use credbroker_proto::v1::{
-    CredentialState, Failure, ListCredentialsResponse, ProviderState, credential_state,
-};
+use credbroker_proto::v1::{CredentialState, Failure, ProviderState, credential_state};
+use prost::Message;
 use tonic::Status;
 
 use super::{
@@ -24,15 +23,15 @@ pub(super) const PAGE: usize = 1 << 20;
 /// Number of keys that are read from the cache at a time.
 const BATCH: usize = 512;
 
-/// The page that follows the one with `page_token`, with its own token.
-pub(super) fn page<R: PluginRunner>(
+/// The page of `list` that follows the one with `page_token`, with its own token. `row` makes the message of one key.
+pub(super) fn page<R: PluginRunner, T: Message>(
     cache: &CredentialCache<R>,
     selector: &Selector,
     rights: &Rights,
-    page_size: i32,
-    page_token: &str,
-) -> Result<ListCredentialsResponse, Status> {
-    let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, page_token)?;
+    (list, page_size, page_token): (&str, i32, &str),
+    row: impl Fn(&KeyStatus) -> T,
+) -> Result<(Vec<T>, String), Status> {
+    let (paging, after) = Paging::read(list, &format!("{selector:?}"), PAGE, page_size, page_token)?;
     let mut after = match after {
         None => None,
         Some(position) => Some(read(position).ok_or_else(paging::foreign)?),
@@ -43,9 +42,8 @@ pub(super) fn page<R: PluginRunner>(
         Some(batch)
     });
     let shown = batches.flatten().filter(|held| is_about(rights, Verb::List, &held.spec));
-    let rows = shown.map(|held| (state(&held), held.position()));
-    let (credentials, next_page_token) = paging.fill(rows, position);
-    Ok(ListCredentialsResponse { credentials, next_page_token })
+    let rows = shown.map(|held| (row(&held), held.position()));
+    Ok(paging.fill(rows, position))
 }
 
 /// Whether `rights` allow `verb` for the credential of `spec`.

@@ -51,23 +51,31 @@ pub(super) fn selector(
         let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
         allowed.map_err(|error| status::unresolved(&error))
     };
+    let providers = resolver.providers();
+    let known = |name: &str| {
+        let source = Source::Provider(ProviderRef::named(name));
+        allowed(source.clone())?;
+        let hidden = |error| if permit.hides_unknown() { source.not_allowed() } else { error };
+        providers.find(name).map_err(|error| status::unresolved(&hidden(error)))
+    };
     Ok(match message.and_then(|message| message.selector) {
         None | Some(credential_selector::Selector::All(false)) => {
             return Err(status::invalid(
-                "`selector` is empty: set `provider`, `cluster_profile`, `key` or `all`",
+                "`selector` is empty: set `provider`, `definition`, `cluster_profile`, `key` or `all`",
             ));
         }
         Some(credential_selector::Selector::All(true)) => Selector::All,
         Some(credential_selector::Selector::Provider(name)) => {
-            allowed(Source::Provider(ProviderRef::named(&name)))?;
-            match resolver.providers().find(&name) {
-                Ok(provider) => Selector::Provider(Arc::clone(&provider.name)),
-                Err(_) if permit.hides_unknown() => {
-                    let unknown = Source::Provider(ProviderRef::named(&name)).not_allowed();
-                    return Err(status::unresolved(&unknown));
-                }
-                Err(error) => return Err(status::unresolved(&error)),
-            }
+            Selector::Provider(Arc::clone(&known(&name)?.name))
+        }
+        Some(credential_selector::Selector::Definition(wanted)) => {
+            let provider = Arc::clone(&known(&wanted.name)?.name);
+            let pb::ProviderRef { name, definition: Some(definition) } = wanted else {
+                return Err(status::invalid("`selector.definition.definition` is empty"));
+            };
+            let wanted = ProviderRef { name, definition: Some(definition.clone()) };
+            providers.entry(&wanted).map_err(|error| status::unresolved(&error))?;
+            Selector::Definition { provider, definition: definition.into() }
         }
         Some(credential_selector::Selector::ClusterProfile(profile)) => {
             let profile = convert::profile_name(profile, "selector.cluster_profile")?;

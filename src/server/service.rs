@@ -18,6 +18,7 @@ use super::{
     asked::Asked,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
+    explain::Fingerprints,
     follow::WatchSlots,
     health::Health,
     info::BrokerInfo,
@@ -42,6 +43,7 @@ pub struct BrokerService<R> {
     pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
     pub(super) audit: Audit,
+    pub(super) fingerprints: Fingerprints,
     pub(super) leases: Leases,
 }
 
@@ -71,6 +73,7 @@ pub fn services<R: PluginRunner>(
     (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+    let fingerprints = Fingerprints::default();
     let broker = Arc::new(BrokerService {
         cache,
         resolver,
@@ -78,6 +81,7 @@ pub fn services<R: PluginRunner>(
         info,
         audit: audit.clone(),
         leases: Leases::default(),
+        fingerprints,
     });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));

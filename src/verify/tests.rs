@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::{pause, resume};
 
 use super::*;
-use crate::credential::{ApiVersion, Draft, Generation, Now, decode, encoded::plain};
+use crate::credential::{ApiVersion, Bound, Draft, Generation, Now, decode, encoded::plain};
 use server::{Answer, Authority, Event, Proxy, Server, Speaks};
 
 /// Longer than any step takes, also on a slow machine.
@@ -38,6 +38,7 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
         expires_at,
         lifetime,
         within_skew: false,
+        bound: Bound::ExpirationTimestamp,
     })
 }
 

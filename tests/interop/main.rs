@@ -18,6 +18,7 @@ mod fleet_controller;
 mod inventory;
 mod kube_loop;
 mod kubectl;
+mod kubelogin;
 mod programs;
 mod python;
 mod readme;

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    os::unix::fs::symlink,
+    os::unix::fs::{DirBuilderExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The fenced blocks of a document in `language`, in their order.
-fn blocks(file: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(file: &str, language: &str) -> Vec<String> {
     let document = read(file);
     let fence = format!("```{language}\n");
     let parts = document.split(&fence).skip(1);
@@ -85,7 +85,7 @@ fn the_commands_for_a_kubeconfig_work() {
     let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "kubeconfigs": ["~/.kube/config"]});
     private_file(&home.path().join("FILE"), &config.to_string());
     let runtime = home.path().join("run");
-    fs::create_dir(&runtime).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(&runtime).unwrap();
 
     let commands =
         [credbroker_blocks("README.md"), credbroker_blocks("docs/operations.md")].concat().concat();
@@ -238,7 +238,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "the test command runs three hundred seeds",
     ),
     ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command, with fewer runs"),
-    ("source <(credbroker completions bash)", "tests/it/commands/names.rs"),
+    ("source <(credbroker completions bash)", "tests/it/commands/shells.rs"),
     (
         "python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. credbroker/v1/credbroker.proto",
         GENERATED,

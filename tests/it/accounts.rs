@@ -5,9 +5,12 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use credbroker::config::{
-    self,
-    kubeconfig::{Kubeconfig as Read, Mode},
+use credbroker::{
+    config::{
+        self,
+        kubeconfig::{Kubeconfig as Read, Mode},
+    },
+    plugin::Definition,
 };
 use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory};
 use serde_json::{Value, json};
@@ -152,6 +155,38 @@ fn two_files_that_define_one_name_are_two_providers() {
     let (wrapped, _) = files.wrap("second", &broker.socket());
     token(&plugin_of(&wrapped, &[]));
     assert_eq!(files.runs(), [1, 2]);
+}
+
+#[test]
+fn a_command_selects_one_of_two_definitions() {
+    let files = TwoFiles::new();
+    let broker = files.broker_of_both();
+    let definitions = ["first", "second"].map(|account| {
+        let (wrapped, _) = files.wrap(account, &broker.socket());
+        token(&plugin_of(&wrapped, &[]));
+        let file = std::fs::canonicalize(files.file(account)).unwrap();
+        Definition::new(file, "rel").digest().to_owned()
+    });
+    let run = |args: &[&str]| program(args).arg("--socket").arg(broker.socket()).output().unwrap();
+    let explained = |args: &[&str]| -> Value {
+        serde_json::from_str(&stdout(&run(&[&["explain", "rel", "-o", "json"], args].concat()))).unwrap()
+    };
+    let both = explained(&[]);
+    assert_eq!(both["credentials"].as_array().unwrap().len(), 2);
+    let [first, second] = definitions.each_ref().map(String::as_str);
+    let only = explained(&["--definition", second]);
+    assert_eq!(only["credentials"].as_array().unwrap().len(), 1);
+    assert_eq!(only["credentials"][0]["definition"], second);
+    assert!(stdout(&run(&["refresh", "rel", "--definition", second])).contains("valid"));
+    assert_eq!(files.runs(), [1, 2]);
+    assert_eq!(stdout(&run(&["evict", "rel", "--definition", first])), "evicted 1 credential\n");
+    assert_eq!(stdout(&run(&["evict", "rel", "--definition", first])), "evicted 0 credentials\n");
+    assert!(stdout(&run(&["logout", "rel", "--definition", second])).starts_with("evicted 1 credential of"));
+    let unknown = failure(&run(&["evict", "rel", "--definition", &"0".repeat(40)]));
+    assert!(unknown.contains("UNKNOWN_DEFINITION"), "{unknown}");
+    // A first run of one definition is unambiguous.
+    assert!(stdout(&run(&["refresh", "rel", "--definition", first])).contains("valid"));
+    assert_eq!(files.runs(), [2, 2]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod doctor;
 mod errors;
 mod essential;
 mod exec;
+mod explain;
 mod fleet;
 mod harness;
 mod hub_log;

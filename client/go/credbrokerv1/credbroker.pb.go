@@ -477,6 +477,319 @@ func (CredentialState_Verdict) EnumDescriptor() ([]byte, []int) {
 	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 1}
 }
 
+// What a part of a key is.
+type KeyPart_Kind int32
+
+const (
+	// Never sent.
+	KeyPart_KIND_UNSPECIFIED KeyPart_Kind = 0
+	// Name of the provider.
+	KeyPart_KIND_PROVIDER KeyPart_Kind = 1
+	// Definition of the provider, as in ProviderRef.
+	KeyPart_KIND_DEFINITION KeyPart_Kind = 2
+	// The plugin's command, as configured.
+	KeyPart_KIND_COMMAND KeyPart_Kind = 3
+	// The `apiVersion` that the plugin speaks.
+	KeyPart_KIND_API_VERSION KeyPart_Kind = 4
+	// Whether the plugin receives its cluster (`provideClusterInfo`).
+	KeyPart_KIND_PROVIDE_CLUSTER_INFO KeyPart_Kind = 5
+	// An argument of the plugin.
+	KeyPart_KIND_ARGUMENT KeyPart_Kind = 6
+	// A variable in the environment of the plugin.
+	KeyPart_KIND_VARIABLE KeyPart_Kind = 7
+	// The ClusterProfile that the credential is for.
+	KeyPart_KIND_CLUSTER_PROFILE KeyPart_Kind = 8
+	// A field of the cluster that the credential is for.
+	KeyPart_KIND_CLUSTER KeyPart_Kind = 9
+)
+
+// Enum value maps for KeyPart_Kind.
+var (
+	KeyPart_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_PROVIDER",
+		2: "KIND_DEFINITION",
+		3: "KIND_COMMAND",
+		4: "KIND_API_VERSION",
+		5: "KIND_PROVIDE_CLUSTER_INFO",
+		6: "KIND_ARGUMENT",
+		7: "KIND_VARIABLE",
+		8: "KIND_CLUSTER_PROFILE",
+		9: "KIND_CLUSTER",
+	}
+	KeyPart_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":          0,
+		"KIND_PROVIDER":             1,
+		"KIND_DEFINITION":           2,
+		"KIND_COMMAND":              3,
+		"KIND_API_VERSION":          4,
+		"KIND_PROVIDE_CLUSTER_INFO": 5,
+		"KIND_ARGUMENT":             6,
+		"KIND_VARIABLE":             7,
+		"KIND_CLUSTER_PROFILE":      8,
+		"KIND_CLUSTER":              9,
+	}
+)
+
+func (x KeyPart_Kind) Enum() *KeyPart_Kind {
+	p := new(KeyPart_Kind)
+	*p = x
+	return p
+}
+
+func (x KeyPart_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyPart_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_credbroker_v1_credbroker_proto_enumTypes[5].Descriptor()
+}
+
+func (KeyPart_Kind) Type() protoreflect.EnumType {
+	return &file_credbroker_v1_credbroker_proto_enumTypes[5]
+}
+
+func (x KeyPart_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyPart_Kind.Descriptor instead.
+func (KeyPart_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31, 0}
+}
+
+// Where the value of a part comes from.
+type KeyPart_Origin int32
+
+const (
+	// Never sent.
+	KeyPart_ORIGIN_UNSPECIFIED KeyPart_Origin = 0
+	// The provider's stanza in the configuration or in a kubeconfig.
+	KeyPart_ORIGIN_STANZA KeyPart_Origin = 1
+	// The broker's environment. The variable reaches every plugin.
+	KeyPart_ORIGIN_ALWAYS KeyPart_Origin = 2
+	// The broker's environment, because of the provider's `passEnv`, or because a kubeconfig defines the provider.
+	KeyPart_ORIGIN_PASS_ENV KeyPart_Origin = 3
+	// The caller's environment, because of the provider's `callerEnv`.
+	KeyPart_ORIGIN_CALLER_ENV KeyPart_Origin = 4
+	// The caller's cluster.
+	KeyPart_ORIGIN_CALLER KeyPart_Origin = 5
+	// The ClusterProfile.
+	KeyPart_ORIGIN_CLUSTER_PROFILE KeyPart_Origin = 6
+	// The kubeconfig that defines the provider, outside of its stanza: a cluster, or the list of files in KUBECONFIG.
+	KeyPart_ORIGIN_KUBECONFIG KeyPart_Origin = 7
+)
+
+// Enum value maps for KeyPart_Origin.
+var (
+	KeyPart_Origin_name = map[int32]string{
+		0: "ORIGIN_UNSPECIFIED",
+		1: "ORIGIN_STANZA",
+		2: "ORIGIN_ALWAYS",
+		3: "ORIGIN_PASS_ENV",
+		4: "ORIGIN_CALLER_ENV",
+		5: "ORIGIN_CALLER",
+		6: "ORIGIN_CLUSTER_PROFILE",
+		7: "ORIGIN_KUBECONFIG",
+	}
+	KeyPart_Origin_value = map[string]int32{
+		"ORIGIN_UNSPECIFIED":     0,
+		"ORIGIN_STANZA":          1,
+		"ORIGIN_ALWAYS":          2,
+		"ORIGIN_PASS_ENV":        3,
+		"ORIGIN_CALLER_ENV":      4,
+		"ORIGIN_CALLER":          5,
+		"ORIGIN_CLUSTER_PROFILE": 6,
+		"ORIGIN_KUBECONFIG":      7,
+	}
+)
+
+func (x KeyPart_Origin) Enum() *KeyPart_Origin {
+	p := new(KeyPart_Origin)
+	*p = x
+	return p
+}
+
+func (x KeyPart_Origin) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyPart_Origin) Descriptor() protoreflect.EnumDescriptor {
+	return file_credbroker_v1_credbroker_proto_enumTypes[6].Descriptor()
+}
+
+func (KeyPart_Origin) Type() protoreflect.EnumType {
+	return &file_credbroker_v1_credbroker_proto_enumTypes[6]
+}
+
+func (x KeyPart_Origin) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyPart_Origin.Descriptor instead.
+func (KeyPart_Origin) EnumDescriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31, 1}
+}
+
+// What bounds a lifetime.
+type CredentialLifetime_Bound int32
+
+const (
+	// Never sent.
+	CredentialLifetime_BOUND_UNSPECIFIED CredentialLifetime_Bound = 0
+	// The `expirationTimestamp` that the plugin printed.
+	CredentialLifetime_BOUND_EXPIRATION_TIMESTAMP CredentialLifetime_Bound = 1
+	// The `NotAfter` of the client certificate.
+	CredentialLifetime_BOUND_CERTIFICATE_NOT_AFTER CredentialLifetime_Bound = 2
+	// The `exp` claim of the token, which is a JWT.
+	CredentialLifetime_BOUND_TOKEN_EXP CredentialLifetime_Bound = 3
+	// The provider's `maxAge`.
+	CredentialLifetime_BOUND_MAX_AGE CredentialLifetime_Bound = 4
+	// The provider's `unknownExpiryMaxAge`: the credential names no expiry.
+	CredentialLifetime_BOUND_UNKNOWN_EXPIRY_MAX_AGE CredentialLifetime_Bound = 5
+	// It had expired when it arrived, by less than clocks may differ, and is served for a few seconds.
+	CredentialLifetime_BOUND_CLOCK_SKEW CredentialLifetime_Bound = 6
+)
+
+// Enum value maps for CredentialLifetime_Bound.
+var (
+	CredentialLifetime_Bound_name = map[int32]string{
+		0: "BOUND_UNSPECIFIED",
+		1: "BOUND_EXPIRATION_TIMESTAMP",
+		2: "BOUND_CERTIFICATE_NOT_AFTER",
+		3: "BOUND_TOKEN_EXP",
+		4: "BOUND_MAX_AGE",
+		5: "BOUND_UNKNOWN_EXPIRY_MAX_AGE",
+		6: "BOUND_CLOCK_SKEW",
+	}
+	CredentialLifetime_Bound_value = map[string]int32{
+		"BOUND_UNSPECIFIED":            0,
+		"BOUND_EXPIRATION_TIMESTAMP":   1,
+		"BOUND_CERTIFICATE_NOT_AFTER":  2,
+		"BOUND_TOKEN_EXP":              3,
+		"BOUND_MAX_AGE":                4,
+		"BOUND_UNKNOWN_EXPIRY_MAX_AGE": 5,
+		"BOUND_CLOCK_SKEW":             6,
+	}
+)
+
+func (x CredentialLifetime_Bound) Enum() *CredentialLifetime_Bound {
+	p := new(CredentialLifetime_Bound)
+	*p = x
+	return p
+}
+
+func (x CredentialLifetime_Bound) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CredentialLifetime_Bound) Descriptor() protoreflect.EnumDescriptor {
+	return file_credbroker_v1_credbroker_proto_enumTypes[7].Descriptor()
+}
+
+func (CredentialLifetime_Bound) Type() protoreflect.EnumType {
+	return &file_credbroker_v1_credbroker_proto_enumTypes[7]
+}
+
+func (x CredentialLifetime_Bound) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CredentialLifetime_Bound.Descriptor instead.
+func (CredentialLifetime_Bound) EnumDescriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32, 0}
+}
+
+// Why a plugin runs at a time, or does not run.
+type NextRun_Cause int32
+
+const (
+	// Never sent.
+	NextRun_CAUSE_UNSPECIFIED NextRun_Cause = 0
+	// A run is queued or in progress.
+	NextRun_CAUSE_IN_PROGRESS NextRun_Cause = 1
+	// The credential is in use, and due for renewal at its refresh point.
+	NextRun_CAUSE_REFRESH_POINT NextRun_Cause = 2
+	// The plugin's last run returned the same credential, so it is asked again later.
+	NextRun_CAUSE_SAME_CREDENTIAL NextRun_Cause = 3
+	// The credential is in use, and the file of the plugin has changed.
+	NextRun_CAUSE_PLUGIN_CHANGED NextRun_Cause = 4
+	// The last run failed: the back-off ends at `time`.
+	NextRun_CAUSE_BACK_OFF NextRun_Cause = 5
+	// The issuer asked for fewer requests: its pause ends at `time`.
+	NextRun_CAUSE_ISSUER_PAUSED NextRun_Cause = 6
+	// There is no valid credential, and it is watched.
+	NextRun_CAUSE_WATCHED NextRun_Cause = 7
+	// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the next one.
+	NextRun_CAUSE_PERSON_NEEDED NextRun_Cause = 8
+	// Prompts were not answered: only a login starts the next one.
+	NextRun_CAUSE_LOGIN_NEEDED NextRun_Cause = 9
+	// It is valid and will not be in use at `time`: no watch is open, and the last request will be longer ago than its
+	// lifetime. The first request after `time` starts a run.
+	NextRun_CAUSE_NOT_IN_USE NextRun_Cause = 10
+	// There is no valid credential: the first request after `time` starts a run. Earlier ones get the last failure.
+	NextRun_CAUSE_NEXT_REQUEST NextRun_Cause = 11
+)
+
+// Enum value maps for NextRun_Cause.
+var (
+	NextRun_Cause_name = map[int32]string{
+		0:  "CAUSE_UNSPECIFIED",
+		1:  "CAUSE_IN_PROGRESS",
+		2:  "CAUSE_REFRESH_POINT",
+		3:  "CAUSE_SAME_CREDENTIAL",
+		4:  "CAUSE_PLUGIN_CHANGED",
+		5:  "CAUSE_BACK_OFF",
+		6:  "CAUSE_ISSUER_PAUSED",
+		7:  "CAUSE_WATCHED",
+		8:  "CAUSE_PERSON_NEEDED",
+		9:  "CAUSE_LOGIN_NEEDED",
+		10: "CAUSE_NOT_IN_USE",
+		11: "CAUSE_NEXT_REQUEST",
+	}
+	NextRun_Cause_value = map[string]int32{
+		"CAUSE_UNSPECIFIED":     0,
+		"CAUSE_IN_PROGRESS":     1,
+		"CAUSE_REFRESH_POINT":   2,
+		"CAUSE_SAME_CREDENTIAL": 3,
+		"CAUSE_PLUGIN_CHANGED":  4,
+		"CAUSE_BACK_OFF":        5,
+		"CAUSE_ISSUER_PAUSED":   6,
+		"CAUSE_WATCHED":         7,
+		"CAUSE_PERSON_NEEDED":   8,
+		"CAUSE_LOGIN_NEEDED":    9,
+		"CAUSE_NOT_IN_USE":      10,
+		"CAUSE_NEXT_REQUEST":    11,
+	}
+)
+
+func (x NextRun_Cause) Enum() *NextRun_Cause {
+	p := new(NextRun_Cause)
+	*p = x
+	return p
+}
+
+func (x NextRun_Cause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NextRun_Cause) Descriptor() protoreflect.EnumDescriptor {
+	return file_credbroker_v1_credbroker_proto_enumTypes[8].Descriptor()
+}
+
+func (NextRun_Cause) Type() protoreflect.EnumType {
+	return &file_credbroker_v1_credbroker_proto_enumTypes[8]
+}
+
+func (x NextRun_Cause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NextRun_Cause.Descriptor instead.
+func (NextRun_Cause) EnumDescriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33, 0}
+}
+
 // Why something failed: the same reason and message as the status of a request that fails for it.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2166,6 +2479,7 @@ type CredentialSelector struct {
 	//	*CredentialSelector_ClusterProfile
 	//	*CredentialSelector_Key
 	//	*CredentialSelector_All
+	//	*CredentialSelector_Definition
 	Selector      isCredentialSelector_Selector `protobuf_oneof:"selector"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2244,6 +2558,15 @@ func (x *CredentialSelector) GetAll() bool {
 	return false
 }
 
+func (x *CredentialSelector) GetDefinition() *ProviderRef {
+	if x != nil {
+		if x, ok := x.Selector.(*CredentialSelector_Definition); ok {
+			return x.Definition
+		}
+	}
+	return nil
+}
+
 type isCredentialSelector_Selector interface {
 	isCredentialSelector_Selector()
 }
@@ -2268,6 +2591,11 @@ type CredentialSelector_All struct {
 	All bool `protobuf:"varint,4,opt,name=all,proto3,oneof"`
 }
 
+type CredentialSelector_Definition struct {
+	// All credentials of one definition of a provider. Its `definition` must be set.
+	Definition *ProviderRef `protobuf:"bytes,5,opt,name=definition,proto3,oneof"`
+}
+
 func (*CredentialSelector_Provider) isCredentialSelector_Selector() {}
 
 func (*CredentialSelector_ClusterProfile) isCredentialSelector_Selector() {}
@@ -2275,6 +2603,8 @@ func (*CredentialSelector_ClusterProfile) isCredentialSelector_Selector() {}
 func (*CredentialSelector_Key) isCredentialSelector_Selector() {}
 
 func (*CredentialSelector_All) isCredentialSelector_Selector() {}
+
+func (*CredentialSelector_Definition) isCredentialSelector_Selector() {}
 
 // Request of ListCredentials.
 type ListCredentialsRequest struct {
@@ -2569,6 +2899,404 @@ func (x *CredentialState) GetRejections() *CredentialState_Rejections {
 	return nil
 }
 
+// Request of ExplainCredentials.
+type ExplainCredentialsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which credentials. Absent: all.
+	Selector *CredentialSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
+	// Maximum number of credentials in the response. 0: the broker decides. The response may contain fewer; values above
+	// 1,000 mean 1,000, and negative values are refused.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// `next_page_token` of the previous response to the same request. Empty: the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainCredentialsRequest) Reset() {
+	*x = ExplainCredentialsRequest{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainCredentialsRequest) ProtoMessage() {}
+
+func (x *ExplainCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*ExplainCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ExplainCredentialsRequest) GetSelector() *CredentialSelector {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *ExplainCredentialsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ExplainCredentialsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// Response of ExplainCredentials.
+type ExplainCredentialsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Credentials, sorted by provider and key.
+	Credentials []*CredentialExplanation `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	// Token of the next page. Empty: this is the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainCredentialsResponse) Reset() {
+	*x = ExplainCredentialsResponse{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainCredentialsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainCredentialsResponse) ProtoMessage() {}
+
+func (x *ExplainCredentialsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainCredentialsResponse.ProtoReflect.Descriptor instead.
+func (*ExplainCredentialsResponse) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ExplainCredentialsResponse) GetCredentials() []*CredentialExplanation {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+func (x *ExplainCredentialsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Why a credential in the cache is as it is.
+type CredentialExplanation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its state, as in ListCredentials.
+	State *CredentialState `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	// Everything that its key is made of. Credentials whose parts are equal have one key.
+	KeyParts []*KeyPart `protobuf:"bytes,2,rep,name=key_parts,json=keyParts,proto3" json:"key_parts,omitempty"`
+	// How long it is served. Absent: there is no valid credential.
+	Lifetime *CredentialLifetime `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// When and why the plugin runs next.
+	NextRun       *NextRun `protobuf:"bytes,4,opt,name=next_run,json=nextRun,proto3" json:"next_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CredentialExplanation) Reset() {
+	*x = CredentialExplanation{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CredentialExplanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CredentialExplanation) ProtoMessage() {}
+
+func (x *CredentialExplanation) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CredentialExplanation.ProtoReflect.Descriptor instead.
+func (*CredentialExplanation) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CredentialExplanation) GetState() *CredentialState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *CredentialExplanation) GetKeyParts() []*KeyPart {
+	if x != nil {
+		return x.KeyParts
+	}
+	return nil
+}
+
+func (x *CredentialExplanation) GetLifetime() *CredentialLifetime {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
+}
+
+func (x *CredentialExplanation) GetNextRun() *NextRun {
+	if x != nil {
+		return x.NextRun
+	}
+	return nil
+}
+
+// A part of a key.
+type KeyPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Kind KeyPart_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=credbroker.v1.KeyPart_Kind" json:"kind,omitempty"`
+	// KIND_VARIABLE: name of the variable. KIND_ARGUMENT: its position, from 1. KIND_CLUSTER: name of the field, as in
+	// `spec.cluster` of KUBERNETES_EXEC_INFO. Otherwise empty.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Where its value comes from.
+	Origin KeyPart_Origin `protobuf:"varint,3,opt,name=origin,proto3,enum=credbroker.v1.KeyPart_Origin" json:"origin,omitempty"`
+	// Keyed hash of the value, with a random key for each start of the broker. Two parts of one kind and name have equal
+	// values if and only if their fingerprints are equal.
+	Fingerprint string `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	// The value, if it is a name that other calls of this service return too. Never set for KIND_ARGUMENT, KIND_VARIABLE
+	// and KIND_CLUSTER.
+	Value         *string `protobuf:"bytes,5,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyPart) Reset() {
+	*x = KeyPart{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyPart) ProtoMessage() {}
+
+func (x *KeyPart) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyPart.ProtoReflect.Descriptor instead.
+func (*KeyPart) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *KeyPart) GetKind() KeyPart_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return KeyPart_KIND_UNSPECIFIED
+}
+
+func (x *KeyPart) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KeyPart) GetOrigin() KeyPart_Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return KeyPart_ORIGIN_UNSPECIFIED
+}
+
+func (x *KeyPart) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *KeyPart) GetValue() string {
+	if x != nil && x.Value != nil {
+		return *x.Value
+	}
+	return ""
+}
+
+// How long a credential is served, and why not longer.
+type CredentialLifetime struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the broker received the credential.
+	FetchTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
+	// From `fetch_time` to `CredentialState.expiration_time`.
+	Lifetime *durationpb.Duration `protobuf:"bytes,2,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// The earliest of all bounds.
+	Bound         CredentialLifetime_Bound `protobuf:"varint,3,opt,name=bound,proto3,enum=credbroker.v1.CredentialLifetime_Bound" json:"bound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CredentialLifetime) Reset() {
+	*x = CredentialLifetime{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CredentialLifetime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CredentialLifetime) ProtoMessage() {}
+
+func (x *CredentialLifetime) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CredentialLifetime.ProtoReflect.Descriptor instead.
+func (*CredentialLifetime) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CredentialLifetime) GetFetchTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FetchTime
+	}
+	return nil
+}
+
+func (x *CredentialLifetime) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
+}
+
+func (x *CredentialLifetime) GetBound() CredentialLifetime_Bound {
+	if x != nil {
+		return x.Bound
+	}
+	return CredentialLifetime_BOUND_UNSPECIFIED
+}
+
+// When and why a plugin runs next, if nothing changes.
+type NextRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why then.
+	Cause NextRun_Cause `protobuf:"varint,1,opt,name=cause,proto3,enum=credbroker.v1.NextRun_Cause" json:"cause,omitempty"`
+	// No run starts before this time, except for a rejection or when a person asks for one. Absent: `cause` does not wait
+	// for a time.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NextRun) Reset() {
+	*x = NextRun{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NextRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NextRun) ProtoMessage() {}
+
+func (x *NextRun) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NextRun.ProtoReflect.Descriptor instead.
+func (*NextRun) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NextRun) GetCause() NextRun_Cause {
+	if x != nil {
+		return x.Cause
+	}
+	return NextRun_CAUSE_UNSPECIFIED
+}
+
+func (x *NextRun) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 // Request of RefreshCredentials.
 type RefreshCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2580,7 +3308,7 @@ type RefreshCredentialsRequest struct {
 
 func (x *RefreshCredentialsRequest) Reset() {
 	*x = RefreshCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +3320,7 @@ func (x *RefreshCredentialsRequest) String() string {
 func (*RefreshCredentialsRequest) ProtoMessage() {}
 
 func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +3333,7 @@ func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RefreshCredentialsRequest) GetSelector() *CredentialSelector {
@@ -2626,7 +3354,7 @@ type RefreshCredentialsResponse struct {
 
 func (x *RefreshCredentialsResponse) Reset() {
 	*x = RefreshCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +3366,7 @@ func (x *RefreshCredentialsResponse) String() string {
 func (*RefreshCredentialsResponse) ProtoMessage() {}
 
 func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +3379,7 @@ func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RefreshCredentialsResponse) GetRefreshed() uint32 {
@@ -2672,7 +3400,7 @@ type EvictCredentialsRequest struct {
 
 func (x *EvictCredentialsRequest) Reset() {
 	*x = EvictCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +3412,7 @@ func (x *EvictCredentialsRequest) String() string {
 func (*EvictCredentialsRequest) ProtoMessage() {}
 
 func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3425,7 @@ func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EvictCredentialsRequest) GetSelector() *CredentialSelector {
@@ -2718,7 +3446,7 @@ type EvictCredentialsResponse struct {
 
 func (x *EvictCredentialsResponse) Reset() {
 	*x = EvictCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +3458,7 @@ func (x *EvictCredentialsResponse) String() string {
 func (*EvictCredentialsResponse) ProtoMessage() {}
 
 func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +3471,7 @@ func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EvictCredentialsResponse) GetEvicted() uint32 {
@@ -2767,7 +3495,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +3507,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3520,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListProvidersRequest) GetPageSize() int32 {
@@ -2822,7 +3550,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +3562,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +3575,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*ProviderState {
@@ -2883,7 +3611,7 @@ type ProviderState struct {
 
 func (x *ProviderState) Reset() {
 	*x = ProviderState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3623,7 @@ func (x *ProviderState) String() string {
 func (*ProviderState) ProtoMessage() {}
 
 func (x *ProviderState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3636,7 @@ func (x *ProviderState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderState.ProtoReflect.Descriptor instead.
 func (*ProviderState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ProviderState) GetName() string {
@@ -2955,7 +3683,7 @@ type GetBrokerInfoRequest struct {
 
 func (x *GetBrokerInfoRequest) Reset() {
 	*x = GetBrokerInfoRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2967,7 +3695,7 @@ func (x *GetBrokerInfoRequest) String() string {
 func (*GetBrokerInfoRequest) ProtoMessage() {}
 
 func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2980,7 +3708,7 @@ func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{41}
 }
 
 // Response of GetBrokerInfo.
@@ -3006,7 +3734,7 @@ type GetBrokerInfoResponse struct {
 
 func (x *GetBrokerInfoResponse) Reset() {
 	*x = GetBrokerInfoResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3746,7 @@ func (x *GetBrokerInfoResponse) String() string {
 func (*GetBrokerInfoResponse) ProtoMessage() {}
 
 func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3759,7 @@ func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetBrokerInfoResponse) GetVersion() string {
@@ -3104,7 +3832,7 @@ type ConfigurationState struct {
 
 func (x *ConfigurationState) Reset() {
 	*x = ConfigurationState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3844,7 @@ func (x *ConfigurationState) String() string {
 func (*ConfigurationState) ProtoMessage() {}
 
 func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3857,7 @@ func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
 func (*ConfigurationState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ConfigurationState) GetReadTime() *timestamppb.Timestamp {
@@ -3180,7 +3908,7 @@ type ClusterState_Property struct {
 
 func (x *ClusterState_Property) Reset() {
 	*x = ClusterState_Property{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3920,7 @@ func (x *ClusterState_Property) String() string {
 func (*ClusterState_Property) ProtoMessage() {}
 
 func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3963,7 @@ type ClusterState_SkippedProvider struct {
 
 func (x *ClusterState_SkippedProvider) Reset() {
 	*x = ClusterState_SkippedProvider{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3975,7 @@ func (x *ClusterState_SkippedProvider) String() string {
 func (*ClusterState_SkippedProvider) ProtoMessage() {}
 
 func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +4022,7 @@ type CredentialState_Rejections struct {
 
 func (x *CredentialState_Rejections) Reset() {
 	*x = CredentialState_Rejections{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +4034,7 @@ func (x *CredentialState_Rejections) String() string {
 func (*CredentialState_Rejections) ProtoMessage() {}
 
 func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3527,12 +4255,15 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x12READINESS_FETCHING\x10\x03\x12\x14\n" +
 	"\x10READINESS_FAILED\x10\x04\x12\x16\n" +
 	"\x12READINESS_UNUSABLE\x10\x05B\v\n" +
-	"\t_provider\"\xb3\x01\n" +
+	"\t_provider\"\xf1\x01\n" +
 	"\x12CredentialSelector\x12\x1c\n" +
 	"\bprovider\x18\x01 \x01(\tH\x00R\bprovider\x12K\n" +
 	"\x0fcluster_profile\x18\x02 \x01(\v2 .credbroker.v1.ClusterProfileRefH\x00R\x0eclusterProfile\x12\x12\n" +
 	"\x03key\x18\x03 \x01(\tH\x00R\x03key\x12\x12\n" +
-	"\x03all\x18\x04 \x01(\bH\x00R\x03allB\n" +
+	"\x03all\x18\x04 \x01(\bH\x00R\x03all\x12<\n" +
+	"\n" +
+	"definition\x18\x05 \x01(\v2\x1a.credbroker.v1.ProviderRefH\x00R\n" +
+	"definitionB\n" +
 	"\n" +
 	"\bselector\"\x93\x01\n" +
 	"\x16ListCredentialsRequest\x12=\n" +
@@ -3589,7 +4320,77 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x14VERDICT_UNVERIFIABLE\x10\x03B\r\n" +
 	"\v_definitionB\t\n" +
 	"\a_serverB\r\n" +
-	"\v_generation\"Z\n" +
+	"\v_generation\"\x96\x01\n" +
+	"\x19ExplainCredentialsRequest\x12=\n" +
+	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x8c\x01\n" +
+	"\x1aExplainCredentialsResponse\x12F\n" +
+	"\vcredentials\x18\x01 \x03(\v2$.credbroker.v1.CredentialExplanationR\vcredentials\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf4\x01\n" +
+	"\x15CredentialExplanation\x124\n" +
+	"\x05state\x18\x01 \x01(\v2\x1e.credbroker.v1.CredentialStateR\x05state\x123\n" +
+	"\tkey_parts\x18\x02 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x12=\n" +
+	"\blifetime\x18\x03 \x01(\v2!.credbroker.v1.CredentialLifetimeR\blifetime\x121\n" +
+	"\bnext_run\x18\x04 \x01(\v2\x16.credbroker.v1.NextRunR\anextRun\"\xe7\x04\n" +
+	"\aKeyPart\x12/\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.credbroker.v1.KeyPart.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
+	"\x06origin\x18\x03 \x01(\x0e2\x1d.credbroker.v1.KeyPart.OriginR\x06origin\x12 \n" +
+	"\vfingerprint\x18\x04 \x01(\tR\vfingerprint\x12\x19\n" +
+	"\x05value\x18\x05 \x01(\tH\x00R\x05value\x88\x01\x01\"\xdd\x01\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rKIND_PROVIDER\x10\x01\x12\x13\n" +
+	"\x0fKIND_DEFINITION\x10\x02\x12\x10\n" +
+	"\fKIND_COMMAND\x10\x03\x12\x14\n" +
+	"\x10KIND_API_VERSION\x10\x04\x12\x1d\n" +
+	"\x19KIND_PROVIDE_CLUSTER_INFO\x10\x05\x12\x11\n" +
+	"\rKIND_ARGUMENT\x10\x06\x12\x11\n" +
+	"\rKIND_VARIABLE\x10\a\x12\x18\n" +
+	"\x14KIND_CLUSTER_PROFILE\x10\b\x12\x10\n" +
+	"\fKIND_CLUSTER\x10\t\"\xb8\x01\n" +
+	"\x06Origin\x12\x16\n" +
+	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rORIGIN_STANZA\x10\x01\x12\x11\n" +
+	"\rORIGIN_ALWAYS\x10\x02\x12\x13\n" +
+	"\x0fORIGIN_PASS_ENV\x10\x03\x12\x15\n" +
+	"\x11ORIGIN_CALLER_ENV\x10\x04\x12\x11\n" +
+	"\rORIGIN_CALLER\x10\x05\x12\x1a\n" +
+	"\x16ORIGIN_CLUSTER_PROFILE\x10\x06\x12\x15\n" +
+	"\x11ORIGIN_KUBECONFIG\x10\aB\b\n" +
+	"\x06_value\"\x87\x03\n" +
+	"\x12CredentialLifetime\x129\n" +
+	"\n" +
+	"fetch_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x125\n" +
+	"\blifetime\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\blifetime\x12=\n" +
+	"\x05bound\x18\x03 \x01(\x0e2'.credbroker.v1.CredentialLifetime.BoundR\x05bound\"\xbf\x01\n" +
+	"\x05Bound\x12\x15\n" +
+	"\x11BOUND_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aBOUND_EXPIRATION_TIMESTAMP\x10\x01\x12\x1f\n" +
+	"\x1bBOUND_CERTIFICATE_NOT_AFTER\x10\x02\x12\x13\n" +
+	"\x0fBOUND_TOKEN_EXP\x10\x03\x12\x11\n" +
+	"\rBOUND_MAX_AGE\x10\x04\x12 \n" +
+	"\x1cBOUND_UNKNOWN_EXPIRY_MAX_AGE\x10\x05\x12\x14\n" +
+	"\x10BOUND_CLOCK_SKEW\x10\x06\"\x92\x03\n" +
+	"\aNextRun\x122\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x1c.credbroker.v1.NextRun.CauseR\x05cause\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa2\x02\n" +
+	"\x05Cause\x12\x15\n" +
+	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11CAUSE_IN_PROGRESS\x10\x01\x12\x17\n" +
+	"\x13CAUSE_REFRESH_POINT\x10\x02\x12\x19\n" +
+	"\x15CAUSE_SAME_CREDENTIAL\x10\x03\x12\x18\n" +
+	"\x14CAUSE_PLUGIN_CHANGED\x10\x04\x12\x12\n" +
+	"\x0eCAUSE_BACK_OFF\x10\x05\x12\x17\n" +
+	"\x13CAUSE_ISSUER_PAUSED\x10\x06\x12\x11\n" +
+	"\rCAUSE_WATCHED\x10\a\x12\x17\n" +
+	"\x13CAUSE_PERSON_NEEDED\x10\b\x12\x16\n" +
+	"\x12CAUSE_LOGIN_NEEDED\x10\t\x12\x14\n" +
+	"\x10CAUSE_NOT_IN_USE\x10\n" +
+	"\x12\x16\n" +
+	"\x12CAUSE_NEXT_REQUEST\x10\v\"Z\n" +
 	"\x19RefreshCredentialsRequest\x12=\n" +
 	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\":\n" +
 	"\x1aRefreshCredentialsResponse\x12\x1c\n" +
@@ -3678,9 +4479,10 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\rDepositOutput\x12#.credbroker.v1.DepositOutputRequest\x1a$.credbroker.v1.DepositOutputResponse\x12]\n" +
 	"\x0eReportRejected\x12$.credbroker.v1.ReportRejectedRequest\x1a%.credbroker.v1.ReportRejectedResponse\x12W\n" +
 	"\fListClusters\x12\".credbroker.v1.ListClustersRequest\x1a#.credbroker.v1.ListClustersResponse\x12\\\n" +
-	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x012\x81\x04\n" +
+	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x012\xec\x04\n" +
 	"\x15CredentialBrokerAdmin\x12`\n" +
 	"\x0fListCredentials\x12%.credbroker.v1.ListCredentialsRequest\x1a&.credbroker.v1.ListCredentialsResponse\x12i\n" +
+	"\x12ExplainCredentials\x12(.credbroker.v1.ExplainCredentialsRequest\x1a).credbroker.v1.ExplainCredentialsResponse\x12i\n" +
 	"\x12RefreshCredentials\x12(.credbroker.v1.RefreshCredentialsRequest\x1a).credbroker.v1.RefreshCredentialsResponse\x12c\n" +
 	"\x10EvictCredentials\x12&.credbroker.v1.EvictCredentialsRequest\x1a'.credbroker.v1.EvictCredentialsResponse\x12Z\n" +
 	"\rListProviders\x12#.credbroker.v1.ListProvidersRequest\x1a$.credbroker.v1.ListProvidersResponse\x12Z\n" +
@@ -3699,151 +4501,177 @@ func file_credbroker_v1_credbroker_proto_rawDescGZIP() []byte {
 	return file_credbroker_v1_credbroker_proto_rawDescData
 }
 
-var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(ErrorReason)(0),                     // 0: credbroker.v1.ErrorReason
 	(ReportRejectedResponse_Outcome)(0),  // 1: credbroker.v1.ReportRejectedResponse.Outcome
 	(ClusterState_Readiness)(0),          // 2: credbroker.v1.ClusterState.Readiness
 	(CredentialState_State)(0),           // 3: credbroker.v1.CredentialState.State
 	(CredentialState_Verdict)(0),         // 4: credbroker.v1.CredentialState.Verdict
-	(*Failure)(nil),                      // 5: credbroker.v1.Failure
-	(*CredentialRef)(nil),                // 6: credbroker.v1.CredentialRef
-	(*ProviderRef)(nil),                  // 7: credbroker.v1.ProviderRef
-	(*ClusterProfileRef)(nil),            // 8: credbroker.v1.ClusterProfileRef
-	(*Cluster)(nil),                      // 9: credbroker.v1.Cluster
-	(*Credential)(nil),                   // 10: credbroker.v1.Credential
-	(*GetCredentialRequest)(nil),         // 11: credbroker.v1.GetCredentialRequest
-	(*ExecPluginCaller)(nil),             // 12: credbroker.v1.ExecPluginCaller
-	(*GetCredentialResponse)(nil),        // 13: credbroker.v1.GetCredentialResponse
-	(*WatchCredentialRequest)(nil),       // 14: credbroker.v1.WatchCredentialRequest
-	(*WatchCredentialResponse)(nil),      // 15: credbroker.v1.WatchCredentialResponse
-	(*AttendCredentialRequest)(nil),      // 16: credbroker.v1.AttendCredentialRequest
-	(*AttendCredentialResponse)(nil),     // 17: credbroker.v1.AttendCredentialResponse
-	(*Lease)(nil),                        // 18: credbroker.v1.Lease
-	(*DepositOutputRequest)(nil),         // 19: credbroker.v1.DepositOutputRequest
-	(*DepositOutputResponse)(nil),        // 20: credbroker.v1.DepositOutputResponse
-	(*ReportRejectedRequest)(nil),        // 21: credbroker.v1.ReportRejectedRequest
-	(*ReportRejectedResponse)(nil),       // 22: credbroker.v1.ReportRejectedResponse
-	(*ListClustersRequest)(nil),          // 23: credbroker.v1.ListClustersRequest
-	(*ListClustersResponse)(nil),         // 24: credbroker.v1.ListClustersResponse
-	(*WatchClustersRequest)(nil),         // 25: credbroker.v1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),        // 26: credbroker.v1.WatchClustersResponse
-	(*HubState)(nil),                     // 27: credbroker.v1.HubState
-	(*ClusterState)(nil),                 // 28: credbroker.v1.ClusterState
-	(*CredentialSelector)(nil),           // 29: credbroker.v1.CredentialSelector
-	(*ListCredentialsRequest)(nil),       // 30: credbroker.v1.ListCredentialsRequest
-	(*ListCredentialsResponse)(nil),      // 31: credbroker.v1.ListCredentialsResponse
-	(*CredentialState)(nil),              // 32: credbroker.v1.CredentialState
-	(*RefreshCredentialsRequest)(nil),    // 33: credbroker.v1.RefreshCredentialsRequest
-	(*RefreshCredentialsResponse)(nil),   // 34: credbroker.v1.RefreshCredentialsResponse
-	(*EvictCredentialsRequest)(nil),      // 35: credbroker.v1.EvictCredentialsRequest
-	(*EvictCredentialsResponse)(nil),     // 36: credbroker.v1.EvictCredentialsResponse
-	(*ListProvidersRequest)(nil),         // 37: credbroker.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),        // 38: credbroker.v1.ListProvidersResponse
-	(*ProviderState)(nil),                // 39: credbroker.v1.ProviderState
-	(*GetBrokerInfoRequest)(nil),         // 40: credbroker.v1.GetBrokerInfoRequest
-	(*GetBrokerInfoResponse)(nil),        // 41: credbroker.v1.GetBrokerInfoResponse
-	(*ConfigurationState)(nil),           // 42: credbroker.v1.ConfigurationState
-	nil,                                  // 43: credbroker.v1.CredentialRef.EnvEntry
-	nil,                                  // 44: credbroker.v1.GetCredentialRequest.SessionEntry
-	nil,                                  // 45: credbroker.v1.AttendCredentialRequest.SessionEntry
-	(*ClusterState_Property)(nil),        // 46: credbroker.v1.ClusterState.Property
-	(*ClusterState_SkippedProvider)(nil), // 47: credbroker.v1.ClusterState.SkippedProvider
-	(*CredentialState_Rejections)(nil),   // 48: credbroker.v1.CredentialState.Rejections
-	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 50: google.protobuf.Timestamp
+	(KeyPart_Kind)(0),                    // 5: credbroker.v1.KeyPart.Kind
+	(KeyPart_Origin)(0),                  // 6: credbroker.v1.KeyPart.Origin
+	(CredentialLifetime_Bound)(0),        // 7: credbroker.v1.CredentialLifetime.Bound
+	(NextRun_Cause)(0),                   // 8: credbroker.v1.NextRun.Cause
+	(*Failure)(nil),                      // 9: credbroker.v1.Failure
+	(*CredentialRef)(nil),                // 10: credbroker.v1.CredentialRef
+	(*ProviderRef)(nil),                  // 11: credbroker.v1.ProviderRef
+	(*ClusterProfileRef)(nil),            // 12: credbroker.v1.ClusterProfileRef
+	(*Cluster)(nil),                      // 13: credbroker.v1.Cluster
+	(*Credential)(nil),                   // 14: credbroker.v1.Credential
+	(*GetCredentialRequest)(nil),         // 15: credbroker.v1.GetCredentialRequest
+	(*ExecPluginCaller)(nil),             // 16: credbroker.v1.ExecPluginCaller
+	(*GetCredentialResponse)(nil),        // 17: credbroker.v1.GetCredentialResponse
+	(*WatchCredentialRequest)(nil),       // 18: credbroker.v1.WatchCredentialRequest
+	(*WatchCredentialResponse)(nil),      // 19: credbroker.v1.WatchCredentialResponse
+	(*AttendCredentialRequest)(nil),      // 20: credbroker.v1.AttendCredentialRequest
+	(*AttendCredentialResponse)(nil),     // 21: credbroker.v1.AttendCredentialResponse
+	(*Lease)(nil),                        // 22: credbroker.v1.Lease
+	(*DepositOutputRequest)(nil),         // 23: credbroker.v1.DepositOutputRequest
+	(*DepositOutputResponse)(nil),        // 24: credbroker.v1.DepositOutputResponse
+	(*ReportRejectedRequest)(nil),        // 25: credbroker.v1.ReportRejectedRequest
+	(*ReportRejectedResponse)(nil),       // 26: credbroker.v1.ReportRejectedResponse
+	(*ListClustersRequest)(nil),          // 27: credbroker.v1.ListClustersRequest
+	(*ListClustersResponse)(nil),         // 28: credbroker.v1.ListClustersResponse
+	(*WatchClustersRequest)(nil),         // 29: credbroker.v1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),        // 30: credbroker.v1.WatchClustersResponse
+	(*HubState)(nil),                     // 31: credbroker.v1.HubState
+	(*ClusterState)(nil),                 // 32: credbroker.v1.ClusterState
+	(*CredentialSelector)(nil),           // 33: credbroker.v1.CredentialSelector
+	(*ListCredentialsRequest)(nil),       // 34: credbroker.v1.ListCredentialsRequest
+	(*ListCredentialsResponse)(nil),      // 35: credbroker.v1.ListCredentialsResponse
+	(*CredentialState)(nil),              // 36: credbroker.v1.CredentialState
+	(*ExplainCredentialsRequest)(nil),    // 37: credbroker.v1.ExplainCredentialsRequest
+	(*ExplainCredentialsResponse)(nil),   // 38: credbroker.v1.ExplainCredentialsResponse
+	(*CredentialExplanation)(nil),        // 39: credbroker.v1.CredentialExplanation
+	(*KeyPart)(nil),                      // 40: credbroker.v1.KeyPart
+	(*CredentialLifetime)(nil),           // 41: credbroker.v1.CredentialLifetime
+	(*NextRun)(nil),                      // 42: credbroker.v1.NextRun
+	(*RefreshCredentialsRequest)(nil),    // 43: credbroker.v1.RefreshCredentialsRequest
+	(*RefreshCredentialsResponse)(nil),   // 44: credbroker.v1.RefreshCredentialsResponse
+	(*EvictCredentialsRequest)(nil),      // 45: credbroker.v1.EvictCredentialsRequest
+	(*EvictCredentialsResponse)(nil),     // 46: credbroker.v1.EvictCredentialsResponse
+	(*ListProvidersRequest)(nil),         // 47: credbroker.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),        // 48: credbroker.v1.ListProvidersResponse
+	(*ProviderState)(nil),                // 49: credbroker.v1.ProviderState
+	(*GetBrokerInfoRequest)(nil),         // 50: credbroker.v1.GetBrokerInfoRequest
+	(*GetBrokerInfoResponse)(nil),        // 51: credbroker.v1.GetBrokerInfoResponse
+	(*ConfigurationState)(nil),           // 52: credbroker.v1.ConfigurationState
+	nil,                                  // 53: credbroker.v1.CredentialRef.EnvEntry
+	nil,                                  // 54: credbroker.v1.GetCredentialRequest.SessionEntry
+	nil,                                  // 55: credbroker.v1.AttendCredentialRequest.SessionEntry
+	(*ClusterState_Property)(nil),        // 56: credbroker.v1.ClusterState.Property
+	(*ClusterState_SkippedProvider)(nil), // 57: credbroker.v1.ClusterState.SkippedProvider
+	(*CredentialState_Rejections)(nil),   // 58: credbroker.v1.CredentialState.Rejections
+	(*durationpb.Duration)(nil),          // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 60: google.protobuf.Timestamp
 }
 var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	0,  // 0: credbroker.v1.Failure.reason:type_name -> credbroker.v1.ErrorReason
-	49, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	7,  // 2: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
-	8,  // 3: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	9,  // 4: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
-	43, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
-	50, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
-	49, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
-	6,  // 8: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	12, // 9: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
-	44, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
-	10, // 11: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	9,  // 12: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	6,  // 13: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	10, // 14: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	9,  // 15: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	6,  // 16: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	45, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
-	10, // 18: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	9,  // 19: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	49, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
-	18, // 21: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
-	6,  // 22: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
-	10, // 23: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
-	9,  // 24: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
+	59, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	11, // 2: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
+	12, // 3: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	13, // 4: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
+	53, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
+	60, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
+	59, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
+	10, // 8: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	16, // 9: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
+	54, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
+	14, // 11: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 12: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	10, // 13: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	14, // 14: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 15: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	10, // 16: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	55, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
+	14, // 18: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 19: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	59, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
+	22, // 21: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
+	10, // 22: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
+	14, // 23: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 24: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
 	1,  // 25: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	49, // 26: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
-	28, // 27: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
-	27, // 28: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
-	28, // 29: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
-	8,  // 30: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
-	27, // 31: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
-	5,  // 32: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	50, // 33: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
-	8,  // 34: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	46, // 35: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	47, // 36: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
-	9,  // 37: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
+	59, // 26: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	32, // 27: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
+	31, // 28: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
+	32, // 29: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
+	12, // 30: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
+	31, // 31: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
+	9,  // 32: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
+	60, // 33: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	12, // 34: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	56, // 35: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	57, // 36: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	13, // 37: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
 	2,  // 38: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
-	5,  // 39: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
-	8,  // 40: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	29, // 41: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	32, // 42: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
-	8,  // 43: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	3,  // 44: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	50, // 45: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	50, // 46: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
-	5,  // 47: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	48, // 48: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	29, // 49: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	29, // 50: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	39, // 51: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	5,  // 52: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	50, // 53: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	27, // 54: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	42, // 55: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	50, // 56: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	50, // 57: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 58: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	50, // 59: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	11, // 60: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	14, // 61: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	16, // 62: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	19, // 63: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
-	21, // 64: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	23, // 65: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	25, // 66: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	30, // 67: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	33, // 68: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	35, // 69: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	37, // 70: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	40, // 71: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	13, // 72: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	15, // 73: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	17, // 74: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	20, // 75: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
-	22, // 76: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	24, // 77: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	26, // 78: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	31, // 79: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	34, // 80: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	36, // 81: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	38, // 82: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	41, // 83: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	72, // [72:84] is the sub-list for method output_type
-	60, // [60:72] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	9,  // 39: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
+	12, // 40: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	11, // 41: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
+	33, // 42: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	36, // 43: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
+	12, // 44: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	3,  // 45: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
+	60, // 46: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
+	60, // 47: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
+	9,  // 48: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
+	58, // 49: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
+	33, // 50: credbroker.v1.ExplainCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	39, // 51: credbroker.v1.ExplainCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialExplanation
+	36, // 52: credbroker.v1.CredentialExplanation.state:type_name -> credbroker.v1.CredentialState
+	40, // 53: credbroker.v1.CredentialExplanation.key_parts:type_name -> credbroker.v1.KeyPart
+	41, // 54: credbroker.v1.CredentialExplanation.lifetime:type_name -> credbroker.v1.CredentialLifetime
+	42, // 55: credbroker.v1.CredentialExplanation.next_run:type_name -> credbroker.v1.NextRun
+	5,  // 56: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
+	6,  // 57: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
+	60, // 58: credbroker.v1.CredentialLifetime.fetch_time:type_name -> google.protobuf.Timestamp
+	59, // 59: credbroker.v1.CredentialLifetime.lifetime:type_name -> google.protobuf.Duration
+	7,  // 60: credbroker.v1.CredentialLifetime.bound:type_name -> credbroker.v1.CredentialLifetime.Bound
+	8,  // 61: credbroker.v1.NextRun.cause:type_name -> credbroker.v1.NextRun.Cause
+	60, // 62: credbroker.v1.NextRun.time:type_name -> google.protobuf.Timestamp
+	33, // 63: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	33, // 64: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	49, // 65: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
+	9,  // 66: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
+	60, // 67: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 68: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
+	52, // 69: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
+	60, // 70: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
+	60, // 71: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
+	4,  // 72: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
+	60, // 73: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
+	15, // 74: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	18, // 75: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	20, // 76: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
+	23, // 77: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
+	25, // 78: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	27, // 79: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	29, // 80: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	34, // 81: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	37, // 82: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:input_type -> credbroker.v1.ExplainCredentialsRequest
+	43, // 83: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	45, // 84: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	47, // 85: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	50, // 86: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	17, // 87: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	19, // 88: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	21, // 89: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
+	24, // 90: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
+	26, // 91: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	28, // 92: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	30, // 93: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	35, // 94: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	38, // 95: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:output_type -> credbroker.v1.ExplainCredentialsResponse
+	44, // 96: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	46, // 97: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	48, // 98: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	51, // 99: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	87, // [87:100] is the sub-list for method output_type
+	74, // [74:87] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }
@@ -3866,17 +4694,19 @@ func file_credbroker_v1_credbroker_proto_init() {
 		(*CredentialSelector_ClusterProfile)(nil),
 		(*CredentialSelector_Key)(nil),
 		(*CredentialSelector_All)(nil),
+		(*CredentialSelector_Definition)(nil),
 	}
 	file_credbroker_v1_credbroker_proto_msgTypes[27].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[34].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[36].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[31].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[40].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_credbroker_v1_credbroker_proto_rawDesc), len(file_credbroker_v1_credbroker_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   44,
+			NumEnums:      9,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use credbroker_proto::v1::{
-    self, EvictCredentialsRequest, GetBrokerInfoRequest, ListCredentialsRequest, ListProvidersRequest,
-    RefreshCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
-    credential_selector,
+    self, EvictCredentialsRequest, ExplainCredentialsRequest, GetBrokerInfoRequest, ListCredentialsRequest,
+    ListProvidersRequest, ProviderRef, RefreshCredentialsRequest,
+    credential_broker_admin_client::CredentialBrokerAdminClient, credential_selector,
 };
 use http::Uri;
 
-use super::state::{BrokerInfo, CredentialState, ProviderState};
+use super::{
+    explanation::CredentialExplanation,
+    state::{BrokerInfo, CredentialState, ProviderState},
+};
 use crate::{
     client::{ANSWER, Client},
     error::Error,
@@ -28,6 +31,13 @@ pub enum Selector {
     All,
     /// All credentials of the provider of this name, and of all its definitions.
     Provider(String),
+    /// All credentials of one definition of a provider.
+    Definition {
+        /// The name of the provider.
+        provider: String,
+        /// The digest that `credbroker kubeconfig` writes beside the name.
+        definition: String,
+    },
     /// All credentials for this `ClusterProfile`.
     ClusterProfile(ClusterProfileRef),
     /// The credential with this [`CredentialState::key`].
@@ -78,6 +88,28 @@ impl Admin {
             credentials.extend(page.credentials.into_iter().map(CredentialState::from_message));
             if page.next_page_token.is_empty() {
                 return Ok(credentials);
+            }
+            page_token = page.next_page_token;
+        }
+    }
+
+    /// Explains the selected credentials, sorted by provider and key: what their keys are made of, which bound set their
+    /// lifetime, and when and why the plugin runs next.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::credential`].
+    pub async fn explain(&self, selector: &Selector) -> Result<Vec<CredentialExplanation>, Error> {
+        let (mut explained, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let selector = Some(selector.message());
+            let request = ExplainCredentialsRequest { selector, page_size: 0, page_token };
+            let deadline = self.client.deadline(ANSWER);
+            let (socket, mut rpc) = (&self.client.socket, self.rpc());
+            let page = deadline.response(socket, rpc.explain_credentials(deadline.request(request))).await?;
+            explained.extend(page.credentials.into_iter().map(CredentialExplanation::from_message));
+            if page.next_page_token.is_empty() {
+                return Ok(explained);
             }
             page_token = page.next_page_token;
         }
@@ -156,6 +188,10 @@ impl Selector {
         let selector = Some(match self {
             Self::All => Message::All(true),
             Self::Provider(name) => Message::Provider(name.clone()),
+            Self::Definition { provider, definition } => {
+                let (name, definition) = (provider.clone(), Some(definition.clone()));
+                Message::Definition(ProviderRef { name, definition })
+            }
             Self::ClusterProfile(profile) => Message::ClusterProfile(profile.clone().into_message()),
             Self::Key(key) => Message::Key(key.clone()),
         });

@@ -261,6 +261,6 @@ impl ConfigurationState {
     }
 }
 
-fn time(time: Option<prost_types::Timestamp>) -> Option<SystemTime> {
+pub(super) fn time(time: Option<prost_types::Timestamp>) -> Option<SystemTime> {
     time.and_then(|time| SystemTime::try_from(time).ok())
 }

@@ -121,7 +121,7 @@ impl Follower {
             tokio::select! {
                 touches = self.watcher.touches() => self.touch(touches),
                 () = self.requests.0.notified() => {
-                    info!("reload requested");
+                    debug!("reload requested");
                     self.is_requested = true;
                     ServiceNotification::Reloading.notify();
                     self.pending.ask(Duration::ZERO);
@@ -235,7 +235,7 @@ impl Follower {
         if is_change {
             self.adopter.metrics.reloads.add_one();
         }
-        log(&adopted, &before, &source);
+        log(&adopted, &before, &source, self.is_requested);
         let state = ReloadState {
             files,
             last_success: self.clock.now().wall,
@@ -251,7 +251,10 @@ impl Follower {
         let before = Arc::clone(&self.state.borrow());
         let known = before.failure.as_ref();
         if known.is_some_and(|known| known.problems == problems) {
-            return debug!("the changed configuration still has the same problems");
+            if self.is_requested {
+                error!("the changed configuration still has the same problems");
+            }
+            return;
         }
         for problem in &problems {
             error!("{}", one_line(problem));
@@ -274,7 +277,8 @@ impl Adopted {
     }
 }
 
-fn log(adopted: &Adopted, before: &ReloadState, source: &str) {
+/// `is_requested`: a person or a program waits for a line, as after SIGHUP.
+fn log(adopted: &Adopted, before: &ReloadState, source: &str, is_requested: bool) {
     for key in adopted.restart_needed.iter().filter(|key| !before.restart_needed.contains(key)) {
         warn!("`{key}` has changed; the broker uses the new value after a restart");
     }
@@ -293,8 +297,10 @@ fn log(adopted: &Adopted, before: &ReloadState, source: &str) {
         );
     } else if before.failure.is_some() {
         info!("the configuration from {source} has no problem now, and is in force");
+    } else if is_requested {
+        info!("configuration unchanged");
     } else {
-        debug!("the configuration from {source} has not changed");
+        debug!("configuration unchanged");
     }
 }
 

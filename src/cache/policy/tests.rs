@@ -9,7 +9,7 @@ use super::{
     *,
 };
 use crate::{
-    credential::{Draft, Generation, Token, encoded::plain},
+    credential::{Bound, Draft, Generation, Token, encoded::plain},
     exec::{RunError, Urgency},
 };
 
@@ -19,12 +19,12 @@ fn wall() -> SystemTime {
     SystemTime::UNIX_EPOCH + secs(1_800_000_000)
 }
 
-fn secs(secs: u64) -> Duration {
+pub(in crate::cache) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
 /// `secs` after the credential was fetched, both clocks agreeing.
-fn after(secs: u64) -> Now {
+pub(in crate::cache) fn after(secs: u64) -> Now {
     Now { wall: wall() + Duration::from_secs(secs), boot: BOOT + Duration::from_secs(secs) }
 }
 
@@ -33,7 +33,7 @@ fn material(text: &str) -> Material {
 }
 
 fn lifetime(expires: u64) -> Lifetime {
-    Lifetime { expires_at: wall() + secs(expires), within_skew: false }
+    Lifetime { expires_at: wall() + secs(expires), within_skew: false, bound: Bound::ExpirationTimestamp }
 }
 
 fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
@@ -58,14 +58,15 @@ fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
         expires_at,
         lifetime: left,
         within_skew: false,
+        bound: Bound::ExpirationTimestamp,
     })
 }
 
 /// Version of the plugin's file.
-const FILE: u64 = 1;
+pub(in crate::cache) const FILE: u64 = 1;
 
 /// Lives 100 s, is due after 75 s.
-fn current() -> Current {
+pub(in crate::cache) fn current() -> Current {
     let Replacement::Rotated { due_in } = replace(None, &material("old"), lifetime(100), after(0), 0.5, FILE)
     else {
         panic!("there was none")
@@ -73,7 +74,7 @@ fn current() -> Current {
     Current::new(issued(1, "old", 0, 100), due_in, after(0), FILE)
 }
 
-fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyState {
+pub(in crate::cache) fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyState {
     let failure = retry_at.map(|at| {
         let at = BOOT + secs(at);
         Failure {
@@ -95,7 +96,7 @@ fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyS
     KeyState { current, failure, flight, ..KeyState::default() }
 }
 
-fn usage(idle: u64, watched: bool) -> Usage {
+pub(in crate::cache) fn usage(idle: u64, watched: bool) -> Usage {
     Usage { idle: secs(idle), watched, awaited: watched, file: FILE, timeout: secs(1) }
 }
 
@@ -234,7 +235,7 @@ fn what_replaces_what() {
 
 #[test]
 fn a_loan_is_used_up_before_the_next_run() {
-    let lent = Lifetime { expires_at: wall() + secs(10), within_skew: true };
+    let lent = Lifetime { expires_at: wall() + secs(10), within_skew: true, bound: Bound::ClockSkew };
     let lent = replace(None, &material("late"), lent, after(0), 0.5, FILE);
     assert!(matches!(lent, Replacement::Rotated { due_in } if due_in == secs(10)), "{lent:?}");
 }

@@ -1,7 +1,7 @@
 //! Lists, refreshes and evictions of selected keys.
 
 use super::{Script::*, *};
-use crate::cache::KeyStatus;
+use crate::{cache::KeyStatus, plugin::Definition};
 
 fn paris() -> ProfileName {
     profile_name("paris")
@@ -11,6 +11,18 @@ fn paris() -> ProfileName {
 fn spec_of(provider: &str, key: &str) -> PluginSpec {
     let provider = Arc::new(test_provider(provider, Command::Path("/fake".into())));
     PluginSpec { provider, ..spec(key) }
+}
+
+/// A key of the provider `aws` that a kubeconfig defines.
+fn spec_defined(key: &str) -> PluginSpec {
+    let spec = spec_of("aws", key);
+    let definition = Some(definition());
+    let provider = Arc::new(Provider { definition, ..Provider::clone(&spec.provider) });
+    PluginSpec { provider, ..spec }
+}
+
+fn definition() -> Definition {
+    Definition::new("/home/jane/.kube/config".into(), "aws")
 }
 
 /// A key of `fleet/paris`.
@@ -23,7 +35,7 @@ async fn filled() -> Setup {
     let setup = setup(&[Token(mins(60))]);
     let specs = [
         spec_of("aws", "one"),
-        spec_of("aws", "two"),
+        spec_defined("two"),
         spec_for_paris("paris 1"),
         spec_for_paris("paris 2"),
         spec_of("gke", "other"),
@@ -39,8 +51,14 @@ fn key(text: &str) -> Selector {
 }
 
 /// Each selector, and the first bytes of the keys that it selects.
-fn selectors() -> [(Selector, &'static [&'static str]); 7] {
+fn selectors() -> [(Selector, &'static [&'static str]); 9] {
+    let defined = |provider: &str, definition: &str| Selector::Definition {
+        provider: provider.into(),
+        definition: definition.into(),
+    };
     [
+        (defined("aws", definition().digest()), &["two"]),
+        (defined("gke", definition().digest()), &[]),
         (Selector::All, &["one", "two", "other", "paris 1", "paris 2"]),
         (of("aws"), &["one", "two"]),
         (of("gke"), &["other", "paris 1", "paris 2"]),

@@ -128,7 +128,7 @@ fn json_has_every_field() {
             "nextRunTime": "2027-01-15T08:00:40Z",
         },
     });
-    assert_eq!(as_json(&held()), expected);
+    assert_eq!(state_json(&held()), expected);
     let unsuspected = v1::CredentialState { rejections: None, ..message() };
-    assert_eq!(as_json(&unsuspected.into())["rejections"], Value::Null);
+    assert_eq!(state_json(&unsuspected.into())["rejections"], Value::Null);
 }

@@ -18,11 +18,11 @@ use crate::{
 /// Asks the broker, and returns what to do until it serves all of `definitions`.
 pub(super) fn advice(
     socket: &SocketArg,
+    timeout: &TimeoutArg,
     environment: &Environment,
     definitions: &[(String, Definition)],
 ) -> anyhow::Result<String> {
-    let limit = TimeoutArg::default().limit;
-    let answer = ask(socket, limit, environment, async |client| {
+    let answer = ask(socket, timeout.limit, environment, async |client| {
         Ok((client.admin().providers().await?, client.admin().broker_info().await?))
     })?;
     let answer = answer.map(|(providers, broker)| {

@@ -19,7 +19,10 @@ use super::{
     shim::{BareArg, Shim},
 };
 use crate::{
-    cli::{EX_CONFIG, broker::SocketArg},
+    cli::{
+        EX_CONFIG,
+        broker::{SocketArg, TimeoutArg},
+    },
     config::{
         self,
         kubeconfig::{Kubeconfig, is_shim},
@@ -62,6 +65,8 @@ pub(super) struct WrapArgs {
     /// The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]
     #[arg(long, value_name = "UID")]
     server_uid: Option<String>,
+    #[command(flatten)]
+    timeout: TimeoutArg,
     /// `setup` says how the copy is used.
     #[arg(skip)]
     of_setup: bool,
@@ -107,7 +112,7 @@ pub(super) fn run(
     let Some(path) = Output::named(args.output.as_deref()) else {
         record.attach(&mut document);
         out.write_all(emit::yaml(&document)?.as_bytes())?;
-        writeln!(err, "credbroker: {}", advice(&socket, environment, &definitions.served)?)?;
+        writeln!(err, "credbroker: {}", advice(&socket, &args.timeout, environment, &definitions.served)?)?;
         return Ok(0);
     };
     let mut earlier = None;
@@ -123,7 +128,7 @@ pub(super) fn run(
     report::carried_over(&kept, path, out, err)?;
     if !args.of_setup {
         writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
-        writeln!(out, "{}", advice(&socket, environment, &definitions.served)?)?;
+        writeln!(out, "{}", advice(&socket, &args.timeout, environment, &definitions.served)?)?;
     }
     Ok(0)
 }

@@ -32,22 +32,24 @@ fn limits(max_age: Option<u64>) -> LifetimeLimits {
 }
 
 #[test]
-fn the_earliest_expiry_is_used() {
-    for (status, certificate, token, max_age, expected) in [
-        (Some(3600), None, None, None, 3600),
-        (Some(3600), Some(1800), None, None, 1800),
-        (Some(3600), Some(1800), Some(900), None, 900),
-        (Some(3600), Some(1800), Some(900), Some(60), 60),
-        (Some(60), Some(1800), Some(900), Some(3600), 60),
-        (None, Some(86_400), None, None, 86_400),
-        (None, None, Some(5000), None, 5000),
-        (None, None, None, None, 600),
-        (None, None, None, Some(3600), 600),
-        (None, None, None, Some(60), 60),
-        (Some(1), None, None, None, 1),
+fn the_earliest_expiry_is_used_and_named() {
+    use Bound::{ExpirationTimestamp, MaxAge, NotAfter, TokenExp, UnknownExpiry};
+    for (status, certificate, token, max_age, expected, bound) in [
+        (Some(3600), None, None, None, 3600, ExpirationTimestamp),
+        (Some(3600), Some(1800), None, None, 1800, NotAfter),
+        (Some(3600), Some(1800), Some(900), None, 900, TokenExp),
+        (Some(3600), Some(1800), Some(900), Some(60), 60, MaxAge),
+        (Some(60), Some(1800), Some(900), Some(3600), 60, ExpirationTimestamp),
+        (Some(60), Some(60), Some(60), Some(60), 60, ExpirationTimestamp),
+        (None, Some(86_400), None, None, 86_400, NotAfter),
+        (None, None, Some(5000), None, 5000, TokenExp),
+        (None, None, None, None, 600, UnknownExpiry),
+        (None, None, None, Some(3600), 600, UnknownExpiry),
+        (None, None, None, Some(60), 60, MaxAge),
+        (Some(1), None, None, None, 1, ExpirationTimestamp),
     ] {
         let lifetime = lifetime(&decoded(status, certificate, token), limits(max_age), time(0)).unwrap();
-        let expected = Lifetime { expires_at: time(expected), within_skew: false };
+        let expected = Lifetime { expires_at: time(expected), within_skew: false, bound };
         assert_eq!(lifetime, expected, "{status:?} {certificate:?} {token:?} {max_age:?}");
     }
 }
@@ -63,9 +65,9 @@ fn a_credential_that_expired_within_five_minutes_is_valid_for_ten_seconds() {
         (None, None, Some(-299)),
     ] {
         let decoded = decoded(status, certificate, token);
-        let expected = Lifetime { expires_at: time(10), within_skew: true };
+        let expected = Lifetime { expires_at: time(10), within_skew: true, bound: Bound::ClockSkew };
         assert_eq!(lifetime(&decoded, limits(None), time(0)), Ok(expected));
-        let expected = Lifetime { expires_at: time(5), within_skew: true };
+        let expected = Lifetime { expires_at: time(5), within_skew: true, bound: Bound::MaxAge };
         assert_eq!(lifetime(&decoded, limits(Some(5)), time(0)), Ok(expected));
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{Command, provider::tests::provider},
+    plugin::{Command, PluginFile, PluginSpec, provider::tests::provider},
 };
 
 type Variables = Vec<(String, String)>;
@@ -46,8 +46,25 @@ fn run() -> impl Strategy<Value = Run> {
 }
 
 fn key(run: &Run) -> PluginKey {
+    spec(run).key
+}
+
+/// Each part of a key, with its value. `KeyPart` shows none.
+type Shown = Vec<(PartKind, String, bool, Vec<u8>)>;
+
+fn parts(run: &Run) -> Shown {
+    let spec = spec(run);
+    let parts = spec.key_parts(&spec.provider).into_iter();
+    let is_of_caller = |part: &KeyPart<'_>| part.origin == PartOrigin::CallerEnv;
+    parts
+        .map(|part| (part.kind, part.name.to_string(), is_of_caller(&part), part.value.into_owned()))
+        .collect()
+}
+
+fn spec(run: &Run) -> PluginSpec {
     let (is_path, command) = &run.command;
-    let command = if *is_path { Command::Path(command.into()) } else { Command::Name(command.clone()) };
+    let command =
+        if *is_path { Command::Path(format!("/{command}").into()) } else { Command::Name(command.clone()) };
     let mut provider = provider(&run.name, command);
     provider.args.clone_from(&run.args);
     provider.inherited = Arc::new(run.inherited.iter().cloned().collect());
@@ -60,8 +77,14 @@ fn key(run: &Run) -> PluginKey {
         disable_compression: cluster.5,
         config: Bytes::from(cluster.6),
     });
-    let caller_env: BTreeMap<_, _> = run.caller_env.iter().map(|(name, value)| (&**name, &**value)).collect();
-    PluginKey::of(RunDigest::of(&provider), cluster.as_ref(), caller_env.into_iter())
+    // The broker does not pass on a variable that it takes from the caller.
+    let caller_env: BTreeMap<_, _> =
+        run.caller_env.iter().map(|(name, value)| (format!("c{name}"), value.clone())).collect();
+    let sent = caller_env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let key = PluginKey::of(RunDigest::of(&provider), cluster.as_ref(), sent);
+    let file = Arc::new(PluginFile::new(provider.command.clone(), None));
+    let cluster = cluster.map(Arc::new);
+    PluginSpec { key, provider: Arc::new(provider), file, cluster, caller_env, target: None }
 }
 
 /// Each sets one field to what it is in another run.
@@ -87,9 +110,11 @@ proptest! {
         for field in FIELDS {
             field(&mut two, &other); // first one differs, at last all do
             prop_assert_eq!(key(&one) == key(&two), one == two);
+            prop_assert_eq!(parts(&one) == parts(&two), one == two);
             let mut alone = one.clone();
             field(&mut alone, &other);
             prop_assert_eq!(key(&one) == key(&alone), one == alone);
+            prop_assert_eq!(parts(&one) == parts(&alone), one == alone);
         }
     }
 

@@ -3,9 +3,12 @@
 #[expect(dead_code, reason = "`main` is for cargo")]
 #[path = "../../../build.rs"]
 mod build;
+mod clusters;
 mod demo;
+mod explain;
 mod names;
 mod requests;
+mod shells;
 mod status;
 mod version;
 

@@ -53,24 +53,3 @@ fn a_broker_that_does_not_answer_keeps_the_shell_for_a_moment_only() {
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     assert_eq!(offers(&socket, &["get", "g"]), [""; 0]);
 }
-
-/// A shell reads the script, and calls the program for a completion.
-#[test]
-fn bash_completes_with_the_script() {
-    let plugin = FakePlugin::builder().token("t").build();
-    let broker = broker(&json!([provider("gke-prod", &plugin)]));
-    let script = r#"
-source <("$PROGRAM" completions bash | sed "s|\"credbroker\" --|\"$PROGRAM\" --|")
-COMP_WORDS=(credbroker get g) COMP_CWORD=2 COMP_TYPE=9
-$(complete -p credbroker | sed 's/.*-F \([^ ]*\).*/\1/') credbroker g get
-printf '%s\n' "${COMPREPLY[@]}""#;
-    let output = Command::new("bash")
-        .args(["-c", script])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("PROGRAM", PROGRAM)
-        .env("CREDBROKER_SOCKET", broker.socket())
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "gke-prod\n", "{output:?}");
-}

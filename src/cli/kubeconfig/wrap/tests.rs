@@ -308,6 +308,18 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
 }
 
 #[test]
+fn a_broker_that_does_not_answer_is_waited_for_as_long_as_the_timeout_says() {
+    let place = Place::new(&[("config", MINIMAL)]);
+    let _silent = std::os::unix::net::UnixListener::bind(place.path("silent.sock")).unwrap();
+    let socket = Some(place.path("silent.sock").to_str().unwrap().to_owned());
+    let timeout = TimeoutArg { limit: std::time::Duration::from_millis(70) };
+    let args = WrapArgs { socket, timeout, ..place.args("config") };
+    let (code, _, said) = place.try_run(&args, &[], "bin/credbroker-exec").unwrap();
+    assert_eq!(code, 0, "the copy is whole");
+    assert!(said.contains("70ms"), "{said}");
+}
+
+#[test]
 fn an_output_file_is_written_and_the_input_never() {
     let place = Place::new(&[("config", MINIMAL)]);
     let summary = place.wrapped(&place.to_out());
