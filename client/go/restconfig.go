@@ -22,9 +22,9 @@ func (e *NoEndpointError) Error() string {
 
 // RESTConfig waits for the credential, and returns a config of the cluster that comes with it. ctx limits only this wait.
 //
-// The config is equal to every other one for this Ref, for reflect.DeepEqual and equality.Semantic.DeepEqual, until the
-// endpoint of the cluster changes: its server, authorities, TLS server name or proxy. Then RESTConfig returns another one;
-// [Broker.RESTConfigs] announces it. A config can be copied and changed, for example its QPS, UserAgent, Impersonate or
+// The config is equal to every other one of this Broker for this Ref, for reflect.DeepEqual and equality.Semantic.DeepEqual,
+// until the endpoint of the cluster changes: its server, authorities, TLS server name or proxy. Then RESTConfig returns
+// another one; [Broker.RESTConfigs] announces it. After [Broker.Forget] it is another one too. A config can be copied and changed, for example its QPS, UserAgent, Impersonate or
 // Timeout. It works in this process only.
 //
 // Clients of the config

@@ -88,7 +88,7 @@ pub fn exec_info_of_cluster(bytes: &[u8]) {
         config: config.into_bytes().into(),
         ..Cluster::default()
     };
-    match exec_info(ApiVersion::V1, Some(&cluster)) {
+    match exec_info(ApiVersion::V1, Some(&cluster), false) {
         Ok(value) => {
             let read: Value = serde_json::from_str(&value).expect("it is JSON");
             assert_eq!(read["spec"]["cluster"]["server"], cluster.server.as_str());

@@ -23,6 +23,9 @@ pub use reason::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 /// calling the broker; the broker sees the file and ends the run as [`Reason::Recursion`].
 pub const RECURSION_VARIABLE: &str = "CREDBROKER_RECURSION";
 
+/// The most bytes of stdout of a plugin that a caller runs in its own terminal. A request to the broker has at most 256 KiB.
+pub const LEASED_OUTPUT: usize = 128 << 10;
+
 /// Messages, client and server of the package `credbroker.v1`.
 #[allow(
     missing_docs,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::v1::{
     AttendCredentialRequest, AttendCredentialResponse, Cluster, Credential, CredentialRef,
-    GetCredentialRequest, credential_ref::Source,
+    DepositOutputRequest, GetCredentialRequest, Lease, credential_ref::Source,
 };
 
 /// Replaces a value of this many bytes.
@@ -52,6 +52,7 @@ impl fmt::Debug for AttendCredentialRequest {
             .field("ref", &self.r#ref)
             .field("session", &self.session.keys())
             .field("login", &self.login)
+            .field("can_run_plugin", &self.can_run_plugin)
             .finish()
     }
 }
@@ -64,6 +65,28 @@ impl fmt::Debug for AttendCredentialResponse {
             .field("cluster", &self.cluster)
             .field("stderr_lines", &self.stderr_lines.len())
             .field("time_left", &self.time_left)
+            .field("lease", &self.lease)
+            .finish()
+    }
+}
+
+/// Arguments and variables may be secrets: their number is shown.
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("id", &self.id)
+            .field("command", &self.command.len())
+            .field("environment", &self.environment.len())
+            .finish()
+    }
+}
+
+impl fmt::Debug for DepositOutputRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DepositOutputRequest")
+            .field("lease_id", &self.lease_id)
+            .field("stdout", &redacted(Some(&self.stdout)))
+            .field("exit_code", &self.exit_code)
             .finish()
     }
 }
@@ -129,13 +152,15 @@ mod tests {
         };
         let attended = AttendCredentialResponse {
             stderr_lines: vec![canary.into()],
+            lease: Some(Lease { id: 7, command: vec![canary.into()], environment: vec![canary.into()] }),
             ..AttendCredentialResponse::default()
         };
+        let deposit = DepositOutputRequest { lease_id: 7, stdout: canary.into(), exit_code: 0 };
         let session: std::collections::BTreeMap<_, _> = [("DISPLAY".to_owned(), canary.to_owned())].into();
         let get = GetCredentialRequest { session: session.clone(), ..GetCredentialRequest::default() };
         let attend = AttendCredentialRequest { session, ..AttendCredentialRequest::default() };
         let text = format!(
-            "{get:?} {attend:?} {credential:?} {reference:?} {attended:?} {credential:#?} {reference:#?}"
+            "{get:?} {attend:?} {deposit:?} {credential:?} {reference:?} {attended:?} {credential:#?} {reference:#?}"
         );
         assert!(!text.contains(canary), "{text}");
         assert!(text.contains("gke") && text.contains("AWS_PROFILE") && text.contains("[redacted, 6 bytes]"));

@@ -7,12 +7,14 @@ use std::{fs, path::Path};
 use prost::Message as _;
 
 /// Messages that hold a secret: their `Debug` is written by hand in `src/redacted.rs`.
-const SECRET: [&str; 6] = [
+const SECRET: [&str; 8] = [
     "credbroker.v1.AttendCredentialRequest",
     "credbroker.v1.AttendCredentialResponse",
     "credbroker.v1.Credential",
     "credbroker.v1.CredentialRef",
+    "credbroker.v1.DepositOutputRequest",
     "credbroker.v1.GetCredentialRequest",
+    "credbroker.v1.Lease",
     "credbroker.v1.Cluster",
 ];
 

@@ -5,7 +5,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use super::{principal::Principal, rights::Rights, rule::Rule};
+use super::{
+    principal::Principal,
+    rights::Rights,
+    rule::{Rule, Target},
+    verb::Verb,
+};
+
+const ROOT: u32 = 0;
 
 /// The access rules of one configuration. Immutable: a reload makes a new policy.
 #[derive(Debug)]
@@ -36,6 +43,19 @@ impl Policy {
     /// Whether these are the rules of the policy.
     pub fn is_of(&self, rules: &[Rule]) -> bool {
         self.rules.len() == rules.len() && self.rules.iter().zip(rules).all(|(own, rule)| **own == *rule)
+    }
+
+    /// Whether no other user than `own` and root can get a credential of the provider.
+    pub fn is_alone(&self, own: u32, provider: &str) -> bool {
+        let includes_others = |rule: &Rule| {
+            let uids = &rule.peers.uids;
+            uids.is_empty() || uids.iter().any(|uid| ![own, ROOT].contains(uid))
+        };
+        let gives = |rule: &Rule| {
+            let verbs = [Verb::Get, Verb::Watch, Verb::Report];
+            verbs.into_iter().any(|verb| rule.allow.covers(verb, Target::Provider(provider)))
+        };
+        !self.rules.iter().any(|rule| includes_others(rule) && gives(rule))
     }
 
     /// Whether there is a rule.

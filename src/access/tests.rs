@@ -197,3 +197,24 @@ fn a_permit_of_the_broker_itself_allows_everything_and_hides_nothing() {
     assert!(!permit.with(Arc::clone(&none)).allows(Target::Provider("p")));
     assert!(permit.with(none).hides_unknown());
 }
+
+#[test]
+fn a_user_is_alone_with_a_provider_if_no_rule_gives_its_credential_to_another() {
+    let (get, all) = (&[Verb::Get][..], &Verb::ALL[..]);
+    let alone = |rules: &[Rule]| Policy::new(rules.iter().cloned()).is_alone(1000, "p");
+    assert!(alone(&[]));
+    for (peers, allow, expected) in [
+        (uids(&[1000]), grant(&["p"], &[], all), true),
+        (uids(&[1000, 0]), grant(&["*"], &[], all), true),
+        (uids(&[1000, 1001]), grant(&["p"], &[], get), false),
+        (uids(&[1001]), grant(&["*"], &[], &[Verb::Watch]), false),
+        (uids(&[1001]), grant(&["p"], &[], &[Verb::Report]), false),
+        (uids(&[1001]), grant(&["p"], &[], &[Verb::List, Verb::Admin]), true),
+        (uids(&[1001]), grant(&["q"], &[], all), true),
+        (Peers { gids: vec![5], ..Peers::default() }, grant(&["p"], &[], get), false),
+        (Peers { gids: vec![5], ..uids(&[1000]) }, grant(&["p"], &[], get), true),
+    ] {
+        assert_eq!(alone(&[rule(peers.clone(), allow.clone())]), expected, "{peers:?} {allow:?}");
+        assert_eq!(alone(&[rule(uids(&[1000]), allow.clone()), rule(peers, allow)]), expected);
+    }
+}

@@ -178,7 +178,7 @@ fn outcome(error: &RunError) -> RunOutcome {
         | RunError::NotAllowed { .. }
         | RunError::Spawn { .. }
         | RunError::Unanswered { .. } => RunOutcome::NotStarted,
-        RunError::NeedsTerminal { .. } => RunOutcome::InteractionRequired,
+        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => RunOutcome::InteractionRequired,
         RunError::Recursion { .. } => RunOutcome::Recursion,
         RunError::Throttled { .. } => RunOutcome::Throttled,
         RunError::Panicked { .. } => RunOutcome::Panicked,
@@ -204,6 +204,7 @@ pub(super) fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
             | RunError::OutputTooLarge { .. }
             | RunError::Recursion { .. }
             | RunError::Signal { .. }
+            | RunError::TerminalLost { .. }
             | RunError::Timeout { .. },
         ) => (-1, CallStatus::PluginExecutionError),
         Err(RunError::NotFound { .. } | RunError::Spawn { .. } | RunError::Unreadable { .. }) => {

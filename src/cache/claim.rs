@@ -10,18 +10,17 @@ use tokio::time::sleep;
 use tracing::{Instrument as _, info, info_span, warn};
 
 use super::{
-    CacheError, CredentialCache,
+    CacheError, CredentialCache, Request,
     account::{self, Account, Ended, RunEnd},
-    attention::{EndResult, Ending},
+    attention::{Asker, EndResult, Ending, Unattended},
     entry::KeyEntry,
     flight::Flight,
     policy::Decision,
     state::{Current, KeyState},
 };
 use crate::{
-    exec::{Permit, PluginRunner, RunError, RunOutput, Urgency},
+    exec::{Attendance, Permit, PluginRunner, RunError, RunOutput, Urgency},
     metrics::RunReason,
-    plugin::Session,
     trace::RunSpan,
 };
 
@@ -50,14 +49,14 @@ impl<R: PluginRunner> CredentialCache<R> {
         reason: Option<RunReason>,
         decide: impl FnOnce(&mut KeyState) -> Decision,
     ) -> (Decision, Option<Arc<Flight>>) {
-        self.try_claim_in(entry, (urgency, reason, None), decide)
+        self.try_claim_for(entry, (urgency, reason, None), decide)
     }
 
-    /// The same for a person: a new run has the session of that person.
-    pub(super) fn try_claim_in(
+    /// The same for a request: a new run has the session of its person, and its terminal if the plugin reads from one.
+    pub(super) fn try_claim_for(
         &self,
         entry: &Arc<KeyEntry>,
-        (urgency, reason, session): (Urgency, Option<RunReason>, Option<Arc<Session>>),
+        (urgency, reason, request): (Urgency, Option<RunReason>, Option<&Request>),
         decide: impl FnOnce(&mut KeyState) -> Decision,
     ) -> (Decision, Option<Arc<Flight>>) {
         let mut decision = Decision::Wait;
@@ -70,7 +69,11 @@ impl<R: PluginRunner> CredentialCache<R> {
             let needs_run = matches!(decision, Decision::Wait | Decision::ServeAndRefresh(_));
             if needs_run && state.flight.is_none() {
                 let reason = reason.unwrap_or_else(|| state.reason(entry.spec.file_version(), self.now()));
-                state.flight = Some(Arc::new(Flight::new(urgency, reason, session)));
+                let session = request.and_then(|request| request.session.clone());
+                let lender = request.and_then(|request| request.lender.clone());
+                let lender = lender.filter(|_| state.attention.reads_terminal());
+                let attendance = Attendance::of(session, lender);
+                state.flight = Some(Arc::new(Flight::new(urgency, reason, attendance)));
                 is_new = true;
             }
             flight.clone_from(&state.flight);
@@ -82,9 +85,18 @@ impl<R: PluginRunner> CredentialCache<R> {
         (decision, flight)
     }
 
-    /// Starts a run unless one is in flight, also if the entry holds a valid credential. Returns the run in flight.
+    /// Starts a run unless one is in flight, also if the entry holds a valid credential. Returns the run in flight; `None`:
+    /// the plugin needs a terminal, which the failure of the entry says.
     pub(super) fn force_claim(&self, entry: &Arc<KeyEntry>, urgency: Urgency) -> Option<Arc<Flight>> {
-        self.try_claim(entry, urgency, Some(RunReason::Requested), |_| Decision::Wait).1
+        let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
+            Some(Unattended::NeedsTerminal) if state.flight.is_none() => {
+                let why = CacheError::Unattended(Unattended::NeedsTerminal);
+                state.failure = Some(self.reject(state.failure.as_ref(), why.clone()));
+                Decision::Fail(why.into())
+            }
+            _ => Decision::Wait,
+        };
+        self.try_claim(entry, urgency, Some(RunReason::Requested), decide).1
     }
 
     fn start(&self, entry: &Arc<KeyEntry>, flight: &Arc<Flight>) {
@@ -110,6 +122,10 @@ impl<R: PluginRunner> Claim<R> {
             () = self.flight.abandoned.cancelled() => return self.abandon(),
             result = self.wait_and_run() => result,
         };
+        // Another caller may have a terminal too.
+        if let Err(CacheError::Run(RunError::TerminalLost { .. })) = result {
+            return self.abandon();
+        }
         self.publish(result);
     }
 
@@ -182,6 +198,7 @@ impl<R: PluginRunner> Claim<R> {
         };
         let failure = match &result {
             Err(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => EndResult::Prompt,
+            Err(error) if error.needs_terminal() => EndResult::NoTerminal,
             _ => EndResult::Failure,
         };
         let has_run = self.flight.started_at().is_some()
@@ -198,7 +215,7 @@ impl<R: PluginRunner> Claim<R> {
         let ending = has_run.then(|| Ending {
             result: if outcome.is_ok() { EndResult::Credential } else { failure },
             is_attended: attendance.is_attended(),
-            has_overrun: attendance.has_overrun(),
+            needed_person: attendance.needed_person(),
         });
         self.is_over = true;
         let issued = outcome.as_ref().map(|current| Arc::clone(&current.issued));

@@ -54,8 +54,8 @@ pub(crate) struct KeyEntry {
 impl KeyEntry {
     pub(crate) fn new(spec: Arc<PluginSpec>, made: Option<Made>, now: Now) -> Self {
         let entry = Self {
+            cell: watch::Sender::new(KeyState::of(&spec)),
             spec,
-            cell: watch::Sender::default(),
             callers: Callers::default(),
             made,
             in_use: Mutex::default(),

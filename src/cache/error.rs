@@ -140,6 +140,14 @@ impl CacheError {
         }
     }
 
+    /// Whether the plugin tried to use a terminal, which it did not have.
+    pub(crate) fn needs_terminal(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(RunError::NeedsTerminal { .. }) | Self::Unattended(Unattended::NeedsTerminal)
+        )
+    }
+
     /// The same error when `time` has passed: a pause is shorter by then.
     pub(crate) fn after(&self, time: Duration) -> Self {
         let mut error = self.clone();

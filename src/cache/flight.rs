@@ -14,7 +14,6 @@ use crate::{
     credential::Issued,
     exec::{Attendance, Attending, TicketHandle, Urgency},
     metrics::{RunOutcome, RunReason},
-    plugin::Session,
     trace::RunSpan,
 };
 
@@ -68,9 +67,8 @@ impl FlightProgress {
 }
 
 impl Flight {
-    /// A run that is not queued yet, in the session of the person who asked for it. `floor` is its urgency while no caller
-    /// waits.
-    pub(crate) fn new(floor: Urgency, reason: RunReason, session: Option<Arc<Session>>) -> Self {
+    /// A run that is not queued yet. `floor` is its urgency while no caller waits.
+    pub(crate) fn new(floor: Urgency, reason: RunReason, attendance: Attendance) -> Self {
         let progress =
             FlightProgress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
         Self {
@@ -78,7 +76,7 @@ impl Flight {
             outcome: watch::Sender::new(None),
             progress: Mutex::new(progress),
             trace: OnceLock::new(),
-            attendance: Arc::new(Attendance::with_session(session)),
+            attendance: Arc::new(attendance),
             abandoned: CancellationToken::new(),
         }
     }

@@ -77,7 +77,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         request: &Request,
         first: impl Future<Output = FirstStep>,
     ) -> Result<Arc<Issued>, Failed> {
-        let (caller, asker) = (&request.caller, request.asker());
+        let caller = &request.caller;
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
         let mut waiter = None;
         let mut place = None;
@@ -87,9 +87,11 @@ impl<R: PluginRunner> CredentialCache<R> {
             may_fail =
                 matches!(first, FirstStep::Join { may_fail: true } | FirstStep::Run { may_fail: true });
             loop {
-                let (now, file) = (self.now(), entry.spec.file_version());
-                let first = std::mem::replace(&mut first, FirstStep::Decide);
-                let is_cold = first == FirstStep::Decide;
+                let (now, file, asker) = (self.now(), entry.spec.file_version(), request.asker());
+                // A login is answered by a run only.
+                let step =
+                    if request.is_login { first } else { std::mem::replace(&mut first, FirstStep::Decide) };
+                let is_cold = step == FirstStep::Decide;
                 // Before a run is queued: a caller without a place must not leave one behind. A watch has no deadline, and
                 // the server limits the number of watches.
                 if place.is_none() && limit < Duration::MAX && (!is_cold || must_wait(entry, asker, now)) {
@@ -97,16 +99,20 @@ impl<R: PluginRunner> CredentialCache<R> {
                     place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
                 }
                 let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
-                let reason = matches!(first, FirstStep::Run { .. }).then_some(cause);
-                let claim = (Urgency::Background, reason, request.session.clone());
-                let (decision, flight) = self.try_claim_in(entry, claim, |state| match first {
+                let reason = matches!(step, FirstStep::Run { .. }).then_some(cause);
+                let claim = (Urgency::Background, reason, Some(request));
+                let (decision, flight) = self.try_claim_for(entry, claim, |state| match step {
                     FirstStep::Join { .. } | FirstStep::Run { .. } if state.flight.is_some() => {
                         Decision::Wait
                     }
-                    FirstStep::Run { .. } if state.attention.refusal(asker).is_none() => Decision::Wait,
-                    FirstStep::Run { .. } | FirstStep::Join { .. } | FirstStep::Decide => {
-                        decide(state, asker, file, now)
-                    }
+                    FirstStep::Run { .. } => match state.attention.refusal(asker) {
+                        None => Decision::Wait,
+                        Some(refusal) if request.is_login => {
+                            Decision::Fail(CacheError::Unattended(refusal).into())
+                        }
+                        Some(_) => decide(state, asker, file, now),
+                    },
+                    FirstStep::Join { .. } | FirstStep::Decide => decide(state, asker, file, now),
                 });
                 match decision {
                     Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
@@ -124,6 +130,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                 };
                 match outcome {
                     Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
+                    // The next run has the terminal of this caller.
+                    Some(Err(failure)) if failure.error.needs_terminal() && may_lend(entry, request) => {}
                     Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
                     Some(Ok(_)) | None => {} // expired by now, or abandoned: decide again
                 }
@@ -155,6 +163,11 @@ impl<R: PluginRunner> CredentialCache<R> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether the next run of the plugin is in the terminal of the caller.
+fn may_lend(entry: &KeyEntry, request: &Request) -> bool {
+    request.asker().lends() && entry.cell.borrow().attention.reads_terminal()
 }
 
 /// Whether a request at `now` has to wait for a run.

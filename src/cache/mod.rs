@@ -48,7 +48,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     clock::{Beat, Clock, Now},
     credential::{Cluster, EncodeFn, Issued},
-    exec::{PluginRunner, Scheduler},
+    exec::{Lender, PluginRunner, Scheduler},
     metrics::Metrics,
     plugin::{PluginKey, PluginSpec, ProfileName, Session, Target},
 };
@@ -139,15 +139,19 @@ pub struct Request {
     pub attendant: Option<Arc<Attendant>>,
     /// The session of the person who asks. A run that the request starts has it, and the caller attends that run.
     pub session: Option<Arc<Session>>,
+    /// The caller can run the plugin in its own terminal.
+    pub lender: Option<Arc<Lender>>,
     /// A person asks for a run, also if there is a valid credential.
     pub is_login: bool,
 }
 
 impl Request {
     fn asker(&self) -> Asker {
+        // A lender that has taken an offer is one no longer.
+        let lends = self.lender.as_ref().is_some_and(|lender| lender.is_free());
         match (self.is_login, self.caller.at_terminal) {
-            (true, _) => Asker::Login,
-            (false, true) => Asker::Person,
+            (true, _) => Asker::Login { lends },
+            (false, true) => Asker::Person { lends },
             (false, false) => Asker::Program,
         }
     }

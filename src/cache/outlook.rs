@@ -26,7 +26,7 @@ pub enum RunCause {
     IssuerPaused,
     /// It is watched and has no valid credential.
     Watched,
-    /// A run without a person has failed: a person at a terminal starts the next one.
+    /// The plugin reads from a terminal, or a run without a person has failed: a person at a terminal starts the next one.
     PersonNeeded,
     /// Prompts were not answered: only a login starts the next one.
     LoginNeeded,
@@ -48,7 +48,7 @@ pub(super) fn outlook(
         return (RunCause::InProgress, None);
     }
     match state.attention.refusal(Asker::Broker) {
-        Some(Unattended::NeedsPerson) => return (RunCause::PersonNeeded, None),
+        Some(Unattended::NeedsPerson | Unattended::NeedsTerminal) => return (RunCause::PersonNeeded, None),
         Some(Unattended::Unanswered) => return (RunCause::LoginNeeded, None),
         None => {}
     }

@@ -51,6 +51,8 @@ pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Dec
         // Programs ask again and again.
         let at_terminal = asker != Asker::Program;
         let held = state.failure.as_ref().filter(|failure| failure.is_held(now, at_terminal));
+        // That there was no terminal says nothing about a run that has one.
+        let held = held.filter(|failure| !(asker.lends() && failure.error.needs_terminal()));
         return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));
     };
     let issued = Arc::clone(&current.issued);

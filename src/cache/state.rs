@@ -9,7 +9,7 @@ use super::{CacheError, Failed, attention::Attention, flight::Flight, policy, re
 use crate::{
     credential::{Generation, Issued, Now},
     metrics::RunReason,
-    plugin::Retirement,
+    plugin::{PluginSpec, Retirement},
 };
 
 /// Replaced generations that are remembered for each key.
@@ -35,6 +35,11 @@ pub(crate) struct KeyState {
 }
 
 impl KeyState {
+    /// The state of a new key.
+    pub(crate) fn of(spec: &PluginSpec) -> Self {
+        Self { attention: Attention::of(spec.provider.interactive), ..Self::default() }
+    }
+
     /// The credential, if it may be served at `now`.
     pub(crate) fn valid(&self, now: Now) -> Option<&Current> {
         self.current.as_ref().filter(|current| current.issued.is_valid_at(now))
@@ -63,7 +68,7 @@ impl KeyState {
     /// Forgets everything but the names of earlier generations. Returns the run in flight.
     pub(crate) fn clear(&mut self) -> Option<Arc<Flight>> {
         self.forget_credential();
-        (self.failure, self.rejections, self.attention) = (None, None, Attention::default());
+        (self.failure, self.rejections, self.attention) = (None, None, self.attention.forgotten());
         self.flight.take()
     }
 

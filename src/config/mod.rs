@@ -128,8 +128,6 @@ pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, Conf
 pub struct Definitions {
     /// Those that the broker can serve, by name, each with what identifies it.
     pub served: Vec<(String, Definition)>,
-    /// The names of those that it cannot serve, because their plugin must read from a terminal.
-    pub at_terminal: Vec<String>,
     /// Why other users do not become providers.
     pub warnings: Vec<Problem>,
 }
@@ -141,17 +139,15 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
     let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &mut report);
     let users = kubeconfig.users();
     let first: HashSet<_> = users.iter().map(|user| (user.name, user.identity)).collect();
-    let (mut served, mut at_terminal) = (Vec::new(), Vec::new());
+    let mut served = Vec::new();
     for provider in providers {
         let Some(definition) = provider.definition else { continue };
         let name = provider.name.to_string();
-        match (first.contains(&(name.as_str(), definition.file())), provider.needs_terminal) {
-            (true, true) => at_terminal.push(name),
-            (true, false) => served.push((name, definition)),
-            (false, _) => {}
+        if first.contains(&(name.as_str(), definition.file())) {
+            served.push((name, definition));
         }
     }
-    Definitions { served, at_terminal, warnings: report.warnings }
+    Definitions { served, warnings: report.warnings }
 }
 
 /// A kubeconfig as the configuration `config` names it, as an absolute path.

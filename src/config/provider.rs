@@ -46,7 +46,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         refuses_other_identities: true,
         api_version: stanza.api_version,
         provide_cluster_info: stanza.provide_cluster_info,
-        needs_terminal: stanza.needs_terminal,
+        interactive: stanza.interactive,
         install_hint: stanza.install_hint,
         issuer: Arc::new(default_issuer(name.into(), limits::PLUGIN_RUNS_PER_PROVIDER.absent.0)),
         sandbox: Sandbox::Compatible,

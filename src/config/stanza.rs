@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     credential::ApiVersion,
-    plugin::{Command, cleaned, is_denied},
+    plugin::{Command, Interactive, cleaned, is_denied},
     text::sanitize,
 };
 
@@ -24,8 +24,7 @@ pub(super) struct Stanza {
     /// Without denied names.
     pub(super) env: Vec<(String, String)>,
     pub(super) provide_cluster_info: bool,
-    /// `interactiveMode: Always`.
-    pub(super) needs_terminal: bool,
+    pub(super) interactive: Interactive,
     pub(super) install_hint: Option<String>,
 }
 
@@ -53,7 +52,7 @@ pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Repor
     }
     let env = fields.at(&exec::ENV).map(|env| variables(&env, report)).unwrap_or_default();
     let provide_cluster_info = exec::PROVIDE_CLUSTER_INFO.read(&fields, report);
-    let needs_terminal = needs_terminal(at, &fields, api_version, rules, report);
+    let interactive = interactive(at, &fields, api_version, rules, report);
     let install_hint = exec::INSTALL_HINT.read(&fields, report).filter(|hint| !hint.is_empty());
     if report.problems.len() > before {
         return None;
@@ -64,7 +63,7 @@ pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Repor
         args,
         env,
         provide_cluster_info,
-        needs_terminal,
+        interactive,
         install_hint: install_hint.as_deref().map(sanitize),
     })
 }
@@ -142,26 +141,22 @@ fn variables(env: &Cursor<'_>, report: &mut Report) -> Vec<(String, String)> {
     env.items(report).iter().filter_map(|item| variable(item, report)).collect()
 }
 
-fn needs_terminal(
+fn interactive(
     at: &Cursor<'_>,
     fields: &Fields<'_>,
     api_version: Option<ApiVersion>,
     rules: StanzaRules<'_>,
     report: &mut Report,
-) -> bool {
+) -> Interactive {
     let Some(value) = fields.at(&exec::INTERACTIVE_MODE).filter(|value| value.node().as_str() != Some(""))
     else {
         if api_version == Some(ApiVersion::V1) && !rules.never_interactive {
-            at.problem(report, "interactiveMode must be specified: `Never` or `IfAvailable`");
+            at.problem(report, "interactiveMode must be specified: `Never`, `IfAvailable` or `Always`");
         }
-        return false;
+        return if rules.never_interactive { Interactive::Never } else { Interactive::default() };
     };
-    let always =
-        exec::INTERACTIVE_MODE.kind.read(&value, report).unwrap_or_default() && !rules.never_interactive;
-    if always {
-        value.warning(report, "the broker has no terminal, so every request of this provider fails; change it to `Never` or `IfAvailable`");
-    }
-    always
+    let mode = exec::INTERACTIVE_MODE.kind.read(&value, report).unwrap_or_default();
+    if rules.never_interactive { Interactive::Never } else { mode }
 }
 
 #[cfg(test)]

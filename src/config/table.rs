@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     access::Verb,
-    plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Sandbox, Verify},
+    plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Verify},
 };
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
@@ -197,9 +197,11 @@ section! {
     ENV: Maps, Optional = ("env", Maps(&variable::SECTION), Optional("none"), "[{name: CLOUDSDK_CONFIG, value: /var/gcloud}]");
     /// Whether the plugin gets the cluster in `KUBERNETES_EXEC_INFO`.
     PROVIDE_CLUSTER_INFO: Boolean, Is<bool> = ("provideClusterInfo", Boolean, Is(false), "true");
-    /// Whether the plugin uses a terminal. Required with `client.authentication.k8s.io/v1`. The broker has no terminal, so
-    /// every request fails with `Always`.
-    INTERACTIVE_MODE: Enumeration<bool>, Optional = ("interactiveMode", Enumeration(&[("", false), ("Never", false), ("IfAvailable", false), ("Always", true)]), Optional("`IfAvailable`"), "Never");
+    /// Whether the plugin reads from a terminal. Required with `client.authentication.k8s.io/v1`. The broker has none, and
+    /// lets the person who asks run such a plugin in their own; see [logins.md](logins.md). `Always`: every run, except one
+    /// try to renew without a person. `IfAvailable`: after the plugin has tried to use a terminal. ClusterProfiles cannot
+    /// use a plugin with `Always`.
+    INTERACTIVE_MODE: Enumeration<Interactive>, Optional = ("interactiveMode", Enumeration(&[("", Interactive::IfAvailable), ("Never", Interactive::Never), ("IfAvailable", Interactive::IfAvailable), ("Always", Interactive::Always)]), Optional("`IfAvailable`"), "Never");
     /// A text for the error message when the plugin is not installed.
     INSTALL_HINT: Text, Optional = ("installHint", Text, Optional("none"), "apt install google-cloud-cli-gke-gcloud-auth-plugin");
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, ProfileSourced, Provider, Verify},
+    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, Interactive, ProfileSourced, Provider, Verify},
 };
 
 /// A home directory with a config.
@@ -293,7 +293,7 @@ fn the_stock_provider_file_is_read_as_it_is() {
     let loaded = home.load().unwrap();
     let provider = provider(&loaded);
     assert_eq!(provider.command, Command::Path(home.0.path().join(".config/credbroker/bin/secretreader")));
-    assert!(provider.provide_cluster_info && !provider.needs_terminal);
+    assert!(provider.provide_cluster_info && provider.interactive == Interactive::Never);
     assert!(provider.profile_env.matches("ANY"), "its policies have no list of names");
     assert_eq!(*provider.inherited, home.env(&[]), "a stock provider has the broker's whole environment");
     insta::assert_snapshot!(home.warnings(), @r"

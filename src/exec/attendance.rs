@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::transcript::Transcript;
+use super::{Lender, RunError, transcript::Transcript};
 use crate::plugin::Session;
 
 /// How long a run that waits for a person is without a place before it tries again to get one.
@@ -28,6 +28,12 @@ impl RunBudget {
     pub fn limit(self, is_attended: bool, has_place: bool) -> Duration {
         if is_attended && has_place { self.attended.max(self.unattended) } else { self.unattended }
     }
+
+    /// The error of the plugin `command`, which has used up `limit`.
+    pub(super) fn used_up(self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
+        let key = if limit > self.unattended { "interactiveTimeout" } else { "timeout" };
+        RunError::Timeout { command, limit, key, stderr }
+    }
 }
 
 /// Whether a run waits for a person, as far as the broker can know: a person attends it, and it has written something, or
@@ -41,6 +47,8 @@ fn waits_for_person(is_attended: bool, has_written: bool, elapsed: Duration, bud
 pub struct Attendance {
     /// The session of the person whose request started the run.
     session: Option<Arc<Session>>,
+    /// The caller in whose terminal the plugin runs; `None`: the broker runs it.
+    lender: Option<Arc<Lender>>,
     state: watch::Sender<State>,
 }
 
@@ -74,9 +82,14 @@ impl State {
 }
 
 impl Attendance {
-    /// That of a run which a request with this session starts.
-    pub fn with_session(session: Option<Arc<Session>>) -> Self {
-        Self { session, ..Self::default() }
+    /// That of a run which a request with this session starts, in the terminal of `lender` if there is one.
+    pub fn of(session: Option<Arc<Session>>, lender: Option<Arc<Lender>>) -> Self {
+        Self { session, lender, ..Self::default() }
+    }
+
+    /// The caller in whose terminal the plugin runs; `None`: the broker runs it.
+    pub fn lender(&self) -> Option<&Lender> {
+        self.lender.as_deref()
     }
 
     /// The session of the person whose request started the run.
@@ -180,9 +193,9 @@ impl Attendance {
         self.state.borrow().attendants > 0
     }
 
-    /// Whether it went on after `timeout`, because it was attended.
-    pub fn has_overrun(&self) -> bool {
-        self.state.borrow().has_overrun
+    /// Whether it needed a person: it went on after `timeout`, because it was attended, or it ran in the terminal of one.
+    pub fn needed_person(&self) -> bool {
+        self.lender.is_some() || self.state.borrow().has_overrun
     }
 
     /// Counts an attendant until the result is dropped.

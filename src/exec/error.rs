@@ -62,7 +62,7 @@ pub enum RunError {
     },
     /// It tried to use a terminal.
     #[error(
-        "plugin `{command}` needs a login: it tried to use a terminal, and a broker has none{}; log in with it in your own terminal, then try again",
+        "plugin `{command}` needs a login: it tried to use a terminal, and a broker has none{}",
         tail(.stderr)
     )]
     NeedsTerminal {
@@ -132,6 +132,14 @@ pub enum RunError {
         command: Arc<str>,
         /// The error of the kernel.
         cause: Arc<io::Error>,
+    },
+    /// The caller that ran it in its own terminal has left.
+    #[error("process {process}, in whose terminal plugin `{command}` ran, has left")]
+    TerminalLost {
+        /// The plugin's executable.
+        command: Arc<str>,
+        /// The process.
+        process: u32,
     },
     /// It was not started: its issuer asked for fewer runs.
     #[error(

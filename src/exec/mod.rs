@@ -4,6 +4,7 @@ mod attendance;
 mod directory;
 mod error;
 mod launcher;
+mod lease;
 mod live;
 mod orphans;
 mod output;
@@ -20,6 +21,7 @@ use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending, RunBudget};
 pub use error::RunError;
+pub use lease::{Deposit, LeasedCommand, Lender, Offer};
 pub use live::LiveRuns;
 pub use orphans::reap_orphans;
 pub use runner::{ProcessRunner, RunLimits, RunnerParts};
@@ -37,8 +39,8 @@ pub struct RunOutput {
 
 /// Runs a plugin once. The cache decides when. Tests replace it with one that starts no process.
 pub trait PluginRunner: Send + Sync + 'static {
-    /// Starts the plugin, waits for it, and decodes its output. `attendance` gets what it writes to stderr, and decides how
-    /// long it may take.
+    /// Starts the plugin, waits for it, and decodes its output. `attendance` gets what it writes to stderr, decides how long
+    /// it may take, and says whether a caller runs it in its terminal instead.
     ///
     /// Dropping the future ends the plugin and all processes below it.
     fn run(

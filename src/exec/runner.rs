@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
 use super::{
-    Attendance, LiveRuns, PluginRunner, RunBudget, RunError, RunOutput,
+    Attendance, LeasedCommand, LiveRuns, PluginRunner, RunBudget, RunError, RunOutput,
     directory::Scratch,
     process::Invocation,
     supervise::{Finished, RunEnd, supervise},
@@ -27,8 +27,10 @@ use crate::{
 };
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
-/// The terminal of a process.
-const TERMINAL: &str = "/dev/tty";
+/// What the stderr of a plugin has that tried to use a terminal: the path of its terminal, or the message of ENOTTY.
+const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
+/// The recursion marker in the terminal of a caller: a file that exists, so that a shim leaves it unchanged.
+const NO_MARKER: &str = "/dev/null";
 /// Our own variables. The recursion marker is the only one that a plugin gets.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
@@ -99,8 +101,9 @@ impl ProcessRunner {
         attendance: Arc<Attendance>,
     ) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
-        let exec_info = exec_info(provider.api_version, spec.cluster.as_deref())
-            .map_err(|source| RunError::ExecInfo { command: command_of(spec), source })?;
+        let exec_info =
+            exec_info(provider.api_version, spec.cluster.as_deref(), attendance.lender().is_some())
+                .map_err(|source| RunError::ExecInfo { command: command_of(spec), source })?;
         // Before the start: a file that is replaced later is not the one that ran.
         let file = match spec.file.look().await {
             Ok(file) => Some(file),
@@ -112,6 +115,15 @@ impl ProcessRunner {
             return Err(RunError::NotAllowed { command, refusal });
         }
         let file = file.ok_or_else(|| no_file(spec, FileError::NotFound))?;
+        let budget = RunBudget { unattended: provider.timeout, attended: provider.interactive_timeout };
+        if let Some(lender) = attendance.lender() {
+            let environment = environment(spec, attendance.session(), exec_info, Path::new(NO_MARKER));
+            let (program, args) = (file.executable.path.clone(), provider.args.clone());
+            // While it holds the lease, its descendants get nothing from the broker.
+            let _live = self.live.add(lender.process());
+            let leased = LeasedCommand { program, args, environment };
+            return Ok((lender.run(command, leased, &attendance, budget).await?, file.version));
+        }
         // Declared before the run, so that it is dropped after it.
         let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
             command: Arc::clone(&command),
@@ -126,7 +138,7 @@ impl ProcessRunner {
             environment: environment(spec, attendance.session(), exec_info, &directory.marker),
             directory: &directory.working,
             marker: &directory.marker,
-            budget: RunBudget { unattended: provider.timeout, attended: provider.interactive_timeout },
+            budget,
             attendance: &attendance,
             tasks: &self.scratch.tasks,
             live: &self.live,
@@ -137,7 +149,7 @@ impl ProcessRunner {
             Ok(finished) => finished,
             Err(cause) => return Err(refused(spec, size, cause).await),
         };
-        let stdout = self.judge(finished, command, provider.timeout)?;
+        let stdout = self.judge(finished, command, budget)?;
         Ok((stdout, file.version))
     }
 
@@ -145,11 +157,12 @@ impl ProcessRunner {
         &self,
         finished: Finished,
         command: Arc<str>,
-        usual: Duration,
+        budget: RunBudget,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         let stderr: Arc<str> = finished.stderr.into();
-        // A run has no terminal, so it cannot open this file.
-        let wanted_terminal = stderr.contains(TERMINAL) && finished.stdout.trim_ascii().is_empty();
+        // A run has no terminal: it cannot open one, and its standard input is not one.
+        let names_terminal = TERMINAL.iter().any(|words| stderr.contains(words));
+        let wanted_terminal = names_terminal && finished.stdout.trim_ascii().is_empty();
         Err(match finished.end {
             RunEnd::Exited(status) => match status.code() {
                 Some(_) if wanted_terminal => RunError::NeedsTerminal { command, stderr },
@@ -160,10 +173,7 @@ impl ProcessRunner {
             },
             RunEnd::Recursion => RunError::Recursion { command },
             RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
-            RunEnd::TimedOut(limit) => {
-                let key = if limit > usual { "interactiveTimeout" } else { "timeout" };
-                RunError::Timeout { command, limit, key, stderr }
-            }
+            RunEnd::TimedOut(limit) => budget.used_up(command, limit, stderr),
             RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
         })
     }

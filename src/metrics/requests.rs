@@ -12,10 +12,11 @@ use super::{counter::Counter, exposition::Exposition, families};
 pub struct Rpc(u8);
 
 /// The label and the path of each RPC. The first is the most frequent one.
-const PATHS: [(&str, &str); 15] = [
+const PATHS: [(&str, &str); 16] = [
     ("GetCredential", "/credbroker.v1.CredentialBroker/GetCredential"),
     ("WatchCredential", "/credbroker.v1.CredentialBroker/WatchCredential"),
     ("AttendCredential", "/credbroker.v1.CredentialBroker/AttendCredential"),
+    ("DepositOutput", "/credbroker.v1.CredentialBroker/DepositOutput"),
     ("ReportRejected", "/credbroker.v1.CredentialBroker/ReportRejected"),
     ("ListClusters", "/credbroker.v1.CredentialBroker/ListClusters"),
     ("WatchClusters", "/credbroker.v1.CredentialBroker/WatchClusters"),

@@ -79,9 +79,9 @@ pub enum ResolveError {
         /// Name of the variable.
         name: String,
     },
-    /// The plugin has `interactiveMode: Always`, and a broker has no terminal.
+    /// The plugin has `interactiveMode: Always`, and a ClusterProfile has no person whose terminal it could use.
     #[error(
-        "provider `{provider}`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and a broker has no terminal"
+        "provider `{provider}`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and there is no terminal for a ClusterProfile"
     )]
     NeedsTerminal {
         /// Name of the provider.

@@ -8,7 +8,7 @@ use super::{
     caller::{Origin, check, reaches},
     error::ResolveError,
     key::PluginKey,
-    provider::Provider,
+    provider::{Interactive, Provider},
     providers::Entry,
     spec::PluginSpec,
     target::Target,
@@ -67,16 +67,11 @@ impl Entry {
     }
 
     fn lead<'a>(&'a self, place: ClusterChoice<'a>) -> Result<Lead<'a>, ResolveError> {
-        self.can_run_unattended()?;
-        Ok(Lead { entry: self, place })
-    }
-
-    /// Fails if the plugin needs a terminal, because a broker has none.
-    pub(crate) fn can_run_unattended(&self) -> Result<(), ResolveError> {
-        if self.provider.needs_terminal {
+        // There is no person whose terminal could be used.
+        if matches!(place, ClusterChoice::Profile(_)) && self.provider.interactive == Interactive::Always {
             return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
         }
-        Ok(())
+        Ok(Lead { entry: self, place })
     }
 }
 

@@ -41,7 +41,9 @@ pub use policy::{PluginPolicy, cleaned};
 pub use profile::{ProfileError, ProfileName};
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use provider::{ArgsPolicy, ClusterInfo, EnvPolicy, Issuer, ProfileSourced, Provider, Sandbox, Verify};
+pub use provider::{
+    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, Sandbox, Verify,
+};
 pub(crate) use providers::Entry;
 pub use providers::Providers;
 pub use refusal::Refusal;

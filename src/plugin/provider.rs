@@ -36,8 +36,8 @@ pub struct Provider {
     pub api_version: ApiVersion,
     /// Whether the plugin receives its cluster.
     pub provide_cluster_info: bool,
-    /// `interactiveMode: Always`: the plugin must read from a terminal, which a broker does not have.
-    pub needs_terminal: bool,
+    /// Whether the plugin reads from a terminal, which a broker does not have.
+    pub interactive: Interactive,
     /// Installation hint for people when the plugin is not installed; sanitised.
     pub install_hint: Option<String>,
     /// Issuer whose budget the runs share.
@@ -87,6 +87,18 @@ pub enum Verify {
     Auto,
     /// Never.
     Never,
+}
+
+/// `interactiveMode` of a stanza: whether the plugin reads from a terminal.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Interactive {
+    /// It never does.
+    Never,
+    /// It does if it has one and needs it.
+    #[default]
+    IfAvailable,
+    /// It does not work without one.
+    Always,
 }
 
 /// How far a plugin run is confined. Each run has its own session, limits and process tree; these differ.
@@ -170,7 +182,7 @@ impl Provider {
             refuses_other_identities,
             api_version,
             provide_cluster_info,
-            needs_terminal,
+            interactive,
             install_hint,
             issuer,
             sandbox,
@@ -190,8 +202,8 @@ impl Provider {
             == (&newer.name, &newer.definition, &newer.command, &newer.args, &newer.env)
             && inherited.0 == newer.inherited.0
             && (caller_env, refuses_other_identities) == (&newer.caller_env, &newer.refuses_other_identities)
-            && (api_version, provide_cluster_info, needs_terminal)
-                == (&newer.api_version, &newer.provide_cluster_info, &newer.needs_terminal)
+            && (api_version, provide_cluster_info, interactive)
+                == (&newer.api_version, &newer.provide_cluster_info, &newer.interactive)
             && (install_hint, &issuer.name) == (&newer.install_hint, &newer.issuer.name)
             && (sha256, policy) == (&newer.sha256, &newer.policy)
             && (cluster_info, verify, profile_sourced, profile_env)
@@ -265,7 +277,7 @@ pub(crate) mod tests {
             refuses_other_identities: true,
             api_version: ApiVersion::V1,
             provide_cluster_info: false,
-            needs_terminal: false,
+            interactive: Interactive::Never,
             install_hint: None,
             issuer: Arc::new(Issuer { name: name.into(), runs_per_second: MANY, concurrency: MANY }),
             sandbox: Sandbox::Strict,

@@ -37,7 +37,6 @@ pub(crate) struct Entry {
 impl Entry {
     /// Checks whether a run could start.
     fn runnable(&self) -> Result<(), ResolveError> {
-        self.can_run_unattended()?;
         let Provider { name, command, install_hint, .. } = &*self.provider;
         let (provider, command) = (Arc::clone(name), command.clone());
         let file = match self.file.found() {

@@ -287,12 +287,6 @@ fn a_message_fits_a_header_and_steers_no_terminal() {
 }
 
 #[test]
-fn a_plugin_that_reads_a_terminal_is_refused_in_client_gos_words() {
-    let providers = resolver([Provider { needs_terminal: true, ..provider("p", Command::Name("x".into())) }]);
-    insta::assert_snapshot!(refused(&providers, ask("p")), @"provider `p`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and a broker has no terminal");
-}
-
-#[test]
 fn debug_of_a_request_shows_no_values() {
     let ask = CredentialRequest {
         cluster: Some(cluster("https://one", "canary")),

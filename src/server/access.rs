@@ -120,6 +120,11 @@ impl Access {
         self.principal.is_owner && self.principal.uid.is_some()
     }
 
+    /// Whether no other user than `own` and root can get a credential of the provider now.
+    pub(super) fn is_alone(&self, own: u32, provider: &str) -> bool {
+        self.current.load().policies.borrow().is_alone(own, provider)
+    }
+
     /// The identity that the rights are for.
     pub(super) fn principal(&self) -> &Principal {
         &self.principal

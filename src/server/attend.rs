@@ -6,7 +6,7 @@ use bytes::Bytes;
 use credbroker_proto::v1 as pb;
 use futures_util::stream::unfold;
 use rustix::process::geteuid;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, debug_span};
 
@@ -17,6 +17,8 @@ use super::{
     credentials::{asking, refused},
     deadline::deadline,
     follow::{CredentialMessages, WatchSlots},
+    lease::{Lease, Leases, lender},
+    peer::Peer,
     preencoded::{self, Preencoded},
     service::BrokerService,
     status::{self, Subject},
@@ -25,7 +27,7 @@ use crate::{
     access::Verb,
     cache::{self, Attendant, AttendantReader},
     credential::Issued,
-    exec::{AttendanceNews, PluginRunner},
+    exec::{AttendanceNews, Offer, PluginRunner},
     plugin::ProfileName,
     resolver::Source,
 };
@@ -43,7 +45,8 @@ impl<R: PluginRunner> BrokerService<R> {
     ) -> Result<Response<CredentialMessages>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
         let (peer, deadline) = (access.peer, deadline(&request));
-        let pb::AttendCredentialRequest { r#ref, session, login: is_login } = request.into_inner();
+        let pb::AttendCredentialRequest { r#ref, session, login: is_login, can_run_plugin } =
+            request.into_inner();
         let session = convert::session(session, &access);
         let get =
             pb::GetCredentialRequest { r#ref, at_terminal: true, ..pb::GetCredentialRequest::default() };
@@ -58,6 +61,7 @@ impl<R: PluginRunner> BrokerService<R> {
             Ok((spec, request))
         };
         let (spec, request) = asked.decided(resolved.await)?;
+        let (lender, offered) = can_run_plugin.then(|| lender(&access, &spec)).flatten().unzip();
         let attendant = Arc::<Attendant>::default();
         let reader = attendant.read();
         let limit = request.deadline.unwrap_or(spec.provider.interactive_timeout.saturating_add(QUEUED));
@@ -65,6 +69,7 @@ impl<R: PluginRunner> BrokerService<R> {
             attendant: Some(attendant),
             deadline: Some(limit),
             session,
+            lender,
             is_login,
             ..request
         };
@@ -72,8 +77,16 @@ impl<R: PluginRunner> BrokerService<R> {
         let answer =
             async move { cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed)) };
         let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
-        let attended =
-            AttendStream { answer: Box::pin(answer.instrument(span)), reader, end: None, _slot: slot };
+        let attended = AttendStream {
+            answer: Box::pin(answer.instrument(span)),
+            reader,
+            end: None,
+            offered,
+            lease: None,
+            leases: self.leases.clone(),
+            peer,
+            _slot: slot,
+        };
         Ok(Preencoded::response(attended.messages()))
     }
 }
@@ -98,6 +111,12 @@ struct AttendStream {
     reader: AttendantReader,
     /// The answer, when the last lines are sent before it.
     end: Option<Result<Arc<Issued>, Status>>,
+    /// Gets what the caller is asked to run in its terminal.
+    offered: Option<oneshot::Receiver<Offer>>,
+    /// The caller runs it while this is there.
+    lease: Option<Lease>,
+    leases: Leases,
+    peer: Peer,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -116,18 +135,37 @@ impl AttendStream {
             }
             tokio::select! {
                 biased;
-                news = attended.reader.next() => Some((Ok(lines(news)), Some(attended))),
+                Some(offer) = offered(&mut attended.offered) => {
+                    let (lease, command) = attended.leases.grant(&attended.peer, offer);
+                    attended.lease = Some(lease);
+                    let lease = Some(command);
+                    let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
+                    Some((Ok(preencoded::frame(&message)), Some(attended)))
+                }
+                news = attended.reader.next() => Some((Ok(attended.lines(news)), Some(attended))),
                 end = &mut attended.answer => {
                     let news = attended.reader.news();
                     if news.lines.is_empty() {
                         return Some((framed(end), None));
                     }
                     attended.end = Some(end);
-                    Some((Ok(lines(news)), Some(attended)))
+                    Some((Ok(attended.lines(news)), Some(attended)))
                 }
             }
         }))
     }
+
+    /// A message with what is new. A caller in whose terminal the plugin runs sees its words there.
+    fn lines(&self, news: AttendanceNews) -> Bytes {
+        lines(if self.lease.is_some() { AttendanceNews { lines: Vec::new(), ..news } } else { news })
+    }
+}
+
+/// Waits for an offer. `None`: there will be none.
+async fn offered(offered: &mut Option<oneshot::Receiver<Offer>>) -> Option<Offer> {
+    let offer = offered.as_mut()?.await;
+    *offered = None;
+    offer.ok()
 }
 
 /// The last message. It is that of a get: both have the same fields.

@@ -23,6 +23,7 @@ mod greeting;
 mod health;
 mod identity;
 mod info;
+mod lease;
 mod monitor;
 mod origin;
 mod overview;

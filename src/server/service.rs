@@ -22,6 +22,7 @@ use super::{
     follow::WatchSlots,
     health::Health,
     info::BrokerInfo,
+    lease::Leases,
     ready::HealthChecks,
     status,
 };
@@ -43,6 +44,7 @@ pub struct BrokerService<R> {
     pub(super) info: BrokerInfo,
     pub(super) audit: Audit,
     pub(super) fingerprints: Fingerprints,
+    pub(super) leases: Leases,
 }
 
 /// The services that answer requests. Clones share them.
@@ -72,8 +74,15 @@ pub fn services<R: PluginRunner>(
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
     let fingerprints = Fingerprints::default();
-    let broker =
-        Arc::new(BrokerService { cache, resolver, clusters, info, audit: audit.clone(), fingerprints });
+    let broker = Arc::new(BrokerService {
+        cache,
+        resolver,
+        clusters,
+        info,
+        audit: audit.clone(),
+        leases: Leases::default(),
+        fingerprints,
+    });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
@@ -111,6 +120,17 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         let access = Access::of(&request)?;
         let rights = Asked::call(&self.audit, access, "list_clusters").decided(access.need(Verb::List))?;
         Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
+    }
+
+    async fn deposit_output(
+        &self,
+        request: Request<pb::DepositOutputRequest>,
+    ) -> Result<Response<pb::DepositOutputResponse>, Status> {
+        span(&request, "deposit_output")?;
+        let access = Arc::clone(Access::of(&request)?);
+        let deposited = self.leases.deposit(&access.peer, request.into_inner());
+        Asked::call(&self.audit, &access, "deposit_output").decided(deposited)?;
+        Ok(Response::new(pb::DepositOutputResponse {}))
     }
 
     async fn watch_clusters(

@@ -144,7 +144,12 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     };
     let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
     let reason = cache_reason(&failed.error);
-    if matches!(failed.error, CacheError::Unattended(_)) || waits_for_person(&failed.error) {
+    let needs_person = matches!(
+        failed.error,
+        CacheError::Unattended(_)
+            | CacheError::Run(RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. })
+    );
+    if needs_person || waits_for_person(&failed.error) {
         let _infallible = write!(message, "; run `credbroker login {provider}` at a terminal");
     }
     // The error of a throttled issuer already names the command.
@@ -316,7 +321,7 @@ fn run_reason(error: &RunError) -> Reason {
         | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
         RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
         RunError::Exit { .. } => Reason::PluginExit,
-        RunError::NeedsTerminal { .. } => Reason::InteractionRequired,
+        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => Reason::InteractionRequired,
         RunError::NotAllowed { .. } => Reason::PluginNotAllowed,
         RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
         RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,

@@ -6,6 +6,7 @@ mod hub;
 mod proxy;
 mod sharing;
 mod stdin;
+mod terminal;
 mod wrap;
 
 use std::io::Write;

@@ -44,8 +44,10 @@ pub struct Edges {
 impl Edges {
     /// The edges of this process.
     pub fn of_this_process() -> Self {
+        let mut environment = Environment::new();
+        // `collect` would sort, with more code.
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's environment")]
-        let environment: Environment = std::env::vars_os().collect();
+        environment.extend(std::env::vars_os());
         // Without TERM there is no terminal, and no system call is needed.
         let terminal = environment.contains_key(OsStr::new("TERM")) && io::stderr().is_terminal();
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's clock")]

@@ -27,12 +27,13 @@ pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, St
         None => "",
     };
     let globs = Globs::new(IDENTITY_VARIABLES.into_iter().chain(more.split(',').map(str::trim)));
-    environment
-        .iter()
-        .filter_map(|(name, value)| Some((name.to_str()?, value)))
-        .filter(|(name, _)| globs.matches(name))
-        .map(|(name, value)| Ok((name.to_owned(), value.to_str().ok_or_else(|| refused(name))?.to_owned())))
-        .collect()
+    let mut sent = BTreeMap::new();
+    for (name, value) in environment {
+        if let Some(name) = name.to_str().filter(|name| globs.matches(name)) {
+            sent.insert(name.to_owned(), value.to_str().ok_or_else(|| refused(name))?.to_owned());
+        }
+    }
+    Ok(sent)
 }
 
 /// The variables of the session of the person at the terminal. Without one that cannot be sent, a login may need another

@@ -11,7 +11,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 const CLEAR: &str = "\r\x1b[K";
 
 /// Calls `answer` with a notice that shows on `err`, a terminal, what the request for `source` waits for, and the lines of
-/// the plugin. Clears the first when the plugin writes, and when the answer arrives.
+/// the plugin, and that lends the terminal to a plugin that reads from it. Clears the first when the plugin writes, and when
+/// the answer arrives.
 pub fn with_notice<T>(
     program: &str,
     source: &Source,
@@ -21,7 +22,8 @@ pub fn with_notice<T>(
     let shown = RefCell::new(Shown { err, is_waiting: false });
     let mut waits = || shown.borrow_mut().waits(&format!("{program}: waiting for {source} ..."));
     let mut lines = |line: &str| shown.borrow_mut().line(line);
-    let answer = answer(Notice::new(SILENCE, &mut waits).attend(&mut lines));
+    let mut before = || shown.borrow_mut().clear();
+    let answer = answer(Notice::new(SILENCE, &mut waits).attend(&mut lines).lend_terminal(&mut before));
     shown.borrow_mut().clear();
     answer
 }

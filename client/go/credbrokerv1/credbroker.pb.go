@@ -287,7 +287,7 @@ func (x ReportRejectedResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReportRejectedResponse_Outcome.Descriptor instead.
 func (ReportRejectedResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Whether a credential is available for a cluster.
@@ -352,7 +352,7 @@ func (x ClusterState_Readiness) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClusterState_Readiness.Descriptor instead.
 func (ClusterState_Readiness) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Whether a credential can be served.
@@ -417,7 +417,7 @@ func (x CredentialState_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CredentialState_State.Descriptor instead.
 func (CredentialState_State) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // What an API server says about a credential.
@@ -474,7 +474,7 @@ func (x CredentialState_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CredentialState_Verdict.Descriptor instead.
 func (CredentialState_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 1}
 }
 
 // What a part of a key is.
@@ -555,7 +555,7 @@ func (x KeyPart_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyPart_Kind.Descriptor instead.
 func (KeyPart_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Where the value of a part comes from.
@@ -628,7 +628,7 @@ func (x KeyPart_Origin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyPart_Origin.Descriptor instead.
 func (KeyPart_Origin) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31, 1}
 }
 
 // What bounds a lifetime.
@@ -697,7 +697,7 @@ func (x CredentialLifetime_Bound) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CredentialLifetime_Bound.Descriptor instead.
 func (CredentialLifetime_Bound) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Why a plugin runs at a time, or does not run.
@@ -720,7 +720,7 @@ const (
 	NextRun_CAUSE_ISSUER_PAUSED NextRun_Cause = 6
 	// There is no valid credential, and it is watched.
 	NextRun_CAUSE_WATCHED NextRun_Cause = 7
-	// A run without a person has failed: a request at a terminal or a login starts the next one.
+	// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the next one.
 	NextRun_CAUSE_PERSON_NEEDED NextRun_Cause = 8
 	// Prompts were not answered: only a login starts the next one.
 	NextRun_CAUSE_LOGIN_NEEDED NextRun_Cause = 9
@@ -787,7 +787,7 @@ func (x NextRun_Cause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NextRun_Cause.Descriptor instead.
 func (NextRun_Cause) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // Why something failed: the same reason and message as the status of a request that fails for it.
@@ -1582,7 +1582,10 @@ type AttendCredentialRequest struct {
 	// As in GetCredentialRequest.
 	Session map[string]string `protobuf:"bytes,2,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Run the plugin even if there is a valid credential, for a login. Also after prompts that no person answered.
-	Login         bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
+	Login bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
+	// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
+	// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
+	CanRunPlugin  bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1638,6 +1641,13 @@ func (x *AttendCredentialRequest) GetLogin() bool {
 	return false
 }
 
+func (x *AttendCredentialRequest) GetCanRunPlugin() bool {
+	if x != nil {
+		return x.CanRunPlugin
+	}
+	return false
+}
+
 // One message of AttendCredential. The last one has the credential.
 type AttendCredentialResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1649,7 +1659,9 @@ type AttendCredentialResponse struct {
 	// written as `U+XXXX`. They may contain a device code: show them to the person, and do not log them.
 	StderrLines []string `protobuf:"bytes,3,rep,name=stderr_lines,json=stderrLines,proto3" json:"stderr_lines,omitempty"`
 	// How long the run may still take. Absent: as before, or it has not started. Never sent if no run was needed.
-	TimeLeft      *durationpb.Duration `protobuf:"bytes,4,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
+	TimeLeft *durationpb.Duration `protobuf:"bytes,4,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
+	// Run this now. Sent at most once, and only if `can_run_plugin` is set.
+	Lease         *Lease `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1712,6 +1724,180 @@ func (x *AttendCredentialResponse) GetTimeLeft() *durationpb.Duration {
 	return nil
 }
 
+func (x *AttendCredentialResponse) GetLease() *Lease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+// A plugin run in the terminal of a caller: the only run for the credential. It ends with the call that sent it. The broker
+// checks the output as that of any run. A caller must not run it unless the server has the caller's own uid, and only
+// that user and root can replace the socket.
+type Lease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it in DepositOutputRequest.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Path of the plugin, and its arguments, passed as they are.
+	Command [][]byte `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
+	// Its whole environment, each variable as NAME=VALUE.
+	Environment   [][]byte `protobuf:"bytes,3,rep,name=environment,proto3" json:"environment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lease) Reset() {
+	*x = Lease{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lease) ProtoMessage() {}
+
+func (x *Lease) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lease.ProtoReflect.Descriptor instead.
+func (*Lease) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Lease) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Lease) GetCommand() [][]byte {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *Lease) GetEnvironment() [][]byte {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+// Request of DepositOutput.
+type DepositOutputRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `Lease.id`. Required.
+	LeaseId uint64 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// Everything that the plugin wrote to stdout, at most 128 KiB.
+	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	// Its exit code, or 128 and the number of the signal that ended it.
+	ExitCode      int32 `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DepositOutputRequest) Reset() {
+	*x = DepositOutputRequest{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DepositOutputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DepositOutputRequest) ProtoMessage() {}
+
+func (x *DepositOutputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DepositOutputRequest.ProtoReflect.Descriptor instead.
+func (*DepositOutputRequest) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DepositOutputRequest) GetLeaseId() uint64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
+func (x *DepositOutputRequest) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *DepositOutputRequest) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+// Response of DepositOutput. AttendCredential returns the credential, or says why there is none.
+type DepositOutputResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DepositOutputResponse) Reset() {
+	*x = DepositOutputResponse{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DepositOutputResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DepositOutputResponse) ProtoMessage() {}
+
+func (x *DepositOutputResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DepositOutputResponse.ProtoReflect.Descriptor instead.
+func (*DepositOutputResponse) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{15}
+}
+
 // Request of ReportRejected.
 type ReportRejectedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1725,7 +1911,7 @@ type ReportRejectedRequest struct {
 
 func (x *ReportRejectedRequest) Reset() {
 	*x = ReportRejectedRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1923,7 @@ func (x *ReportRejectedRequest) String() string {
 func (*ReportRejectedRequest) ProtoMessage() {}
 
 func (x *ReportRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1936,7 @@ func (x *ReportRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ReportRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{13}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReportRejectedRequest) GetRef() *CredentialRef {
@@ -1785,7 +1971,7 @@ type ReportRejectedResponse struct {
 
 func (x *ReportRejectedResponse) Reset() {
 	*x = ReportRejectedResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1983,7 @@ func (x *ReportRejectedResponse) String() string {
 func (*ReportRejectedResponse) ProtoMessage() {}
 
 func (x *ReportRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1996,7 @@ func (x *ReportRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ReportRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReportRejectedResponse) GetCredential() *Credential {
@@ -1857,7 +2043,7 @@ type ListClustersRequest struct {
 
 func (x *ListClustersRequest) Reset() {
 	*x = ListClustersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +2055,7 @@ func (x *ListClustersRequest) String() string {
 func (*ListClustersRequest) ProtoMessage() {}
 
 func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +2068,7 @@ func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersRequest.ProtoReflect.Descriptor instead.
 func (*ListClustersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{15}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListClustersRequest) GetNamespace() string {
@@ -1921,7 +2107,7 @@ type ListClustersResponse struct {
 
 func (x *ListClustersResponse) Reset() {
 	*x = ListClustersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2119,7 @@ func (x *ListClustersResponse) String() string {
 func (*ListClustersResponse) ProtoMessage() {}
 
 func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2132,7 @@ func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersResponse.ProtoReflect.Descriptor instead.
 func (*ListClustersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{16}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListClustersResponse) GetClusters() []*ClusterState {
@@ -1981,7 +2167,7 @@ type WatchClustersRequest struct {
 
 func (x *WatchClustersRequest) Reset() {
 	*x = WatchClustersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2179,7 @@ func (x *WatchClustersRequest) String() string {
 func (*WatchClustersRequest) ProtoMessage() {}
 
 func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2192,7 @@ func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersRequest.ProtoReflect.Descriptor instead.
 func (*WatchClustersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchClustersRequest) GetNamespace() string {
@@ -2033,7 +2219,7 @@ type WatchClustersResponse struct {
 
 func (x *WatchClustersResponse) Reset() {
 	*x = WatchClustersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2231,7 @@ func (x *WatchClustersResponse) String() string {
 func (*WatchClustersResponse) ProtoMessage() {}
 
 func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2244,7 @@ func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersResponse.ProtoReflect.Descriptor instead.
 func (*WatchClustersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{18}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchClustersResponse) GetChanged() []*ClusterState {
@@ -2105,7 +2291,7 @@ type HubState struct {
 
 func (x *HubState) Reset() {
 	*x = HubState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2303,7 @@ func (x *HubState) String() string {
 func (*HubState) ProtoMessage() {}
 
 func (x *HubState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2316,7 @@ func (x *HubState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubState.ProtoReflect.Descriptor instead.
 func (*HubState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{19}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HubState) GetSynced() bool {
@@ -2184,7 +2370,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2382,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2395,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClusterState) GetClusterProfile() *ClusterProfileRef {
@@ -2301,7 +2487,7 @@ type CredentialSelector struct {
 
 func (x *CredentialSelector) Reset() {
 	*x = CredentialSelector{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2499,7 @@ func (x *CredentialSelector) String() string {
 func (*CredentialSelector) ProtoMessage() {}
 
 func (x *CredentialSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2512,7 @@ func (x *CredentialSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialSelector.ProtoReflect.Descriptor instead.
 func (*CredentialSelector) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CredentialSelector) GetSelector() isCredentialSelector_Selector {
@@ -2436,7 +2622,7 @@ type ListCredentialsRequest struct {
 
 func (x *ListCredentialsRequest) Reset() {
 	*x = ListCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2634,7 @@ func (x *ListCredentialsRequest) String() string {
 func (*ListCredentialsRequest) ProtoMessage() {}
 
 func (x *ListCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2647,7 @@ func (x *ListCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{22}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListCredentialsRequest) GetSelector() *CredentialSelector {
@@ -2498,7 +2684,7 @@ type ListCredentialsResponse struct {
 
 func (x *ListCredentialsResponse) Reset() {
 	*x = ListCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2696,7 @@ func (x *ListCredentialsResponse) String() string {
 func (*ListCredentialsResponse) ProtoMessage() {}
 
 func (x *ListCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2709,7 @@ func (x *ListCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListCredentialsResponse) GetCredentials() []*CredentialState {
@@ -2580,7 +2766,7 @@ type CredentialState struct {
 
 func (x *CredentialState) Reset() {
 	*x = CredentialState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2778,7 @@ func (x *CredentialState) String() string {
 func (*CredentialState) ProtoMessage() {}
 
 func (x *CredentialState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2791,7 @@ func (x *CredentialState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialState.ProtoReflect.Descriptor instead.
 func (*CredentialState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CredentialState) GetProvider() string {
@@ -2729,7 +2915,7 @@ type ExplainCredentialsRequest struct {
 
 func (x *ExplainCredentialsRequest) Reset() {
 	*x = ExplainCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2927,7 @@ func (x *ExplainCredentialsRequest) String() string {
 func (*ExplainCredentialsRequest) ProtoMessage() {}
 
 func (x *ExplainCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2940,7 @@ func (x *ExplainCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ExplainCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{25}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainCredentialsRequest) GetSelector() *CredentialSelector {
@@ -2791,7 +2977,7 @@ type ExplainCredentialsResponse struct {
 
 func (x *ExplainCredentialsResponse) Reset() {
 	*x = ExplainCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +2989,7 @@ func (x *ExplainCredentialsResponse) String() string {
 func (*ExplainCredentialsResponse) ProtoMessage() {}
 
 func (x *ExplainCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +3002,7 @@ func (x *ExplainCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ExplainCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{26}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainCredentialsResponse) GetCredentials() []*CredentialExplanation {
@@ -2850,7 +3036,7 @@ type CredentialExplanation struct {
 
 func (x *CredentialExplanation) Reset() {
 	*x = CredentialExplanation{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3048,7 @@ func (x *CredentialExplanation) String() string {
 func (*CredentialExplanation) ProtoMessage() {}
 
 func (x *CredentialExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3061,7 @@ func (x *CredentialExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialExplanation.ProtoReflect.Descriptor instead.
 func (*CredentialExplanation) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CredentialExplanation) GetState() *CredentialState {
@@ -2928,7 +3114,7 @@ type KeyPart struct {
 
 func (x *KeyPart) Reset() {
 	*x = KeyPart{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3126,7 @@ func (x *KeyPart) String() string {
 func (*KeyPart) ProtoMessage() {}
 
 func (x *KeyPart) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3139,7 @@ func (x *KeyPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyPart.ProtoReflect.Descriptor instead.
 func (*KeyPart) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KeyPart) GetKind() KeyPart_Kind {
@@ -3006,7 +3192,7 @@ type CredentialLifetime struct {
 
 func (x *CredentialLifetime) Reset() {
 	*x = CredentialLifetime{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3204,7 @@ func (x *CredentialLifetime) String() string {
 func (*CredentialLifetime) ProtoMessage() {}
 
 func (x *CredentialLifetime) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3217,7 @@ func (x *CredentialLifetime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialLifetime.ProtoReflect.Descriptor instead.
 func (*CredentialLifetime) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CredentialLifetime) GetFetchTime() *timestamppb.Timestamp {
@@ -3069,7 +3255,7 @@ type NextRun struct {
 
 func (x *NextRun) Reset() {
 	*x = NextRun{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3267,7 @@ func (x *NextRun) String() string {
 func (*NextRun) ProtoMessage() {}
 
 func (x *NextRun) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3280,7 @@ func (x *NextRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextRun.ProtoReflect.Descriptor instead.
 func (*NextRun) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NextRun) GetCause() NextRun_Cause {
@@ -3122,7 +3308,7 @@ type RefreshCredentialsRequest struct {
 
 func (x *RefreshCredentialsRequest) Reset() {
 	*x = RefreshCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3320,7 @@ func (x *RefreshCredentialsRequest) String() string {
 func (*RefreshCredentialsRequest) ProtoMessage() {}
 
 func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3333,7 @@ func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RefreshCredentialsRequest) GetSelector() *CredentialSelector {
@@ -3168,7 +3354,7 @@ type RefreshCredentialsResponse struct {
 
 func (x *RefreshCredentialsResponse) Reset() {
 	*x = RefreshCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3366,7 @@ func (x *RefreshCredentialsResponse) String() string {
 func (*RefreshCredentialsResponse) ProtoMessage() {}
 
 func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3379,7 @@ func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RefreshCredentialsResponse) GetRefreshed() uint32 {
@@ -3214,7 +3400,7 @@ type EvictCredentialsRequest struct {
 
 func (x *EvictCredentialsRequest) Reset() {
 	*x = EvictCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3412,7 @@ func (x *EvictCredentialsRequest) String() string {
 func (*EvictCredentialsRequest) ProtoMessage() {}
 
 func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3425,7 @@ func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EvictCredentialsRequest) GetSelector() *CredentialSelector {
@@ -3260,7 +3446,7 @@ type EvictCredentialsResponse struct {
 
 func (x *EvictCredentialsResponse) Reset() {
 	*x = EvictCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3458,7 @@ func (x *EvictCredentialsResponse) String() string {
 func (*EvictCredentialsResponse) ProtoMessage() {}
 
 func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3471,7 @@ func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EvictCredentialsResponse) GetEvicted() uint32 {
@@ -3309,7 +3495,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3507,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3520,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListProvidersRequest) GetPageSize() int32 {
@@ -3364,7 +3550,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3562,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3575,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*ProviderState {
@@ -3425,7 +3611,7 @@ type ProviderState struct {
 
 func (x *ProviderState) Reset() {
 	*x = ProviderState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3623,7 @@ func (x *ProviderState) String() string {
 func (*ProviderState) ProtoMessage() {}
 
 func (x *ProviderState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3636,7 @@ func (x *ProviderState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderState.ProtoReflect.Descriptor instead.
 func (*ProviderState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ProviderState) GetName() string {
@@ -3497,7 +3683,7 @@ type GetBrokerInfoRequest struct {
 
 func (x *GetBrokerInfoRequest) Reset() {
 	*x = GetBrokerInfoRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3695,7 @@ func (x *GetBrokerInfoRequest) String() string {
 func (*GetBrokerInfoRequest) ProtoMessage() {}
 
 func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3708,7 @@ func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{41}
 }
 
 // Response of GetBrokerInfo.
@@ -3548,7 +3734,7 @@ type GetBrokerInfoResponse struct {
 
 func (x *GetBrokerInfoResponse) Reset() {
 	*x = GetBrokerInfoResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3746,7 @@ func (x *GetBrokerInfoResponse) String() string {
 func (*GetBrokerInfoResponse) ProtoMessage() {}
 
 func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3759,7 @@ func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{39}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetBrokerInfoResponse) GetVersion() string {
@@ -3646,7 +3832,7 @@ type ConfigurationState struct {
 
 func (x *ConfigurationState) Reset() {
 	*x = ConfigurationState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3844,7 @@ func (x *ConfigurationState) String() string {
 func (*ConfigurationState) ProtoMessage() {}
 
 func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3857,7 @@ func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
 func (*ConfigurationState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{40}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ConfigurationState) GetReadTime() *timestamppb.Timestamp {
@@ -3722,7 +3908,7 @@ type ClusterState_Property struct {
 
 func (x *ClusterState_Property) Reset() {
 	*x = ClusterState_Property{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3920,7 @@ func (x *ClusterState_Property) String() string {
 func (*ClusterState_Property) ProtoMessage() {}
 
 func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3933,7 @@ func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState_Property.ProtoReflect.Descriptor instead.
 func (*ClusterState_Property) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 0}
 }
 
 func (x *ClusterState_Property) GetName() string {
@@ -3777,7 +3963,7 @@ type ClusterState_SkippedProvider struct {
 
 func (x *ClusterState_SkippedProvider) Reset() {
 	*x = ClusterState_SkippedProvider{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[45]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3975,7 @@ func (x *ClusterState_SkippedProvider) String() string {
 func (*ClusterState_SkippedProvider) ProtoMessage() {}
 
 func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[45]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3988,7 @@ func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState_SkippedProvider.ProtoReflect.Descriptor instead.
 func (*ClusterState_SkippedProvider) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 1}
 }
 
 func (x *ClusterState_SkippedProvider) GetName() string {
@@ -3836,7 +4022,7 @@ type CredentialState_Rejections struct {
 
 func (x *CredentialState_Rejections) Reset() {
 	*x = CredentialState_Rejections{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[46]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +4034,7 @@ func (x *CredentialState_Rejections) String() string {
 func (*CredentialState_Rejections) ProtoMessage() {}
 
 func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[46]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +4047,7 @@ func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialState_Rejections.ProtoReflect.Descriptor instead.
 func (*CredentialState_Rejections) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 0}
 }
 
 func (x *CredentialState_Rejections) GetRejections() uint64 {
@@ -3971,21 +4157,32 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\xef\x01\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\x95\x02\n" +
 	"\x17AttendCredentialRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12R\n" +
 	"\asession\x18\x02 \x03(\v23.credbroker.v1.AttendCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x12\x14\n" +
-	"\x05login\x18\x03 \x01(\bR\x05login\x1a:\n" +
+	"\x05login\x18\x03 \x01(\bR\x05login\x12$\n" +
+	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x1a:\n" +
 	"\fSessionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
 	"\x18AttendCredentialResponse\x129\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
 	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\x12&\n" +
 	"\fstderr_lines\x18\x03 \x03(\tB\x03\x80\x01\x01R\vstderrLines\x126\n" +
-	"\ttime_left\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\"g\n" +
+	"\ttime_left\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12*\n" +
+	"\x05lease\x18\x05 \x01(\v2\x14.credbroker.v1.LeaseR\x05lease\"]\n" +
+	"\x05Lease\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1d\n" +
+	"\acommand\x18\x02 \x03(\fB\x03\x80\x01\x01R\acommand\x12%\n" +
+	"\venvironment\x18\x03 \x03(\fB\x03\x80\x01\x01R\venvironment\"k\n" +
+	"\x14DepositOutputRequest\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x1b\n" +
+	"\x06stdout\x18\x02 \x01(\fB\x03\x80\x01\x01R\x06stdout\x12\x1b\n" +
+	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\x17\n" +
+	"\x15DepositOutputResponse\"g\n" +
 	"\x15ReportRejectedRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12\x1e\n" +
 	"\n" +
@@ -4274,11 +4471,12 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x14VARIABLE_NOT_ALLOWED\x10!\x12\x14\n" +
 	"\x10VERSION_MISMATCH\x10\"\x12\x14\n" +
 	"\x10PROVIDER_CHANGED\x10#\x12\x16\n" +
-	"\x12PLUGIN_NOT_ALLOWED\x10$2\xcf\x04\n" +
+	"\x12PLUGIN_NOT_ALLOWED\x10$2\xab\x05\n" +
 	"\x10CredentialBroker\x12Z\n" +
 	"\rGetCredential\x12#.credbroker.v1.GetCredentialRequest\x1a$.credbroker.v1.GetCredentialResponse\x12b\n" +
 	"\x0fWatchCredential\x12%.credbroker.v1.WatchCredentialRequest\x1a&.credbroker.v1.WatchCredentialResponse0\x01\x12e\n" +
-	"\x10AttendCredential\x12&.credbroker.v1.AttendCredentialRequest\x1a'.credbroker.v1.AttendCredentialResponse0\x01\x12]\n" +
+	"\x10AttendCredential\x12&.credbroker.v1.AttendCredentialRequest\x1a'.credbroker.v1.AttendCredentialResponse0\x01\x12Z\n" +
+	"\rDepositOutput\x12#.credbroker.v1.DepositOutputRequest\x1a$.credbroker.v1.DepositOutputResponse\x12]\n" +
 	"\x0eReportRejected\x12$.credbroker.v1.ReportRejectedRequest\x1a%.credbroker.v1.ReportRejectedResponse\x12W\n" +
 	"\fListClusters\x12\".credbroker.v1.ListClustersRequest\x1a#.credbroker.v1.ListClustersResponse\x12\\\n" +
 	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x012\xec\x04\n" +
@@ -4304,7 +4502,7 @@ func file_credbroker_v1_credbroker_proto_rawDescGZIP() []byte {
 }
 
 var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(ErrorReason)(0),                     // 0: credbroker.v1.ErrorReason
 	(ReportRejectedResponse_Outcome)(0),  // 1: credbroker.v1.ReportRejectedResponse.Outcome
@@ -4328,146 +4526,152 @@ var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(*WatchCredentialResponse)(nil),      // 19: credbroker.v1.WatchCredentialResponse
 	(*AttendCredentialRequest)(nil),      // 20: credbroker.v1.AttendCredentialRequest
 	(*AttendCredentialResponse)(nil),     // 21: credbroker.v1.AttendCredentialResponse
-	(*ReportRejectedRequest)(nil),        // 22: credbroker.v1.ReportRejectedRequest
-	(*ReportRejectedResponse)(nil),       // 23: credbroker.v1.ReportRejectedResponse
-	(*ListClustersRequest)(nil),          // 24: credbroker.v1.ListClustersRequest
-	(*ListClustersResponse)(nil),         // 25: credbroker.v1.ListClustersResponse
-	(*WatchClustersRequest)(nil),         // 26: credbroker.v1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),        // 27: credbroker.v1.WatchClustersResponse
-	(*HubState)(nil),                     // 28: credbroker.v1.HubState
-	(*ClusterState)(nil),                 // 29: credbroker.v1.ClusterState
-	(*CredentialSelector)(nil),           // 30: credbroker.v1.CredentialSelector
-	(*ListCredentialsRequest)(nil),       // 31: credbroker.v1.ListCredentialsRequest
-	(*ListCredentialsResponse)(nil),      // 32: credbroker.v1.ListCredentialsResponse
-	(*CredentialState)(nil),              // 33: credbroker.v1.CredentialState
-	(*ExplainCredentialsRequest)(nil),    // 34: credbroker.v1.ExplainCredentialsRequest
-	(*ExplainCredentialsResponse)(nil),   // 35: credbroker.v1.ExplainCredentialsResponse
-	(*CredentialExplanation)(nil),        // 36: credbroker.v1.CredentialExplanation
-	(*KeyPart)(nil),                      // 37: credbroker.v1.KeyPart
-	(*CredentialLifetime)(nil),           // 38: credbroker.v1.CredentialLifetime
-	(*NextRun)(nil),                      // 39: credbroker.v1.NextRun
-	(*RefreshCredentialsRequest)(nil),    // 40: credbroker.v1.RefreshCredentialsRequest
-	(*RefreshCredentialsResponse)(nil),   // 41: credbroker.v1.RefreshCredentialsResponse
-	(*EvictCredentialsRequest)(nil),      // 42: credbroker.v1.EvictCredentialsRequest
-	(*EvictCredentialsResponse)(nil),     // 43: credbroker.v1.EvictCredentialsResponse
-	(*ListProvidersRequest)(nil),         // 44: credbroker.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),        // 45: credbroker.v1.ListProvidersResponse
-	(*ProviderState)(nil),                // 46: credbroker.v1.ProviderState
-	(*GetBrokerInfoRequest)(nil),         // 47: credbroker.v1.GetBrokerInfoRequest
-	(*GetBrokerInfoResponse)(nil),        // 48: credbroker.v1.GetBrokerInfoResponse
-	(*ConfigurationState)(nil),           // 49: credbroker.v1.ConfigurationState
-	nil,                                  // 50: credbroker.v1.CredentialRef.EnvEntry
-	nil,                                  // 51: credbroker.v1.GetCredentialRequest.SessionEntry
-	nil,                                  // 52: credbroker.v1.AttendCredentialRequest.SessionEntry
-	(*ClusterState_Property)(nil),        // 53: credbroker.v1.ClusterState.Property
-	(*ClusterState_SkippedProvider)(nil), // 54: credbroker.v1.ClusterState.SkippedProvider
-	(*CredentialState_Rejections)(nil),   // 55: credbroker.v1.CredentialState.Rejections
-	(*durationpb.Duration)(nil),          // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 57: google.protobuf.Timestamp
+	(*Lease)(nil),                        // 22: credbroker.v1.Lease
+	(*DepositOutputRequest)(nil),         // 23: credbroker.v1.DepositOutputRequest
+	(*DepositOutputResponse)(nil),        // 24: credbroker.v1.DepositOutputResponse
+	(*ReportRejectedRequest)(nil),        // 25: credbroker.v1.ReportRejectedRequest
+	(*ReportRejectedResponse)(nil),       // 26: credbroker.v1.ReportRejectedResponse
+	(*ListClustersRequest)(nil),          // 27: credbroker.v1.ListClustersRequest
+	(*ListClustersResponse)(nil),         // 28: credbroker.v1.ListClustersResponse
+	(*WatchClustersRequest)(nil),         // 29: credbroker.v1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),        // 30: credbroker.v1.WatchClustersResponse
+	(*HubState)(nil),                     // 31: credbroker.v1.HubState
+	(*ClusterState)(nil),                 // 32: credbroker.v1.ClusterState
+	(*CredentialSelector)(nil),           // 33: credbroker.v1.CredentialSelector
+	(*ListCredentialsRequest)(nil),       // 34: credbroker.v1.ListCredentialsRequest
+	(*ListCredentialsResponse)(nil),      // 35: credbroker.v1.ListCredentialsResponse
+	(*CredentialState)(nil),              // 36: credbroker.v1.CredentialState
+	(*ExplainCredentialsRequest)(nil),    // 37: credbroker.v1.ExplainCredentialsRequest
+	(*ExplainCredentialsResponse)(nil),   // 38: credbroker.v1.ExplainCredentialsResponse
+	(*CredentialExplanation)(nil),        // 39: credbroker.v1.CredentialExplanation
+	(*KeyPart)(nil),                      // 40: credbroker.v1.KeyPart
+	(*CredentialLifetime)(nil),           // 41: credbroker.v1.CredentialLifetime
+	(*NextRun)(nil),                      // 42: credbroker.v1.NextRun
+	(*RefreshCredentialsRequest)(nil),    // 43: credbroker.v1.RefreshCredentialsRequest
+	(*RefreshCredentialsResponse)(nil),   // 44: credbroker.v1.RefreshCredentialsResponse
+	(*EvictCredentialsRequest)(nil),      // 45: credbroker.v1.EvictCredentialsRequest
+	(*EvictCredentialsResponse)(nil),     // 46: credbroker.v1.EvictCredentialsResponse
+	(*ListProvidersRequest)(nil),         // 47: credbroker.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),        // 48: credbroker.v1.ListProvidersResponse
+	(*ProviderState)(nil),                // 49: credbroker.v1.ProviderState
+	(*GetBrokerInfoRequest)(nil),         // 50: credbroker.v1.GetBrokerInfoRequest
+	(*GetBrokerInfoResponse)(nil),        // 51: credbroker.v1.GetBrokerInfoResponse
+	(*ConfigurationState)(nil),           // 52: credbroker.v1.ConfigurationState
+	nil,                                  // 53: credbroker.v1.CredentialRef.EnvEntry
+	nil,                                  // 54: credbroker.v1.GetCredentialRequest.SessionEntry
+	nil,                                  // 55: credbroker.v1.AttendCredentialRequest.SessionEntry
+	(*ClusterState_Property)(nil),        // 56: credbroker.v1.ClusterState.Property
+	(*ClusterState_SkippedProvider)(nil), // 57: credbroker.v1.ClusterState.SkippedProvider
+	(*CredentialState_Rejections)(nil),   // 58: credbroker.v1.CredentialState.Rejections
+	(*durationpb.Duration)(nil),          // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 60: google.protobuf.Timestamp
 }
 var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	0,  // 0: credbroker.v1.Failure.reason:type_name -> credbroker.v1.ErrorReason
-	56, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	59, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
 	11, // 2: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
 	12, // 3: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
 	13, // 4: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
-	50, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
-	57, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
-	56, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
+	53, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
+	60, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
+	59, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
 	10, // 8: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	16, // 9: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
-	51, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
+	54, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
 	14, // 11: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 12: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	10, // 13: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	14, // 14: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 15: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	10, // 16: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	52, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
+	55, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
 	14, // 18: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 19: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	56, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
-	10, // 21: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
-	14, // 22: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 23: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
-	1,  // 24: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	56, // 25: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
-	29, // 26: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
-	28, // 27: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
-	29, // 28: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
-	12, // 29: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
-	28, // 30: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
-	9,  // 31: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	57, // 32: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
-	12, // 33: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	53, // 34: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	54, // 35: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
-	13, // 36: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
-	2,  // 37: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
-	9,  // 38: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
-	12, // 39: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	11, // 40: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
-	30, // 41: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	33, // 42: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
-	12, // 43: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	3,  // 44: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	57, // 45: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	57, // 46: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
-	9,  // 47: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	55, // 48: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	30, // 49: credbroker.v1.ExplainCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	36, // 50: credbroker.v1.ExplainCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialExplanation
-	33, // 51: credbroker.v1.CredentialExplanation.state:type_name -> credbroker.v1.CredentialState
-	37, // 52: credbroker.v1.CredentialExplanation.key_parts:type_name -> credbroker.v1.KeyPart
-	38, // 53: credbroker.v1.CredentialExplanation.lifetime:type_name -> credbroker.v1.CredentialLifetime
-	39, // 54: credbroker.v1.CredentialExplanation.next_run:type_name -> credbroker.v1.NextRun
-	5,  // 55: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
-	6,  // 56: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
-	57, // 57: credbroker.v1.CredentialLifetime.fetch_time:type_name -> google.protobuf.Timestamp
-	56, // 58: credbroker.v1.CredentialLifetime.lifetime:type_name -> google.protobuf.Duration
-	7,  // 59: credbroker.v1.CredentialLifetime.bound:type_name -> credbroker.v1.CredentialLifetime.Bound
-	8,  // 60: credbroker.v1.NextRun.cause:type_name -> credbroker.v1.NextRun.Cause
-	57, // 61: credbroker.v1.NextRun.time:type_name -> google.protobuf.Timestamp
-	30, // 62: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	30, // 63: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	46, // 64: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	9,  // 65: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	57, // 66: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	28, // 67: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	49, // 68: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	57, // 69: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	57, // 70: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 71: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	57, // 72: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	15, // 73: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	18, // 74: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	20, // 75: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	22, // 76: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	24, // 77: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	26, // 78: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	31, // 79: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	34, // 80: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:input_type -> credbroker.v1.ExplainCredentialsRequest
-	40, // 81: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	42, // 82: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	44, // 83: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	47, // 84: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	17, // 85: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	19, // 86: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	21, // 87: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	23, // 88: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	25, // 89: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	27, // 90: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	32, // 91: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	35, // 92: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:output_type -> credbroker.v1.ExplainCredentialsResponse
-	41, // 93: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	43, // 94: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	45, // 95: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	48, // 96: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	85, // [85:97] is the sub-list for method output_type
-	73, // [73:85] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	59, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
+	22, // 21: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
+	10, // 22: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
+	14, // 23: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 24: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
+	1,  // 25: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
+	59, // 26: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	32, // 27: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
+	31, // 28: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
+	32, // 29: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
+	12, // 30: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
+	31, // 31: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
+	9,  // 32: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
+	60, // 33: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	12, // 34: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	56, // 35: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	57, // 36: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	13, // 37: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
+	2,  // 38: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
+	9,  // 39: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
+	12, // 40: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	11, // 41: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
+	33, // 42: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	36, // 43: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
+	12, // 44: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	3,  // 45: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
+	60, // 46: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
+	60, // 47: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
+	9,  // 48: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
+	58, // 49: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
+	33, // 50: credbroker.v1.ExplainCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	39, // 51: credbroker.v1.ExplainCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialExplanation
+	36, // 52: credbroker.v1.CredentialExplanation.state:type_name -> credbroker.v1.CredentialState
+	40, // 53: credbroker.v1.CredentialExplanation.key_parts:type_name -> credbroker.v1.KeyPart
+	41, // 54: credbroker.v1.CredentialExplanation.lifetime:type_name -> credbroker.v1.CredentialLifetime
+	42, // 55: credbroker.v1.CredentialExplanation.next_run:type_name -> credbroker.v1.NextRun
+	5,  // 56: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
+	6,  // 57: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
+	60, // 58: credbroker.v1.CredentialLifetime.fetch_time:type_name -> google.protobuf.Timestamp
+	59, // 59: credbroker.v1.CredentialLifetime.lifetime:type_name -> google.protobuf.Duration
+	7,  // 60: credbroker.v1.CredentialLifetime.bound:type_name -> credbroker.v1.CredentialLifetime.Bound
+	8,  // 61: credbroker.v1.NextRun.cause:type_name -> credbroker.v1.NextRun.Cause
+	60, // 62: credbroker.v1.NextRun.time:type_name -> google.protobuf.Timestamp
+	33, // 63: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	33, // 64: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	49, // 65: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
+	9,  // 66: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
+	60, // 67: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 68: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
+	52, // 69: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
+	60, // 70: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
+	60, // 71: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
+	4,  // 72: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
+	60, // 73: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
+	15, // 74: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	18, // 75: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	20, // 76: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
+	23, // 77: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
+	25, // 78: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	27, // 79: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	29, // 80: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	34, // 81: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	37, // 82: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:input_type -> credbroker.v1.ExplainCredentialsRequest
+	43, // 83: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	45, // 84: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	47, // 85: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	50, // 86: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	17, // 87: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	19, // 88: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	21, // 89: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
+	24, // 90: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
+	26, // 91: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	28, // 92: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	30, // 93: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	35, // 94: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	38, // 95: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:output_type -> credbroker.v1.ExplainCredentialsResponse
+	44, // 96: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	46, // 97: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	48, // 98: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	51, // 99: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	87, // [87:100] is the sub-list for method output_type
+	74, // [74:87] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }
@@ -4482,27 +4686,27 @@ func file_credbroker_v1_credbroker_proto_init() {
 	file_credbroker_v1_credbroker_proto_msgTypes[2].OneofWrappers = []any{}
 	file_credbroker_v1_credbroker_proto_msgTypes[4].OneofWrappers = []any{}
 	file_credbroker_v1_credbroker_proto_msgTypes[5].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[15].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[17].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[18].OneofWrappers = []any{}
 	file_credbroker_v1_credbroker_proto_msgTypes[20].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[21].OneofWrappers = []any{
+	file_credbroker_v1_credbroker_proto_msgTypes[23].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[24].OneofWrappers = []any{
 		(*CredentialSelector_Provider)(nil),
 		(*CredentialSelector_ClusterProfile)(nil),
 		(*CredentialSelector_Key)(nil),
 		(*CredentialSelector_All)(nil),
 		(*CredentialSelector_Definition)(nil),
 	}
-	file_credbroker_v1_credbroker_proto_msgTypes[24].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[28].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[37].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[39].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[27].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[31].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[40].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_credbroker_v1_credbroker_proto_rawDesc), len(file_credbroker_v1_credbroker_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   47,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -33,6 +33,7 @@ const (
 	CredentialBroker_GetCredential_FullMethodName    = "/credbroker.v1.CredentialBroker/GetCredential"
 	CredentialBroker_WatchCredential_FullMethodName  = "/credbroker.v1.CredentialBroker/WatchCredential"
 	CredentialBroker_AttendCredential_FullMethodName = "/credbroker.v1.CredentialBroker/AttendCredential"
+	CredentialBroker_DepositOutput_FullMethodName    = "/credbroker.v1.CredentialBroker/DepositOutput"
 	CredentialBroker_ReportRejected_FullMethodName   = "/credbroker.v1.CredentialBroker/ReportRejected"
 	CredentialBroker_ListClusters_FullMethodName     = "/credbroker.v1.CredentialBroker/ListClusters"
 	CredentialBroker_WatchClusters_FullMethodName    = "/credbroker.v1.CredentialBroker/WatchClusters"
@@ -57,6 +58,8 @@ type CredentialBrokerClient interface {
 	// broker's own user, and for callers with the verb `login`. The deadline of the call counts; without one, the broker's
 	// limits of the run do.
 	AttendCredential(ctx context.Context, in *AttendCredentialRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttendCredentialResponse], error)
+	// Returns what a plugin printed that the caller ran in its own terminal; see Lease.
+	DepositOutput(ctx context.Context, in *DepositOutputRequest, opts ...grpc.CallOption) (*DepositOutputResponse, error)
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
 	// report of a generation runs the plugin, and at most one such run starts in ten seconds.
 	ReportRejected(ctx context.Context, in *ReportRejectedRequest, opts ...grpc.CallOption) (*ReportRejectedResponse, error)
@@ -123,6 +126,16 @@ func (c *credentialBrokerClient) AttendCredential(ctx context.Context, in *Atten
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CredentialBroker_AttendCredentialClient = grpc.ServerStreamingClient[AttendCredentialResponse]
 
+func (c *credentialBrokerClient) DepositOutput(ctx context.Context, in *DepositOutputRequest, opts ...grpc.CallOption) (*DepositOutputResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DepositOutputResponse)
+	err := c.cc.Invoke(ctx, CredentialBroker_DepositOutput_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *credentialBrokerClient) ReportRejected(ctx context.Context, in *ReportRejectedRequest, opts ...grpc.CallOption) (*ReportRejectedResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReportRejectedResponse)
@@ -181,6 +194,8 @@ type CredentialBrokerServer interface {
 	// broker's own user, and for callers with the verb `login`. The deadline of the call counts; without one, the broker's
 	// limits of the run do.
 	AttendCredential(*AttendCredentialRequest, grpc.ServerStreamingServer[AttendCredentialResponse]) error
+	// Returns what a plugin printed that the caller ran in its own terminal; see Lease.
+	DepositOutput(context.Context, *DepositOutputRequest) (*DepositOutputResponse, error)
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
 	// report of a generation runs the plugin, and at most one such run starts in ten seconds.
 	ReportRejected(context.Context, *ReportRejectedRequest) (*ReportRejectedResponse, error)
@@ -207,6 +222,9 @@ func (UnimplementedCredentialBrokerServer) WatchCredential(*WatchCredentialReque
 }
 func (UnimplementedCredentialBrokerServer) AttendCredential(*AttendCredentialRequest, grpc.ServerStreamingServer[AttendCredentialResponse]) error {
 	return status.Error(codes.Unimplemented, "method AttendCredential not implemented")
+}
+func (UnimplementedCredentialBrokerServer) DepositOutput(context.Context, *DepositOutputRequest) (*DepositOutputResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DepositOutput not implemented")
 }
 func (UnimplementedCredentialBrokerServer) ReportRejected(context.Context, *ReportRejectedRequest) (*ReportRejectedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportRejected not implemented")
@@ -278,6 +296,24 @@ func _CredentialBroker_AttendCredential_Handler(srv interface{}, stream grpc.Ser
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CredentialBroker_AttendCredentialServer = grpc.ServerStreamingServer[AttendCredentialResponse]
 
+func _CredentialBroker_DepositOutput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DepositOutputRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CredentialBrokerServer).DepositOutput(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CredentialBroker_DepositOutput_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CredentialBrokerServer).DepositOutput(ctx, req.(*DepositOutputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CredentialBroker_ReportRejected_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReportRejectedRequest)
 	if err := dec(in); err != nil {
@@ -335,6 +371,10 @@ var CredentialBroker_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetCredential",
 			Handler:    _CredentialBroker_GetCredential_Handler,
+		},
+		{
+			MethodName: "DepositOutput",
+			Handler:    _CredentialBroker_DepositOutput_Handler,
 		},
 		{
 			MethodName: "ReportRejected",

@@ -9,14 +9,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use credbroker_proto::v1::{AttendCredentialRequest, GetCredentialRequest};
+use credbroker_proto::v1::{GetCredentialRequest, Lease};
 use h2::client::{ResponseFuture, SendRequest};
 
 use super::{
     deadline::Deadline,
     error::ExchangeError,
-    exchange::lost,
-    grpc::{ATTEND, MAX_RESPONSE, RawResponse, framed, head, message, take_framed},
+    exchange::{begin, lost},
+    grpc::{ATTEND, DEPOSIT, MAX_RESPONSE, RawResponse, attending, framed, head, message, take_framed},
+    lease::{GLANCE, LeasedRun, has_terminal},
     link::Link,
     wire::Wire,
 };
@@ -35,6 +36,15 @@ pub(super) struct Attend<'a> {
     /// Whether the deadline follows the limit of the run.
     pub(super) is_patient: bool,
     pub(super) lines: &'a mut dyn FnMut(&str),
+    /// Is called before the plugin gets the terminal of this process; `None`: it does not.
+    pub(super) lend: Option<&'a mut dyn FnMut()>,
+}
+
+impl Attend<'_> {
+    /// Whether the plugin may run in the terminal of this process.
+    pub(super) fn lends(&self, is_own: &dyn Fn() -> bool) -> bool {
+        self.lend.is_some() && has_terminal() && is_own()
+    }
 }
 
 /// What the second call has found out.
@@ -43,6 +53,8 @@ struct Progress {
     /// There is a run, and the broker lets the caller attend it.
     has_run: Cell<bool>,
     time_left: Cell<Option<Duration>>,
+    /// The plugin is to run in the terminal of this process.
+    lease: Cell<Option<Lease>>,
 }
 
 /// The response of the first call.
@@ -57,23 +69,24 @@ pub(super) fn attend(
     (mut connection, mut answer): (Pin<&mut impl Future<Output = Result<(), h2::Error>>>, Option<Answer<'_>>),
     (link, wire): (&mut Link<'_>, &Wire),
     deadline: &mut Deadline<'_>,
+    is_own: &dyn Fn() -> bool,
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
-    let Attend { request, is_login, is_patient, lines, .. } = attend;
-    let GetCredentialRequest { r#ref, session, .. } = request.clone();
-    let request = framed(&AttendCredentialRequest { r#ref, session, login: is_login });
+    let can_run_plugin = attend.lends(is_own);
+    let Attend { request, is_login, is_patient, lines, lend, .. } = attend;
+    let mut lend = lend.filter(|_| can_run_plugin);
     // Without a deadline: that of the run counts.
-    let (response, mut body) = requests.send_request(head(ATTEND, None), false).map_err(lost)?;
-    body.send_data(request, true).map_err(lost)?;
+    let response = begin(requests, head(ATTEND, None), attending(request, is_login, can_run_plugin))?;
     let progress = Progress::default();
     let mut attended = pin!(attended(response, lines, &progress));
     let mut has_ended = false;
+    let (mut run, mut deposits) = (None::<LeasedRun>, Vec::new());
     loop {
         let ended = connection.as_mut().poll(context);
         if !has_ended && let Poll::Ready(end) = attended.as_mut().poll(context) {
             match end {
                 // The first call still waits, for as long as it can.
-                Ok(_) if !progress.has_run.get() && !is_login => has_ended = true,
+                Ok(_) if !progress.has_run.get() && answer.is_some() => has_ended = true,
                 end => return end,
             }
         }
@@ -89,13 +102,27 @@ pub(super) fn attend(
             Poll::Ready(Err(error)) => return Err(lost(error)),
             Poll::Pending => {}
         }
+        if let Some(lease) = progress.lease.take()
+            && let Some(before) = lend.take()
+        {
+            deadline.be_quiet();
+            before();
+            run = Some(LeasedRun::start(lease));
+        }
+        if let Some(output) = run.as_mut().and_then(LeasedRun::output) {
+            // Dropping the response would cancel the call. The answer is that of the call that attends.
+            deposits.push(begin(requests, head(DEPOSIT, None), framed(&output))?);
+            run = None;
+        }
+        // Data that was read makes room for more, and calls that began are to be sent.
         if let Poll::Ready(Err(error)) = connection.as_mut().poll(context) {
             return Err(lost(error));
         }
         if let Some(left) = progress.time_left.take().filter(|_| is_patient) {
             deadline.extend(left.saturating_add(GRACE));
         }
-        link.turn(wire, deadline, None)?;
+        let wake = run.is_some().then(|| deadline.passed().saturating_add(GLANCE));
+        link.turn(wire, deadline, wake)?;
     }
 }
 
@@ -116,9 +143,13 @@ async fn attended(
                 || ExchangeError::NotGrpc("a message about the plugin run cannot be read".into());
             let news = message(&framed).ok_or_else(unreadable)?;
             news.stderr_lines.iter().for_each(|line| lines(line));
-            progress.has_run.set(progress.has_run.get() || news.time_left.is_some());
+            let is_of_run = news.time_left.is_some() || news.lease.is_some();
+            progress.has_run.set(progress.has_run.get() || is_of_run);
             if let Some(left) = news.time_left.and_then(|left| left.try_into().ok()) {
                 progress.time_left.set(Some(left));
+            }
+            if news.lease.is_some() {
+                progress.lease.set(news.lease);
             }
             if news.credential.is_some() {
                 last = framed;

@@ -14,29 +14,47 @@ use rustix::{
 pub struct Notice<'a> {
     after: Duration,
     notify: &'a mut dyn FnMut(),
-    lines: Option<Lines<'a>>,
+    attend: Option<&'a mut dyn FnMut(&str)>,
+    lend: Option<&'a mut dyn FnMut()>,
 }
 
-/// Gets the lines of a plugin.
-pub(super) type Lines<'a> = &'a mut dyn FnMut(&str);
+/// How to attend a plugin run.
+pub(super) struct Attending<'a> {
+    /// When to begin.
+    pub(super) after: Duration,
+    /// Gets the lines of the plugin.
+    pub(super) lines: &'a mut dyn FnMut(&str),
+    /// Is called before the plugin gets the terminal of this process; `None`: it does not.
+    pub(super) lend: Option<&'a mut dyn FnMut()>,
+}
 
 impl<'a> Notice<'a> {
     /// Calls `notify` once when a call takes longer than `after`, on the thread that waits.
     pub fn new(after: Duration, notify: &'a mut dyn FnMut()) -> Self {
-        Self { after, notify, lines: None }
+        Self { after, notify, attend: None, lend: None }
     }
 
     /// Also attends the plugin run that the call waits for: calls `lines` with each line that the plugin has written to
     /// stderr, and each that it writes. The broker has sanitized them.
     #[must_use]
     pub fn attend(mut self, lines: &'a mut dyn FnMut(&str)) -> Self {
-        self.lines = Some(lines);
+        self.attend = Some(lines);
         self
     }
 
-    /// After which time to attend, and what gets the lines.
-    pub(super) fn take_lines(&mut self) -> Option<(Duration, Lines<'a>)> {
-        Some((self.after, self.lines.take()?))
+    /// Also runs the plugin in the terminal of this process, if it reads from one and the broker asks for that: with the
+    /// broker's command and environment, and standard input and standard error of this process. Only if both are
+    /// terminals, the broker runs as this very user, and only this user and root can replace its socket. Has no effect
+    /// without [`attend`](Self::attend). `before` is called before the plugin starts.
+    #[must_use]
+    pub fn lend_terminal(mut self, before: &'a mut dyn FnMut()) -> Self {
+        self.lend = Some(before);
+        self
+    }
+
+    /// How to attend the run.
+    pub(super) fn take_attending(&mut self) -> Option<Attending<'a>> {
+        Some(Attending { after: self.after, lines: self.attend.take()?, lend: self.lend.take() })
     }
 }
 
@@ -71,6 +89,11 @@ impl<'a> Deadline<'a> {
     /// Waits longer, if it must: at least for `left` from now on.
     pub(super) fn extend(&mut self, left: Duration) {
         self.limit = self.limit.max(self.passed().saturating_add(left));
+    }
+
+    /// No longer gives a notice.
+    pub(super) fn be_quiet(&mut self) {
+        self.notice = None;
     }
 
     pub(super) fn passed(&self) -> Duration {

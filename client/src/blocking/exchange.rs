@@ -11,13 +11,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use h2::client::{Builder, ResponseFuture};
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use http::Request;
 
 use super::{
     attend::{Attend, attend},
     deadline::Deadline,
     error::ExchangeError,
-    grpc::{GET, MAX_RESPONSE, RawResponse, head},
+    grpc::{GET, MAX_RESPONSE, RawResponse, head, needs_person},
     link::Link,
     wire::Wire,
 };
@@ -33,11 +34,13 @@ pub(super) enum Call<'a> {
     Attend(Attend<'a>),
 }
 
-/// Makes `call` and returns the response. The stream cannot be used afterwards.
+/// Makes `call` and returns the response. The stream cannot be used afterwards. `is_own`: whether the broker may say what
+/// this process runs.
 pub(super) fn exchange(
     stream: &UnixStream,
     call: Call<'_>,
     deadline: &mut Deadline<'_>,
+    is_own: &dyn Fn() -> bool,
 ) -> Result<RawResponse, ExchangeError> {
     let context = &mut Context::from_waker(Waker::noop());
     let wire = Wire::default();
@@ -52,19 +55,23 @@ pub(super) fn exchange(
     let (message, attended) = match call {
         Call::Get(message, attended) => (message, attended),
         Call::Attend(attended) => {
-            return attend(attended, &mut requests, (connection, None), (&mut link, &wire), deadline);
+            let link = (&mut link, &wire);
+            return attend(attended, &mut requests, (connection, None), link, deadline, is_own);
         }
     };
-    let (response, mut body) =
-        requests.send_request(head(GET, Some(deadline.left())), false).map_err(lost)?;
-    body.send_data(message, true).map_err(lost)?;
-
+    let response = begin(&mut requests, head(GET, Some(deadline.left())), message)?;
     let mut answer = pin!(received(response));
     let wake = attended.as_ref().map(|attended| attended.after);
     loop {
         let ended = connection.as_mut().poll(context);
         if let Poll::Ready(answer) = answer.as_mut().poll(context) {
-            return answer;
+            return match (answer, attended) {
+                (Ok(answer), Some(attended)) if needs_person(&answer) && attended.lends(is_own) => {
+                    let link = (&mut link, &wire);
+                    attend(attended, &mut requests, (connection, None), link, deadline, is_own)
+                }
+                (answer, _) => answer,
+            };
         }
         match ended {
             Poll::Ready(Ok(())) => return Err(ExchangeError::Lost("it was closed".into())),
@@ -83,11 +90,23 @@ pub(super) fn exchange(
                     (connection, Some(answer)),
                     (&mut link, &wire),
                     deadline,
+                    is_own,
                 );
             }
             _ => link.turn(&wire, deadline, wake)?,
         }
     }
+}
+
+/// Begins a call. Dropping the response cancels it.
+pub(super) fn begin(
+    requests: &mut SendRequest<Bytes>,
+    head: Request<()>,
+    message: Bytes,
+) -> Result<ResponseFuture, ExchangeError> {
+    let (response, mut body) = requests.send_request(head, false).map_err(lost)?;
+    body.send_data(message, true).map_err(lost)?;
+    Ok(response)
 }
 
 async fn received(response: ResponseFuture) -> Result<RawResponse, ExchangeError> {
@@ -155,7 +174,8 @@ mod tests {
     fn asked(ours: UnixStream) -> thread::JoinHandle<Result<RawResponse, ExchangeError>> {
         let message = Bytes::from_static(b"\0\0\0\0\x03abc");
         thread::spawn(move || {
-            exchange(&ours, Call::Get(message, None), &mut Deadline::starting_now(LONG, None))
+            let mut deadline = Deadline::starting_now(LONG, None);
+            exchange(&ours, Call::Get(message, None), &mut deadline, &|| false)
         })
     }
 

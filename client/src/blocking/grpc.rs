@@ -9,11 +9,11 @@ use base64::{
 use bytes::Bytes;
 use credbroker_proto::{
     Code,
-    v1::{AttendCredentialResponse, GetCredentialResponse},
+    v1::{AttendCredentialResponse, GetCredentialRequest, GetCredentialResponse},
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use percent_encoding::percent_decode;
-use prost::Message;
+use prost::{Message, encoding};
 
 use super::error::ExchangeError;
 
@@ -23,6 +23,9 @@ pub(super) const MAX_RESPONSE: usize = 4 * 1024 * 1024;
 const PREFIX: usize = 5;
 pub(super) const GET: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
 pub(super) const ATTEND: &str = "http://localhost/credbroker.v1.CredentialBroker/AttendCredential";
+pub(super) const DEPOSIT: &str = "http://localhost/credbroker.v1.CredentialBroker/DepositOutput";
+/// How the message of a plugin that needs a person ends.
+const NEEDS_PERSON: &str = "(INTERACTION_REQUIRED)";
 /// A timeout has at most eight digits.
 const LONGEST_TIMEOUT: u128 = 99_999_999;
 
@@ -47,11 +50,31 @@ pub(super) struct ErrorStatus {
 
 /// A message with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
-    let message = message.encode_to_vec();
+    prefixed(&message.encode_to_vec())
+}
+
+/// The message of AttendCredential, with the credential and the session of `get`. It is encoded without a copy of these,
+/// whose code would be as large as that of the call.
+pub(super) fn attending(get: &GetCredentialRequest, is_login: bool, can_run_plugin: bool) -> Bytes {
+    let mut message = Vec::new();
+    if let Some(reference) = &get.r#ref {
+        encoding::message::encode(1, reference, &mut message);
+    }
+    let (text, length) = (encoding::string::encode, encoding::string::encoded_len);
+    encoding::btree_map::encode(text, length, text, length, 2, &get.session, &mut message);
+    for (tag, value) in [(3, is_login), (4, can_run_plugin)] {
+        if value {
+            encoding::bool::encode(tag, &value, &mut message);
+        }
+    }
+    prefixed(&message)
+}
+
+fn prefixed(message: &[u8]) -> Bytes {
     let mut framed = Vec::with_capacity(PREFIX + message.len());
     framed.push(0);
     framed.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-    framed.extend_from_slice(&message);
+    framed.extend_from_slice(message);
     framed.into()
 }
 
@@ -94,6 +117,12 @@ pub(super) fn outcome(
     GetCredentialResponse::decode(message).map(Ok).ok().ok_or_else(undecodable)
 }
 
+/// Whether the plugin needs a person.
+pub(super) fn needs_person(answer: &RawResponse) -> bool {
+    answer.body.is_empty()
+        && matches!(outcome(answer), Ok(Err(status)) if status.message.ends_with(NEEDS_PERSON))
+}
+
 /// Takes the first message with its prefix from the begin of `body`, if all of it is there.
 pub(super) fn take_framed(body: &mut Vec<u8>) -> Option<Vec<u8>> {
     let [_, length @ ..] = *body.first_chunk::<PREFIX>()?;
@@ -133,7 +162,7 @@ fn unframed(body: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use credbroker_proto::v1::Credential;
+    use credbroker_proto::v1::{AttendCredentialRequest, Credential, CredentialRef};
 
     use super::*;
 
@@ -161,6 +190,25 @@ mod tests {
         let framed = framed(&response);
         assert_eq!(framed[..PREFIX], [0, 0, 0, 0, u8::try_from(framed.len() - PREFIX).unwrap()]);
         assert_eq!(outcome(&answer(&framed, &[("grpc-status", "0")])).unwrap().unwrap(), response);
+    }
+
+    #[test]
+    fn the_message_of_an_attending_call_is_that_of_its_type() {
+        let r#ref = CredentialRef { env: [("A".into(), "b".into())].into(), ..CredentialRef::default() };
+        let session: std::collections::BTreeMap<_, _> =
+            [("DISPLAY".into(), ":1".into()), ("TERM".into(), String::new())].into();
+        for (r#ref, login, can_run_plugin) in
+            [(None, false, false), (Some(r#ref), true, false), (None, false, true)]
+        {
+            let get = GetCredentialRequest {
+                r#ref: r#ref.clone(),
+                at_terminal: true,
+                session: session.clone(),
+                ..GetCredentialRequest::default()
+            };
+            let attend = AttendCredentialRequest { r#ref, session: session.clone(), login, can_run_plugin };
+            assert_eq!(attending(&get, login, can_run_plugin), framed(&attend));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod deadline;
 mod error;
 mod exchange;
 mod grpc;
+mod lease;
 mod link;
 mod request;
 mod timeouts;
@@ -18,14 +19,14 @@ use std::{io, os::unix::net::UnixStream, sync::Arc};
 use credbroker_proto::Code;
 
 use crate::{
-    connect::{Directory, connect},
+    connect::{Directory, connect, is_own},
     credential::Credential,
     error::Error,
     lost::ConnectionLost,
     socket::Socket,
 };
 use attend::Attend;
-use deadline::Deadline;
+use deadline::{Attending, Deadline};
 use error::ExchangeError;
 use exchange::{Call, exchange};
 use timeouts::Pauses;
@@ -83,14 +84,18 @@ fn call(
     mut notice: Option<Notice<'_>>,
     is_login: bool,
 ) -> Result<(Credential, OpenConnection), Error> {
-    let mut lines = notice.as_mut().and_then(Notice::take_lines);
+    let mut attending = notice.as_mut().and_then(Notice::take_attending);
     let message = grpc::framed(request.message());
     let mut deadline = Deadline::starting_now(timeouts.total, notice);
     let mut pauses = Pauses::new(timeouts.broker_start);
     loop {
-        let attend = lines.as_mut().map(|(after, lines)| {
-            let (after, is_patient) = (*after, timeouts.follow_run);
-            Attend { after, request: request.message(), is_login, is_patient, lines: &mut **lines }
+        let attend = attending.as_mut().map(|Attending { after, lines, lend }| Attend {
+            after: *after,
+            request: request.message(),
+            is_login,
+            is_patient: timeouts.follow_run,
+            lines: &mut **lines,
+            lend: lend.as_mut().map(|before| &mut **before as &mut dyn FnMut()),
         });
         let call = match attend {
             Some(attend) if is_login => Call::Attend(attend),
@@ -120,7 +125,7 @@ fn attempt(
         socket: socket.clone(),
         source: Arc::new(io::Error::new(kind, text)),
     };
-    let answer = exchange(&stream, call, deadline);
+    let answer = exchange(&stream, call, deadline, &|| is_own(&stream, &directory));
     let limit = deadline.limit();
     let answer = answer.and_then(|answer| grpc::outcome(&answer));
     match answer {

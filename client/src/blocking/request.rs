@@ -39,7 +39,8 @@ impl CredentialRequest {
     /// Sets variables of the session of that person, such as `DISPLAY`: a plugin run that the request starts gets them.
     #[must_use]
     pub fn session(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        self.0.session = variables.into_iter().collect();
+        self.0.session.clear();
+        self.0.session.extend(variables);
         self
     }
 

@@ -57,6 +57,15 @@ pub(crate) fn connect(socket: &Socket) -> Result<(UnixStream, Directory), Error>
     Ok((stream, directory))
 }
 
+/// Whether only this user and root can have made the socket of `stream`, in `directory`, and the process that listens runs
+/// as this user: it may then say what this process runs. A read-only mount proves nothing here.
+#[cfg(feature = "blocking")]
+pub(crate) fn is_own(stream: &UnixStream, directory: &Directory) -> bool {
+    let own = own_uid();
+    platform::peer_uid(stream).is_ok_and(|uid| uid == own)
+        && is_private(directory.owner, directory.mode, || own)
+}
+
 /// A candidate is skipped only if it certainly does not exist. One that may not be looked at is the one that is meant,
 /// and the last one is used in any case.
 fn first_that_exists(socket: &Socket) -> Option<PathBuf> {

@@ -209,6 +209,10 @@ pub struct AttendCredentialRequest {
     /// Run the plugin even if there is a valid credential, for a login. Also after prompts that no person answered.
     #[prost(bool, tag = "3")]
     pub login: bool,
+    /// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
+    /// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
+    #[prost(bool, tag = "4")]
+    pub can_run_plugin: bool,
 }
 /// One message of AttendCredential. The last one has the credential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -227,7 +231,43 @@ pub struct AttendCredentialResponse {
     /// How long the run may still take. Absent: as before, or it has not started. Never sent if no run was needed.
     #[prost(message, optional, tag = "4")]
     pub time_left: ::core::option::Option<::prost_types::Duration>,
+    /// Run this now. Sent at most once, and only if `can_run_plugin` is set.
+    #[prost(message, optional, tag = "5")]
+    pub lease: ::core::option::Option<Lease>,
 }
+/// A plugin run in the terminal of a caller: the only run for the credential. It ends with the call that sent it. The broker
+/// checks the output as that of any run. A caller must not run it unless the server has the caller's own uid, and only
+/// that user and root can replace the socket.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct Lease {
+    /// Names it in DepositOutputRequest.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Path of the plugin, and its arguments, passed as they are.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub command: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Its whole environment, each variable as NAME=VALUE.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub environment: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+}
+/// Request of DepositOutput.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct DepositOutputRequest {
+    /// `Lease.id`. Required.
+    #[prost(uint64, tag = "1")]
+    pub lease_id: u64,
+    /// Everything that the plugin wrote to stdout, at most 128 KiB.
+    #[prost(bytes = "vec", tag = "2")]
+    pub stdout: ::prost::alloc::vec::Vec<u8>,
+    /// Its exit code, or 128 and the number of the signal that ended it.
+    #[prost(int32, tag = "3")]
+    pub exit_code: i32,
+}
+/// Response of DepositOutput. AttendCredential returns the credential, or says why there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DepositOutputResponse {}
 /// Request of ReportRejected.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReportRejectedRequest {
@@ -1031,7 +1071,7 @@ pub mod next_run {
         IssuerPaused = 6,
         /// There is no valid credential, and it is watched.
         Watched = 7,
-        /// A run without a person has failed: a request at a terminal or a login starts the next one.
+        /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the next one.
         PersonNeeded = 8,
         /// Prompts were not answered: only a login starts the next one.
         LoginNeeded = 9,
@@ -1541,6 +1581,33 @@ pub mod credential_broker_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Returns what a plugin printed that the caller ran in its own terminal; see Lease.
+        pub async fn deposit_output(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DepositOutputRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DepositOutputResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SmallBuffers::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/credbroker.v1.CredentialBroker/DepositOutput",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("credbroker.v1.CredentialBroker", "DepositOutput"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
         /// report of a generation runs the plugin, and at most one such run starts in ten seconds.
         pub async fn report_rejected(
@@ -1673,6 +1740,16 @@ pub mod credential_broker_server {
             request: tonic::Request<super::AttendCredentialRequest>,
         ) -> std::result::Result<
             tonic::Response<BoxStream<super::AttendCredentialResponse>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        /// Returns what a plugin printed that the caller ran in its own terminal; see Lease.
+        async fn deposit_output(
+            &self,
+            request: tonic::Request<super::DepositOutputRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DepositOutputResponse>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -1925,6 +2002,52 @@ pub mod credential_broker_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/credbroker.v1.CredentialBroker/DepositOutput" => {
+                    #[allow(non_camel_case_types)]
+                    struct DepositOutputSvc<T: CredentialBroker>(pub Arc<T>);
+                    impl<
+                        T: CredentialBroker,
+                    > tonic::server::UnaryService<super::DepositOutputRequest>
+                    for DepositOutputSvc<T> {
+                        type Response = super::DepositOutputResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DepositOutputRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CredentialBroker>::deposit_output(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DepositOutputSvc(inner);
+                        let codec = crate::codec::SmallBuffers::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

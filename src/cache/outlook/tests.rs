@@ -63,8 +63,8 @@ fn another_file_of_the_plugin_is_a_cause_and_so_is_the_same_credential_again() {
 
 #[test]
 fn without_a_person_the_cause_is_what_the_person_must_do() {
-    let overrun = Ending { result: EndResult::Credential, is_attended: true, has_overrun: true };
-    let failed = Ending { result: EndResult::Failure, is_attended: false, has_overrun: false };
+    let overrun = Ending { result: EndResult::Credential, is_attended: true, needed_person: true };
+    let failed = Ending { result: EndResult::Failure, is_attended: false, needed_person: false };
     let prompt = Ending { result: EndResult::Prompt, ..failed };
     let cause = |endings: &[Ending]| {
         let mut state = state(Some(current()), Some(0), false);
@@ -75,4 +75,7 @@ fn without_a_person_the_cause_is_what_the_person_must_do() {
     assert_eq!(cause(&[overrun, failed]), (RunCause::PersonNeeded, None));
     assert_eq!(cause(&[prompt; 3]), (RunCause::LoginNeeded, None));
     assert_eq!(cause(&[overrun]), (RunCause::IssuerPaused, Some(secs(5))), "one try without a person");
+    let mut state = state(None, None, false);
+    state.attention = Attention::of(crate::plugin::Interactive::Always);
+    assert_eq!(outlook(&state, usage(0, true), None, after(80)), (RunCause::PersonNeeded, None), "never");
 }

@@ -86,8 +86,13 @@ pub(in crate::cache) fn state(current: Option<Current>, retry_at: Option<u64>, r
             terminal_at: at,
         }
     });
-    let flight =
-        running.then(|| Arc::new(Flight::new(Urgency::Background, crate::metrics::RunReason::Refresh, None)));
+    let flight = running.then(|| {
+        Arc::new(Flight::new(
+            Urgency::Background,
+            crate::metrics::RunReason::Refresh,
+            crate::exec::Attendance::default(),
+        ))
+    });
     KeyState { current, failure, flight, ..KeyState::default() }
 }
 

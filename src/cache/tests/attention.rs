@@ -3,7 +3,11 @@
 use tokio::time::sleep;
 
 use super::*;
-use crate::cache::{Attendant, CacheError, Unattended};
+use crate::{
+    cache::{Attendant, CacheError, Unattended},
+    exec::{Lender, Offer},
+    plugin::Interactive,
+};
 
 const NIGHT: Duration = Duration::from_secs(8 * 3600);
 
@@ -25,7 +29,28 @@ fn login() -> Request {
     Request { is_login: true, ..person() }
 }
 
+/// The same request of a caller that lends its terminal, while the receiver is there.
+fn lending(request: Request) -> (Request, tokio::sync::oneshot::Receiver<Offer>) {
+    let (lender, offered) = Lender::new(7);
+    (Request { lender: Some(lender), ..request }, offered)
+}
+
+/// The key of a plugin that always reads from a terminal.
+fn always() -> PluginSpec {
+    of_mode("a", Interactive::Always)
+}
+
+fn of_mode(text: &str, interactive: Interactive) -> PluginSpec {
+    let spec = spec(text);
+    let provider = Provider { interactive, ..Provider::clone(&spec.provider) };
+    PluginSpec { provider: Arc::new(provider), ..spec }
+}
+
 impl Setup {
+    async fn gets(&self, spec: PluginSpec, request: &Request) -> Result<(), CacheError> {
+        self.cache.get(spec, request).await.map(drop).map_err(|failed| failed.error)
+    }
+
     async fn asked_by(&self, request: &Request) -> Result<(), CacheError> {
         self.cache.get(spec("a"), request).await.map(drop).map_err(|failed| failed.error)
     }
@@ -125,4 +150,87 @@ async fn an_eviction_lets_a_program_try_again() {
     setup.cache.evict(&Selector::All);
     assert!(matches!(setup.asked_by(&program()).await, Err(CacheError::Run(_))));
     assert_eq!(setup.runs(), 3);
+}
+
+fn is_refused(answer: &Result<(), CacheError>) -> bool {
+    matches!(answer, Err(CacheError::Unattended(Unattended::NeedsTerminal)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_always_reads_a_terminal_runs_only_for_a_caller_with_one() {
+    let setup = setup(&[Script::Insist(mins(60))]);
+    for request in [program(), person(), login()] {
+        assert!(is_refused(&setup.gets(always(), &request).await), "{request:?}");
+    }
+    assert_eq!((setup.cache.refresh(&Selector::All).await, setup.runs()), (1, 0), "nor for a refresh");
+    let (request, _offered) = lending(person());
+    setup.gets(always(), &request).await.unwrap();
+    let (request, _offered) = lending(login());
+    setup.gets(always(), &request).await.unwrap();
+    setup.gets(always(), &program()).await.unwrap();
+    assert!(is_refused(&setup.gets(always(), &login()).await), "a login is answered by a run only");
+    assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_a_terminal_needed_a_person_and_its_renewal_is_tried_once_without_one() {
+    let setup = setup(&[Script::Insist(mins(60))]);
+    let (request, _offered) = lending(person());
+    setup.gets(always(), &request).await.unwrap();
+    let _watch = setup.cache.watch(always(), Caller::default()).unwrap();
+    sleep(mins(50)).await;
+    assert_eq!(setup.runs(), 2, "one try without a person");
+    setup.gets(always(), &program()).await.unwrap();
+    sleep(NIGHT).await;
+    assert!(is_refused(&setup.gets(always(), &program()).await));
+    assert_eq!(setup.runs(), 2);
+    let (request, _offered) = lending(person());
+    setup.gets(always(), &request).await.unwrap();
+    assert_eq!(setup.runs(), 3, "in the morning a person asks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_a_person_that_succeeds_goes_on() {
+    let setup = setup(&[Script::Insist(mins(60)), Script::Token(mins(60))]);
+    let (request, _offered) = lending(person());
+    setup.gets(always(), &request).await.unwrap();
+    let _watch = setup.cache.watch(always(), Caller::default()).unwrap();
+    sleep(NIGHT).await;
+    setup.gets(always(), &program()).await.unwrap();
+    assert!(setup.runs() > 8, "{}", setup.runs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_a_terminal_runs_a_plugin_again_that_turns_out_to_need_one() {
+    let setup = setup(&[Script::Insist(mins(60))]);
+    let (request, _offered) = lending(person());
+    setup.asked_by(&request).await.unwrap_err(); // the stanza says that it never reads a terminal
+    assert_eq!(setup.runs(), 1);
+    for request in [person(), login()] {
+        let (request, _offered) = lending(request);
+        setup.gets(of_mode("b", Interactive::IfAvailable), &request).await.unwrap();
+    }
+    assert_eq!(setup.runs(), 1 + 2 + 1, "the next one has the terminal at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_caller_with_the_terminal_has_left_the_others_decide_again() {
+    let setup = setup(&[Script::Leave, Script::Insist(mins(60))]);
+    let ((first, _one), (second, _other)) = (lending(person()), lending(person()));
+    let (without, with) = tokio::join!(
+        async {
+            let (first, _) = tokio::join!(setup.gets(always(), &first), async {
+                sleep(RUN / 2).await;
+                setup.gets(always(), &person()).await
+            });
+            first
+        },
+        async {
+            sleep(RUN / 2).await;
+            setup.gets(always(), &second).await
+        }
+    );
+    without.unwrap();
+    with.unwrap();
+    assert_eq!(setup.runs(), 2);
 }

@@ -65,6 +65,10 @@ enum Script {
     Throttle(Duration),
     /// The plugin prints a prompt, and a person needs this time to log in; then as `Late`.
     Login(Duration),
+    /// Needs a terminal; with one, as `Token`.
+    Insist(Duration),
+    /// The caller in whose terminal it ran has left.
+    Leave,
     /// A bug.
     Panic,
 }
@@ -192,6 +196,13 @@ impl PluginRunner for Arc<FakeRunner> {
             Script::Throttle(pause) => {
                 return Err(failure(&format!("Retry-After: {}", pause.as_secs())));
             }
+            Script::Insist(lifetime) if attendance.lender().is_some() => {
+                token(&format!("token-{number}"), now + lifetime)
+            }
+            Script::Insist(_) => {
+                return Err(RunError::NeedsTerminal { command: "fake".into(), stderr: Arc::default() });
+            }
+            Script::Leave => return Err(RunError::TerminalLost { command: "fake".into(), process: 7 }),
             Script::Panic => panic!("a bug in the runner"),
         };
         Ok(RunOutput { decoded, file_version })

@@ -94,13 +94,6 @@ fn direct(kubeconfig: &Kubeconfig, environment: &Environment, list: &str) -> Vec
         let remedy = "run `credbroker kubeconfig wrap -o ~/.kube/broker` and `export KUBECONFIG=~/.kube/broker`, or `credbroker kubeconfig inject`";
         findings.push(Finding::warning(CHECK, text, remedy));
     }
-    if !definitions.at_terminal.is_empty() {
-        let names = listed(&definitions.at_terminal);
-        findings.push(Finding::note(
-            CHECK,
-            format!("these users need a terminal, and cannot use the broker: {names}"),
-        ));
-    }
     let problems = definitions
         .warnings
         .iter()

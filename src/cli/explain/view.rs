@@ -124,7 +124,7 @@ fn next_run(explained: &CredentialExplanation, now: SystemTime) -> String {
         }
         RunCause::Watched => format!("{when}: it is watched, and there is no valid credential"),
         RunCause::PersonNeeded => format!(
-            "with a request at a terminal, or `{}`: a run without a person has failed",
+            "with a request at a terminal, or `{}`: the plugin needs a person",
             login(&explained.state)
         ),
         RunCause::LoginNeeded => {

@@ -38,8 +38,7 @@ use crate::{
 ///   credbroker kubeconfig inject prod
 ///   credbroker kubeconfig restore
 ///
-/// Users with `interactiveMode: Always` stay as they are. Commands such as `aws eks update-kubeconfig`
-/// write their own stanza again; run this command after them.
+/// Commands such as `aws eks update-kubeconfig` write their own stanza again; run this command after them.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct InjectArgs {

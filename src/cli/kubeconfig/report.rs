@@ -11,21 +11,10 @@ use crate::{
     text::listed_all,
 };
 
-/// Warns of users that stay as they are, of those that `is_wanted` selects.
-pub(super) fn warn(
-    definitions: &Definitions,
-    is_wanted: impl Fn(&str) -> bool,
-    err: &mut dyn Write,
-) -> io::Result<()> {
+/// Warns of users that stay as they are.
+pub(super) fn warn(definitions: &Definitions, err: &mut dyn Write) -> io::Result<()> {
     for problem in &definitions.warnings {
         writeln!(err, "{}: warning: {}", problem.place(), problem.message)?;
-    }
-    for name in definitions.at_terminal.iter().filter(|name| is_wanted(name)) {
-        let name = name.escape_debug();
-        writeln!(
-            err,
-            "credbroker: warning: user `{name}` stays as it is: its plugin needs a terminal (`interactiveMode: Always`), which the broker does not have"
-        )?;
     }
     Ok(())
 }

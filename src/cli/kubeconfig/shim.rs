@@ -62,8 +62,9 @@ impl Shim {
     }
 
     /// The `exec` stanza of a user whose shim requests the credential of `source`, without its apiVersion. `version` is
-    /// the last part of that.
-    pub(super) fn stanza(&self, source: &[&str], version: &str) -> [(Key, Node); 5] {
+    /// the last part of that. `may_read_stdin`: the plugin may read from a terminal. With `Never`, clients give the shim
+    /// none that it could lend.
+    pub(super) fn stanza(&self, source: &[&str], version: &str, may_read_stdin: bool) -> [(Key, Node); 5] {
         let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
         let args = self.first.iter().cloned().chain(ours).chain(self.last.iter().cloned());
         let args = args.map(|arg| string(arg).into());
@@ -71,7 +72,7 @@ impl Shim {
             entry("command", string(self.command.as_str())),
             entry("args", Value::Sequence(args.collect())),
             entry("provideClusterInfo", Value::Bool(true)),
-            entry("interactiveMode", string("Never")),
+            entry("interactiveMode", string(if may_read_stdin { "IfAvailable" } else { "Never" })),
             entry("installHint", string(INSTALL_HINT)),
         ]
     }

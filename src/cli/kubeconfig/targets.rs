@@ -30,7 +30,7 @@ pub(super) fn plans(
     let definitions = config::definitions(kubeconfig, environment);
     let wanted = users_of(kubeconfig, contexts)?;
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|user| user == name));
-    report::warn(&definitions, is_wanted, err)?;
+    report::warn(&definitions, err)?;
     let users = kubeconfig.users();
     let mut plans: BTreeMap<PathBuf, Plan> = BTreeMap::new();
     for (name, definition) in definitions.served.into_iter().filter(|(name, _)| is_wanted(name)) {

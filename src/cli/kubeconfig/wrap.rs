@@ -44,8 +44,7 @@ use crate::{
 ///
 /// Run it again after your kubeconfig has changed. What you changed in the copy is kept: the current
 /// context, and contexts, clusters and users that you added or changed. A copy among the files of
-/// KUBECONFIG counts as the kubeconfigs that it was written from. Users with `interactiveMode: Always`
-/// stay as they are, because the broker has no terminal for their plugins.
+/// KUBECONFIG counts as the kubeconfigs that it was written from.
 #[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct WrapArgs {
@@ -97,7 +96,7 @@ pub(super) fn run(
         }
     };
     let definitions = config::definitions(&kubeconfig, environment);
-    report::warn(&definitions, |_| true, err)?;
+    report::warn(&definitions, err)?;
     let runs_shim = || kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim));
     if definitions.served.is_empty() && !runs_shim() {
         writeln!(err, "credbroker: {}", report::nothing(&paths, &kubeconfig))?;
@@ -156,7 +155,8 @@ pub(super) fn replaced_exec(shim: &Shim, name: &str, definition: &Definition, ex
     let mut entries = exec.as_mapping().unwrap_or_default().to_vec();
     let version = exec.get("apiVersion").and_then(|version| version.as_str()?.rsplit('/').next());
     let source = ["--provider", name, "--definition", definition.digest()];
-    let ours = shim.stanza(&source, version.unwrap_or("v1"));
+    let may_read_stdin = exec.get("interactiveMode").and_then(Node::as_str) != Some("Never");
+    let ours = shim.stanza(&source, version.unwrap_or("v1"), may_read_stdin);
     let is_ours = |key: &str| key == "env" || ours.iter().any(|(ours, _)| ours.name == key);
     entries.retain(|(key, _)| !is_ours(&key.name));
     entries.extend(ours);

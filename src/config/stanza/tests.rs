@@ -61,7 +61,7 @@ Stanza {
         ),
     ],
     provide_cluster_info: true,
-    needs_terminal: false,
+    interactive: IfAvailable,
     install_hint: Some(
         "Install U+001B[31mit",
     ),
@@ -76,7 +76,7 @@ f:1:1: apiVersion must be specified: `client.authentication.k8s.io/v1` or `clien
 f:1:1: command must be specified: the name or the path of the plugin
 f:1:7: env[0]: env variable name must be specified
 ");
-    insta::assert_snapshot!(problems("apiVersion: client.authentication.k8s.io/v1\ncommand: x\n"), @"f:1:1: interactiveMode must be specified: `Never` or `IfAvailable`");
+    insta::assert_snapshot!(problems("apiVersion: client.authentication.k8s.io/v1\ncommand: x\n"), @"f:1:1: interactiveMode must be specified: `Never`, `IfAvailable` or `Always`");
     insta::assert_snapshot!(problems("apiVersion: ''\ncommand: ''\ninteractiveMode: ''\n"), @r"
 f:1:1: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
 f:1:1: command must be specified: the name or the path of the plugin
@@ -131,14 +131,20 @@ fn v1alpha1_needs_the_providers_word() {
 }
 
 #[test]
-fn a_plugin_that_reads_a_terminal_is_warned_about() {
-    let text = format!("{PLAIN}interactiveMode: Always\n");
-    let (stanza, report) = read(&text, Dialect::Strict, |_| ());
-    assert!(stanza.unwrap().needs_terminal);
-    assert_eq!(report.warnings.len(), 1);
-    let (stanza, report) = read(&text, Dialect::Strict, |rules| rules.never_interactive = true);
-    assert!(!stanza.unwrap().needs_terminal);
-    assert!(report.warnings.is_empty());
+fn whether_a_plugin_reads_a_terminal_is_read_unless_the_host_overrides_it() {
+    for (mode, expected) in [
+        ("interactiveMode: Always", Interactive::Always),
+        ("interactiveMode: IfAvailable", Interactive::IfAvailable),
+        ("interactiveMode: Never", Interactive::Never),
+        ("", Interactive::IfAvailable),
+    ] {
+        let text = format!("{PLAIN}{mode}\n");
+        let (stanza, report) = read(&text, Dialect::Strict, |_| ());
+        assert_eq!(stanza.unwrap().interactive, expected);
+        assert!(report.warnings.is_empty());
+        let (stanza, _) = read(&text, Dialect::Strict, |rules| rules.never_interactive = true);
+        assert_eq!(stanza.unwrap().interactive, Interactive::Never);
+    }
 }
 
 #[test]

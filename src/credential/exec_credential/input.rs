@@ -34,17 +34,17 @@ pub enum ExecInfoError {
     },
 }
 
-/// The value of `KUBERNETES_EXEC_INFO`, in the shape client-go writes. `interactive` is always false: a broker has no
-/// terminal.
-pub fn exec_info(version: ApiVersion, cluster: Option<&Cluster>) -> Result<String, ExecInfoError> {
+/// The value of `KUBERNETES_EXEC_INFO`, in the shape client-go writes. `interactive`: the plugin has a terminal.
+pub fn exec_info(
+    version: ApiVersion,
+    cluster: Option<&Cluster>,
+    interactive: bool,
+) -> Result<String, ExecInfoError> {
     // v1alpha1 has no cluster.
     let cluster = cluster.filter(|_| version != ApiVersion::V1Alpha1).map(WireCluster::of).transpose()?;
     let authorities = cluster.as_ref().map_or(0, |cluster| cluster.certificate_authority_data.len());
-    let info = Info {
-        kind: "ExecCredential",
-        api_version: version.as_str(),
-        spec: Spec { cluster, interactive: false },
-    };
+    let info =
+        Info { kind: "ExecCredential", api_version: version.as_str(), spec: Spec { cluster, interactive } };
     let json = serde_json::to_string(&info).map_err(invalid)?;
     let value = format!("{}\n", escaped(&compact(&json)));
     let size = "KUBERNETES_EXEC_INFO=".len() + value.len() + 1;
@@ -155,16 +155,18 @@ mod tests {
     use super::*;
 
     fn info(cluster: &Cluster) -> String {
-        exec_info(ApiVersion::V1, Some(cluster)).unwrap()
+        exec_info(ApiVersion::V1, Some(cluster), false).unwrap()
     }
 
     #[test]
     fn without_a_cluster_there_is_only_interactive() {
         assert_eq!(
-            exec_info(ApiVersion::V1, None).unwrap(),
+            exec_info(ApiVersion::V1, None, false).unwrap(),
             "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",\"spec\":{\"interactive\":false}}\n"
         );
-        let beta = exec_info(ApiVersion::V1Beta1, None).unwrap();
+        let interactive = exec_info(ApiVersion::V1, None, true).unwrap();
+        assert!(interactive.contains(r#""spec":{"interactive":true}"#), "{interactive}");
+        let beta = exec_info(ApiVersion::V1Beta1, None, false).unwrap();
         assert!(beta.contains("\"client.authentication.k8s.io/v1beta1\""));
     }
 
@@ -189,7 +191,7 @@ mod tests {
             "\"interactive\":false}}\n",
         );
         assert_eq!(info(&cluster), expected);
-        let alpha = exec_info(ApiVersion::V1Alpha1, Some(&cluster)).unwrap();
+        let alpha = exec_info(ApiVersion::V1Alpha1, Some(&cluster), false).unwrap();
         assert!(alpha.ends_with("v1alpha1\",\"spec\":{\"interactive\":false}}\n"), "{alpha}");
     }
 
@@ -202,12 +204,12 @@ mod tests {
     fn an_extension_that_is_not_json_is_refused_with_its_place() {
         for config in ["x", "{\"a\":1", "{} {}", "{\n  \"a\": ,}", "{\"a\":'CaNaRy'}", "\u{feff}{}"] {
             let cluster = Cluster { config: config.as_bytes().into(), ..Cluster::default() };
-            let error = exec_info(ApiVersion::V1, Some(&cluster)).unwrap_err();
+            let error = exec_info(ApiVersion::V1, Some(&cluster), false).unwrap_err();
             assert!(matches!(error, ExecInfoError::Config { line: 1..=2, .. }), "{config}: {error:?}");
             assert!(!format!("{error} {error:?}").contains("CaNaRy"));
         }
         let cluster = Cluster { config: Bytes::from_static(b"\"\xff\""), ..Cluster::default() };
-        assert!(exec_info(ApiVersion::V1, Some(&cluster)).is_err());
+        assert!(exec_info(ApiVersion::V1, Some(&cluster), false).is_err());
     }
 
     #[test]
@@ -215,11 +217,11 @@ mod tests {
         let cluster = |bytes| Cluster { server: "x".repeat(bytes), ..Cluster::default() };
         let rest = "KUBERNETES_EXEC_INFO=".len() + info(&cluster(0)).len() + 1;
         assert_eq!(info(&cluster(131_072 - rest)).len(), 131_072 - 1 - 21);
-        let error = exec_info(ApiVersion::V1, Some(&cluster(131_073 - rest))).unwrap_err();
+        let error = exec_info(ApiVersion::V1, Some(&cluster(131_073 - rest)), false).unwrap_err();
         assert!(matches!(error, ExecInfoError::TooLarge { size: 131_073, authorities: 0, limit: 131_072 }));
         let authorities =
             Cluster { certificate_authority_data: vec![0; 99_000].into(), ..Cluster::default() };
-        let error = exec_info(ApiVersion::V1, Some(&authorities)).unwrap_err();
+        let error = exec_info(ApiVersion::V1, Some(&authorities), false).unwrap_err();
         assert!(matches!(error, ExecInfoError::TooLarge { authorities: 132_000, .. }), "{error:?}");
     }
 

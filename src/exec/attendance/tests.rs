@@ -66,7 +66,7 @@ async fn a_run_without_attendants_ends_at_its_timeout() {
     with_place(&run);
     run.wrote(b"open https://issuer and enter CODE\n");
     assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(30)));
-    assert!(!run.has_overrun());
+    assert!(!run.needed_person());
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn attending_extends_a_run_that_is_under_way_and_leaving_ends_it() {
     let (first, second) = (run.attend(), run.attend());
     run.wrote(b"code: ");
     sleep(secs(2)).await;
-    assert!(run.has_overrun() && !end.is_finished());
+    assert!(run.needed_person() && !end.is_finished());
     drop(first);
     sleep(secs(60)).await;
     assert!(!end.is_finished(), "the other attends it");
@@ -96,7 +96,7 @@ async fn what_is_left_of_the_timeout_applies_when_the_last_attendant_leaves() {
     sleep(secs(10)).await;
     drop(attending);
     assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(30)));
-    assert!(!run.has_overrun());
+    assert!(!run.needed_person());
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn without_a_place_an_attended_run_keeps_its_timeout_and_tries_again_to_ge
     assert!(tries.load(Ordering::SeqCst) > 1);
     free.store(true, Ordering::SeqCst);
     sleep(secs(25)).await;
-    assert!(run.has_overrun(), "it has a place in time");
+    assert!(run.needed_person(), "it has a place in time");
     assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(300), secs(300)));
 
     let begun = now();

@@ -59,6 +59,7 @@ fn outcome<T>(result: &Result<T, RunError>) -> Outcome {
             | RunError::Panicked { .. }
             | RunError::Recursion { .. }
             | RunError::Spawn { .. }
+            | RunError::TerminalLost { .. }
             | RunError::Throttled { .. }
             | RunError::Unanswered { .. }
             | RunError::Unreadable { .. },

@@ -233,14 +233,17 @@ fn a_profile_that_cannot_be_used_says_why() {
 
 #[test]
 fn what_a_provider_cannot_do_it_cannot_do_for_a_profile() {
-    let terminal = Provider { needs_terminal: true, ..provider("t", Command::Name("x".into())) };
+    let terminal = Provider {
+        interactive: crate::plugin::Interactive::Always,
+        ..provider("t", Command::Name("x".into()))
+    };
     let user = Provider { profile_sourced: None, ..provider("u", Command::Name("x".into())) };
     let resolver = with_fleet([terminal, user]);
     for name in ["t", "u"] {
         apply(&resolver, name, name, &paris());
     }
     let error = |name| resolver.resolve(by_profile(name)).unwrap_err();
-    assert!(matches!(error("t"), ResolveError::NeedsTerminal { .. }));
+    insta::assert_snapshot!(error("t"), @"provider `t`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and there is no terminal for a ClusterProfile");
     assert!(
         matches!(error("u"), ResolveError::Profile { .. }),
         "a user of a kubeconfig is not an access provider"

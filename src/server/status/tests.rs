@@ -30,6 +30,7 @@ fn run_errors() -> Vec<RunError> {
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
         RunError::NeedsTerminal { command: command(), stderr: stderr() },
+        RunError::TerminalLost { command: command(), process: 7 },
         RunError::NotAllowed { command: command(), refusal: Refusal::DenyAll },
         RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: "a52d159f".into() } },
         RunError::NotAllowed {
@@ -113,6 +114,7 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
         CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
         CacheError::TooManyWaiting,
+        CacheError::Unattended(Unattended::NeedsTerminal),
         CacheError::Unattended(Unattended::NeedsPerson),
         CacheError::Unattended(Unattended::Unanswered),
         CacheError::Retired(Retirement::Changed),

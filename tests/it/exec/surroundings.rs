@@ -50,7 +50,7 @@ async fn the_environment_is_the_computed_one_and_two_variables_of_the_runner() {
     let [marker, empty, stanza, info, lang, path] = variables[..] else { panic!("{variables:?}") };
     let marker = marker.strip_prefix("CREDBROKER_RECURSION=").unwrap();
     assert!(marker.starts_with(runs.to_str().unwrap()) && marker.ends_with("/recursion"), "{marker}");
-    assert_eq!(format!("KUBERNETES_EXEC_INFO={}", exec_info(ApiVersion::V1, None).unwrap()), info);
+    assert_eq!(format!("KUBERNETES_EXEC_INFO={}", exec_info(ApiVersion::V1, None, false).unwrap()), info);
     let rest = [empty, stanza, lang, path];
     assert_eq!(rest, ["EMPTY=", "FROM_STANZA=a b\nc=d", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin"]);
 }

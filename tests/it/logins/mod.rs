@@ -1,6 +1,7 @@
 //! Logins: people at terminals, and plugins that wait for them.
 
 mod attending;
+mod lease;
 mod session;
 mod unanswered;
 

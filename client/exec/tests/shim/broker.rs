@@ -11,15 +11,16 @@ use std::{
 };
 
 use credbroker_proto::v1::{
-    AttendCredentialRequest, AttendCredentialResponse, Credential, GetCredentialRequest,
-    GetCredentialResponse,
+    AttendCredentialRequest, AttendCredentialResponse, Credential, DepositOutputRequest,
+    DepositOutputResponse, GetCredentialRequest, GetCredentialResponse, Lease,
     credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+    credential_ref::Source,
 };
 use credbroker_test_support::private_directory;
 use tempfile::TempDir;
 use tokio::{
     net, runtime,
-    sync::{Notify, oneshot},
+    sync::{Notify, mpsc, oneshot},
 };
 use tonic::{
     Request, Response, Status,
@@ -37,6 +38,9 @@ pub(crate) enum Answer {
     Never,
     /// With the first token when the caller attends; that call is answered at once with the second, without a run.
     Attended(&'static str, &'static str),
+    /// The plugin needs a terminal: its command is this, for every caller that attends, also for one that must not run it.
+    /// Then with the output that the caller brings. Provider `slow` gets no answer without attending.
+    Leased(Vec<Vec<u8>>),
 }
 
 impl Answer {
@@ -54,6 +58,8 @@ pub(crate) struct Broker {
     requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
     /// The `grpc-timeout` of each request.
     timeouts: Arc<Mutex<Vec<String>>>,
+    /// `can_run_plugin` of each caller that attended.
+    pub(crate) lenders: Arc<Mutex<Vec<bool>>>,
     /// Ends the broker when it is dropped.
     stop: Option<oneshot::Sender<()>>,
 }
@@ -65,6 +71,7 @@ impl Broker {
             directory: private_directory(),
             requests: Arc::default(),
             timeouts: Arc::default(),
+            lenders: Arc::default(),
             stop: None,
         }
     }
@@ -98,7 +105,9 @@ impl Broker {
             net::UnixListener::from_std(listener).unwrap()
         };
         let (requests, timeouts) = (Arc::clone(&self.requests), Arc::clone(&self.timeouts));
-        let service = Service { answer, requests, timeouts, attended: Notify::new() };
+        let lenders = Arc::clone(&self.lenders);
+        let (attended, attending) = (Notify::new(), Mutex::default());
+        let service = Service { answer, requests, timeouts, lenders, attended, attending };
         let (stop, stopped) = oneshot::channel();
         self.stop = Some(stop);
         thread::spawn(move || {
@@ -138,7 +147,10 @@ struct Service {
     answer: Answer,
     requests: Arc<Mutex<Vec<GetCredentialRequest>>>,
     timeouts: Arc<Mutex<Vec<String>>>,
+    lenders: Arc<Mutex<Vec<bool>>>,
     attended: Notify,
+    /// Sends to the caller that attends.
+    attending: Mutex<Option<mpsc::UnboundedSender<Result<AttendCredentialResponse, Status>>>>,
 }
 
 #[tonic::async_trait]
@@ -154,7 +166,8 @@ impl CredentialBroker for Service {
             Answer::Say(said) => said.map(|credential| {
                 Response::new(GetCredentialResponse { credential: Some(credential), cluster: None })
             }),
-            Answer::Never => std::future::pending().await,
+            Answer::Leased(_) if !self.is_slow() => Err(needs_terminal()),
+            Answer::Never | Answer::Leased(_) => std::future::pending().await,
             Answer::Attended(token, _) => {
                 self.attended.notified().await;
                 let credential = Some(credential(token));
@@ -165,13 +178,61 @@ impl CredentialBroker for Service {
 
     async fn attend_credential(
         &self,
-        _: Request<AttendCredentialRequest>,
+        request: Request<AttendCredentialRequest>,
     ) -> Result<Response<BoxStream<AttendCredentialResponse>>, Status> {
+        if let Answer::Leased(command) = &self.answer {
+            let can_run_plugin = request.into_inner().can_run_plugin;
+            self.lenders.lock().unwrap().push(can_run_plugin);
+            let environment = vec![b"A=b".to_vec()];
+            let lease = Some(Lease { id: 7, command: command.clone(), environment });
+            let (sender, receiver) = mpsc::unbounded_channel();
+            sender
+                .send(Ok(AttendCredentialResponse { lease, ..AttendCredentialResponse::default() }))
+                .unwrap();
+            *self.attending.lock().unwrap() = Some(sender);
+            return Ok(Response::new(Box::pin(Messages(receiver))));
+        }
         let Answer::Attended(_, token) = self.answer else { return Err(Status::unimplemented("no")) };
         self.attended.notify_one();
         let credential = Some(credential(token));
         let answer = AttendCredentialResponse { credential, ..AttendCredentialResponse::default() };
         Ok(Response::new(Box::pin(tokio_stream::once(Ok(answer)))))
+    }
+
+    async fn deposit_output(
+        &self,
+        request: Request<DepositOutputRequest>,
+    ) -> Result<Response<DepositOutputResponse>, Status> {
+        let DepositOutputRequest { lease_id, stdout, exit_code } = request.into_inner();
+        let token = format!("{lease_id} {exit_code} {}", String::from_utf8(stdout).unwrap());
+        let answer = AttendCredentialResponse {
+            credential: Some(credential(&token)),
+            ..AttendCredentialResponse::default()
+        };
+        self.attending.lock().unwrap().take().unwrap().send(Ok(answer)).unwrap();
+        Ok(Response::new(DepositOutputResponse {}))
+    }
+}
+
+impl Service {
+    fn is_slow(&self) -> bool {
+        let requests = self.requests.lock().unwrap();
+        let source = requests.last().and_then(|request| request.r#ref.clone()?.source);
+        matches!(source, Some(Source::Provider(provider)) if provider.name == "slow")
+    }
+}
+
+fn needs_terminal() -> Status {
+    Status::failed_precondition("its plugin reads from a terminal (INTERACTION_REQUIRED)")
+}
+
+struct Messages(mpsc::UnboundedReceiver<Result<AttendCredentialResponse, Status>>);
+
+impl Stream for Messages {
+    type Item = Result<AttendCredentialResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
     }
 }
 

@@ -7,6 +7,7 @@
 mod broker;
 mod failures;
 mod frugality;
+mod lease;
 mod on_demand;
 mod requests;
 mod sharing;

@@ -116,6 +116,6 @@ fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Ent
     let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));
     [long]
         .into_iter()
-        .chain(shim.stanza(&[CLUSTER_PROFILE, name, "--server", &cluster.server], version))
+        .chain(shim.stanza(&[CLUSTER_PROFILE, name, "--server", &cluster.server], version, false))
         .collect()
 }

@@ -1,0 +1,170 @@
+//! Leases: runs in the terminal of a caller. The broker says what to run, and checks what the plugin printed.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use credbroker_proto::LEASED_OUTPUT;
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::{Attendance, RunBudget, RunError};
+
+/// A caller that can run a plugin in its own terminal, once.
+#[derive(Debug)]
+pub struct Lender {
+    process: u32,
+    offer: Mutex<Option<oneshot::Sender<Offer>>>,
+}
+
+/// What a caller is asked to run. The lease ends when `deposit` is dropped.
+#[derive(Debug)]
+pub struct Offer {
+    /// What to run.
+    pub command: LeasedCommand,
+    /// Takes what the plugin printed.
+    pub deposit: oneshot::Sender<Deposit>,
+}
+
+/// A plugin as a caller is to start it. `Debug` shows no argument and no variable: they may be secrets.
+pub struct LeasedCommand {
+    /// Path of the plugin.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// All of its environment.
+    pub environment: BTreeMap<OsString, OsString>,
+}
+
+/// What a plugin printed in the terminal of a caller.
+pub struct Deposit {
+    /// Everything that it wrote to stdout.
+    pub stdout: Zeroizing<Vec<u8>>,
+    /// Its exit code, or 128 and the number of the signal that ended it.
+    pub exit_code: i32,
+}
+
+impl Lender {
+    /// The process `process`. It gets at most one offer.
+    pub fn new(process: u32) -> (Arc<Self>, oneshot::Receiver<Offer>) {
+        let (offer, offered) = oneshot::channel();
+        (Arc::new(Self { process, offer: Mutex::new(Some(offer)) }), offered)
+    }
+
+    /// Lets the caller run `leased` while `attendance` allows it, and returns what the plugin `command` printed.
+    pub(super) async fn run(
+        &self,
+        command: Arc<str>,
+        leased: LeasedCommand,
+        attendance: &Attendance,
+        budget: RunBudget,
+    ) -> Result<Zeroizing<Vec<u8>>, RunError> {
+        attendance.started(budget);
+        // For others who attend it. It also means that the run waits for a person from its start.
+        let place = format!("the plugin runs in the terminal of process {}", self.process);
+        attendance.wrote(format!("{place}\n").as_bytes());
+        let lost = || RunError::TerminalLost { command: Arc::clone(&command), process: self.process };
+        let deposited = self.offer(leased).ok_or_else(lost)?;
+        tokio::select! {
+            biased;
+            deposit = deposited => deposit.map_err(|_dropped| lost())?.stdout(command),
+            limit = attendance.used_up() => Err(budget.used_up(command, limit, place.into())),
+        }
+    }
+
+    /// The process whose terminal it is.
+    pub(super) fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Whether it can still take an offer.
+    pub fn is_free(&self) -> bool {
+        self.lock().as_ref().is_some_and(|offer| !offer.is_closed())
+    }
+
+    /// Asks it to run `command`, and returns what takes the output. `None`: it has left.
+    fn offer(&self, command: LeasedCommand) -> Option<oneshot::Receiver<Deposit>> {
+        let (deposit, deposited) = oneshot::channel();
+        let sender = self.lock().take()?;
+        sender.send(Offer { command, deposit }).is_ok().then_some(deposited)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<oneshot::Sender<Offer>>> {
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deposit {
+    /// The output of the plugin `command`. As for any run, only that of a success counts.
+    pub(super) fn stdout(self, command: Arc<str>) -> Result<Zeroizing<Vec<u8>>, RunError> {
+        match self.exit_code {
+            _ if self.stdout.len() > LEASED_OUTPUT => {
+                Err(RunError::OutputTooLarge { command, limit: LEASED_OUTPUT })
+            }
+            0 => Ok(self.stdout),
+            code => Err(RunError::Exit { command, code, stderr: Arc::default() }),
+        }
+    }
+}
+
+impl fmt::Debug for LeasedCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeasedCommand").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Deposit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deposit").field("exit_code", &self.exit_code).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command() -> LeasedCommand {
+        let environment = [("SECRET".into(), "canary".into())].into();
+        LeasedCommand { program: "/bin/pw".into(), args: vec!["canary".into()], environment }
+    }
+
+    #[test]
+    fn a_lender_gets_one_offer_and_none_after_it_has_left() {
+        let (lender, mut offered) = Lender::new(7);
+        assert!(lender.is_free());
+        let mut deposited = lender.offer(command()).unwrap();
+        assert!(!lender.is_free() && lender.offer(command()).is_none());
+        let offer = offered.try_recv().unwrap();
+        assert_eq!(offer.command.program, PathBuf::from("/bin/pw"));
+        offer.deposit.send(Deposit { stdout: b"x".to_vec().into(), exit_code: 0 }).unwrap();
+        assert_eq!(*deposited.try_recv().unwrap().stdout("pw".into()).unwrap(), b"x");
+
+        let (lender, offered) = Lender::new(7);
+        drop(offered);
+        assert!(!lender.is_free() && lender.offer(command()).is_none());
+    }
+
+    #[test]
+    fn only_the_output_of_a_success_counts_and_only_up_to_the_limit() {
+        let stdout = |length, exit_code| {
+            Deposit { stdout: vec![b'x'; length].into(), exit_code }
+                .stdout("pw".into())
+                .map(|stdout| stdout.len())
+        };
+        assert_eq!(stdout(LEASED_OUTPUT, 0).unwrap(), LEASED_OUTPUT);
+        assert!(matches!(stdout(LEASED_OUTPUT + 1, 0), Err(RunError::OutputTooLarge { .. })));
+        assert!(matches!(stdout(LEASED_OUTPUT + 1, 137), Err(RunError::OutputTooLarge { .. })));
+        assert!(matches!(stdout(1, 130), Err(RunError::Exit { code: 130, .. })));
+    }
+
+    #[test]
+    fn debug_shows_neither_arguments_nor_variables_nor_output() {
+        let deposit = Deposit { stdout: b"canary".to_vec().into(), exit_code: 0 };
+        let shown = format!("{:?} {deposit:?}", command());
+        assert!(shown.contains("/bin/pw") && !shown.contains("canary"), "{shown}");
+    }
+}
