@@ -1,0 +1,60 @@
+#!/bin/bash
+# Checks the manifests: they parse, the chart and the plain file are the same as the Kustomize component, the pods fit the
+# Pod Security Standard `restricted`, and the broker accepts each configuration in them. Then a broker and a shim run as a
+# pod would run them (as root; skipped otherwise).
+#
+# usage: deploy/check.sh [BROKER [SHIM]]     default: the programs that `cargo build --workspace` makes
+#        deploy/check.sh --write             writes kubernetes/example.yaml
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Components need Kustomize 3.7; kubectl has it since 1.21, and Debian 12 has an older kubectl.
+kustomize() { kubectl kustomize "$1"; }
+if ! kustomize "$here/kubernetes/example" >/dev/null 2>&1; then
+    [[ -x $root/target/tools/kustomize ]] ||
+        GOBIN=$root/target/tools go install -buildvcs=false sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
+    kustomize() { "$root/target/tools/kustomize" build "$1"; }
+fi
+header="# Written by deploy/check.sh --write from kubernetes/example."
+if [[ ${1-} == --write ]]; then
+    { echo "$header"; kustomize "$here/kubernetes/example"; } >"$work/example.yaml"
+    mv "$work/example.yaml" "$here/kubernetes/example.yaml"
+    exit
+fi
+broker=$(realpath "${1:-$root/target/debug/credbroker}")
+shim=$(realpath "${2:-$root/target/debug/credbroker-exec}")
+for program in "$broker" "$shim"; do
+    [[ -x $program ]] || { echo "no program at $program; build it with: cargo build --workspace" >&2; exit 1; }
+done
+[[ -x $root/target/tools/helm ]] ||
+    GOBIN=$root/target/tools go install -buildvcs=false helm.sh/helm/v3/cmd/helm@v3.18.6
+helm() { "$root/target/tools/helm" "$@"; }
+
+echo "-- the plain file is what Kustomize renders"
+{ echo "$header"; kustomize "$here/kubernetes/example"; } >"$work/example.yaml"
+diff -u "$here/kubernetes/example.yaml" "$work/example.yaml" || {
+    echo "kubernetes/example.yaml is not up to date: deploy/check.sh --write" >&2
+    exit 1
+}
+
+echo "-- objects, Pod Security and configurations"
+for example in argocd kueue; do
+    kustomize "$here/examples/testdata/$example" >"$work/$example.yaml"
+done
+chart=$here/helm/credbroker
+helm lint --quiet --kube-version 1.35.0 "$chart"
+render() { helm template test "$chart" --namespace controllers --kube-version 1.35.0 "$@"; }
+render >"$work/helm.yaml"
+render --set shim=image >"$work/helm-image.yaml"
+render --set shim=none --set fleet=null --set workload.enabled=false >"$work/helm-none.yaml"
+if render --set shim=other >/dev/null 2>&1; then
+    echo "the chart accepts shim: other" >&2
+    exit 1
+fi
+python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml"
+
+echo "-- a broker and its clients as in a pod"
+"$here/pod.sh" "$broker" "$shim" "$work"
