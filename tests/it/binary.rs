@@ -63,7 +63,7 @@ fn a_plugin_that_reads_from_the_brokers_terminal_is_ended_and_says_so() {
     let broker = Broker::builder(in_terminal.path()).providers(&json!([provider("cloud", &plugin)])).start();
     let output = shim(&broker.socket()).wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("needs a login") && stderr.contains("your own terminal"), "{stderr}");
+    assert!(stderr.contains("needs a login") && stderr.contains("run `credbroker login cloud`"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
 }
 
