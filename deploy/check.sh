@@ -56,5 +56,10 @@ if render --set shim=other >/dev/null 2>&1; then
 fi
 python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml"
 
+echo "-- kubectl finds the broker's command line as its plugin"
+mkdir "$work/bin"
+ln -s "$broker" "$work/bin/kubectl-credbroker"
+[[ $(PATH=$work/bin:$PATH kubectl credbroker --version) == "$("$broker" --version)" ]]
+
 echo "-- a broker and its clients as in a pod"
 "$here/pod.sh" "$broker" "$shim" "$work"
