@@ -53,7 +53,7 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
     prefixed(&message.encode_to_vec())
 }
 
-/// The message of AttendCredential, with the credential and the session of `get`. It is encoded without a copy of these,
+/// The message of `AttendCredential`, with the credential and the session of `get`. It is encoded without a copy of these,
 /// whose code would be as large as that of the call.
 pub(super) fn attending(get: &GetCredentialRequest, is_login: bool, can_run_plugin: bool) -> Bytes {
     let mut message = Vec::new();
