@@ -50,7 +50,7 @@ for namespace in argocd kueue-system headlamp fleet; do
     k create namespace "$namespace" >/dev/null
     k label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
 done
-apply() { k apply --server-side --validate=strict --force-conflicts --filename "$1" >/dev/null; }
+apply() { k apply --server-side --validate=true --force-conflicts --filename "$1" >/dev/null; }
 for file in example argocd kueue helm helm-image; do apply "$rendered/$file.yaml"; done
 apply "$here/examples/headlamp/manifests.yaml"
 
@@ -78,7 +78,7 @@ print(*map(json.dumps, pods), sep="\n")
 PODS
 created=0
 while read -r pod; do
-    if k apply --server-side --validate=strict --filename - <<<"$pod" >out 2>&1; then
+    if k apply --server-side --validate=true --filename - <<<"$pod" >out 2>&1; then
         ((created += 1))
         continue
     fi
