@@ -71,4 +71,13 @@ files=$(cd "$mounted" && find . -type f | sort)
 user=$(b inspect --format '{{.OCIv1.Config.User}}' "$container")
 b rm "$container" >/dev/null
 [[ $files == ./bin/credbroker-exec && $user == 65532:65532 ]] || fail "not the shim alone: $files, user $user"
+
+# The documentation's way to add a plugin.
+mkdir "$work/plugin"
+sed -n '/^```dockerfile$/,/^```$/p' "$root/docs/kubernetes.md" | sed '1d;$d' | sed "s/^FROM credbroker:.*/FROM credbroker:$version/" \
+    >"$work/plugin/Containerfile"
+printf '#!/bin/sh\nstat --format "%%u %%a" "$0"; id -u\n' >"$work/plugin/gke-gcloud-auth-plugin"
+b bud --quiet --pull-never --signature-policy "$work/policy.json" --tag "with-plugin:$version" "$work/plugin" >/dev/null
+[[ $(run with-plugin gke-gcloud-auth-plugin) == $'0 755\n2001' ]] || fail "the plugin is not root's, or another user runs it"
+b rmi "with-plugin:$version" >/dev/null
 echo "credbroker:$version and credbroker-exec:$version run"
