@@ -1,7 +1,7 @@
 #!/bin/bash
 # Checks the manifests: they parse, the chart and the plain file are the same as the Kustomize component, the pods fit the
-# Pod Security Standard `restricted`, and the broker accepts each configuration in them. Then a broker and a shim run as a
-# pod would run them (as root; skipped otherwise).
+# Pod Security Standard `restricted`, and the broker accepts each configuration in them. A real API server takes them, where
+# KUBE_APISERVER and ETCD name the programs. Then a broker and a shim run as a pod would run them (as root; skipped otherwise).
 #
 # usage: deploy/check.sh [BROKER [SHIM]]     default: the programs that `cargo build --workspace` makes
 #        deploy/check.sh --write             writes kubernetes/example.yaml
@@ -55,6 +55,14 @@ if render --set shim=other >/dev/null 2>&1; then
     exit 1
 fi
 python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml"
+
+echo "-- a real API server"
+"$here/apply.sh" "$work"
+
+echo "-- kubectl finds the broker's command line as its plugin"
+mkdir "$work/bin"
+ln -s "$broker" "$work/bin/kubectl-credbroker"
+[[ $(PATH=$work/bin:$PATH kubectl credbroker --version) == "$("$broker" --version)" ]]
 
 echo "-- a broker and its clients as in a pod"
 "$here/pod.sh" "$broker" "$shim" "$work"

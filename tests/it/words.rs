@@ -37,7 +37,7 @@ const WORDS: [(&str, &str); 29] = [
     ("whomever", "the user that"),
 ];
 
-const ROOTS: [&str; 15] = [
+const ROOTS: [&str; 16] = [
     ".ci",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -46,6 +46,7 @@ const ROOTS: [&str; 15] = [
     "benches",
     "client",
     "clippy.toml",
+    "deploy",
     "docs",
     "examples",
     "fuzz",
