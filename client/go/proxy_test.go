@@ -28,14 +28,15 @@ func newProxy(t *testing.T, tunnels *atomic.Int64) *httptest.Server {
 			return
 		}
 		defer server.Close()
-		w.WriteHeader(http.StatusOK)
-		client, _, err := w.(http.Hijacker).Hijack()
+		client, read, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			return
 		}
 		defer client.Close()
+		// The client sends nothing before this answer, but net/http may have read from the connection already.
+		_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
 		go func() {
-			_, _ = io.Copy(server, client)
+			_, _ = io.Copy(server, read)
 			server.Close()
 		}()
 		_, _ = io.Copy(client, server)
