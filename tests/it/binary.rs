@@ -12,7 +12,7 @@ use std::{
 use credbroker_test_support::{Broker, FakePlugin, private_directory, private_file};
 use serde_json::{Value, json};
 
-use crate::harness::provider;
+use crate::{harness::provider, outside::children};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
@@ -65,6 +65,15 @@ fn a_plugin_that_reads_from_the_brokers_terminal_is_ended_and_says_so() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("needs a login") && stderr.contains("run `credbroker login cloud`"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
+    // `script` would leave the broker behind.
+    let mut inner = broker.pid();
+    while let [child] = children(inner)[..] {
+        inner = child;
+    }
+    assert_ne!(inner, broker.pid());
+    let pid = rustix::process::Pid::from_raw(inner.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    until(|| !Path::new(&format!("/proc/{inner}")).exists());
 }
 
 /// As in `credbroker clusters | head`.

@@ -35,7 +35,7 @@ fn descriptors(pid: u32) -> usize {
 }
 
 /// Children of a process, zombies included.
-fn children(pid: u32) -> Vec<u32> {
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
     let children: Vec<_> = children.map(Result::unwrap_or_default).collect();
