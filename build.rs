@@ -12,7 +12,6 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CREDBROKER_COMMIT");
     // The loader reads 20 KiB of packed relocations instead of 550 KiB, all of which would stay resident.
     println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
-    println!("cargo::rustc-link-arg-bins=-Wl,-z,keep-text-section-prefix");
     if env::var_os("CREDBROKER_COMMIT").is_some() || env::var("PROFILE").as_deref() != Ok("release") {
         return;
     }

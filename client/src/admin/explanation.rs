@@ -138,7 +138,8 @@ pub enum RunCause {
     IssuerPaused,
     /// It is watched, and there is no valid credential.
     Watched,
-    /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the next one.
+    /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts
+    /// the next one.
     PersonNeeded,
     /// Prompts were not answered: only a login starts the next one.
     LoginNeeded,
