@@ -1,50 +1,19 @@
 #!/bin/bash
 # Applies the rendered manifests to a real API server with Pod Security `restricted` enforced, and creates a pod from each of
-# their templates. KUBE_APISERVER and ETCD name the programs; skipped without them.
+# their templates. Skipped if tests/interop/controlplane/build.sh has not built the API server.
 #
 # usage: deploy/apply.sh DIRECTORY     as deploy/check.sh renders it
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[[ -n ${KUBE_APISERVER-} && -n ${ETCD-} ]] || { echo "SKIPPED: KUBE_APISERVER and ETCD do not name programs"; exit; }
+controlplane=$here/../tests/interop/controlplane
+"$controlplane/build.sh" --built || { echo "SKIPPED: kube-apiserver is not built; tests/interop/run.sh controlplane builds it"; exit; }
 rendered=$(realpath "$1")
 work=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+trap '"$controlplane/stop.sh" "$work"; rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
-read -r port client peer < <(python3 -c '
-import socket
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-print(*(s.getsockname()[1] for s in sockets))')
-
+"$controlplane/start.sh" "$work"
 cd "$work"
-key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1.key" 2>/dev/null; }
-for name in ca server admin; do key "$name"; done
-openssl genpkey -algorithm RSA -out accounts.key 2>/dev/null
-openssl req -x509 -new -key ca.key -subj /CN=ca -days 2 -out ca.pem
-signed() { # NAME SUBJECT EXTENSION
-    openssl req -new -key "$1.key" -subj "$2" |
-        openssl x509 -req -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile <(echo "$3") -out "$1.pem" 2>/dev/null
-}
-signed server /CN=kube-apiserver subjectAltName=IP:127.0.0.1
-signed admin /O=system:masters/CN=admin basicConstraints=CA:FALSE
-"$ETCD" --data-dir "$work/etcd" --unsafe-no-fsync --listen-client-urls "http://127.0.0.1:$client" \
-    --advertise-client-urls "http://127.0.0.1:$client" --listen-peer-urls "http://127.0.0.1:$peer" \
-    --initial-advertise-peer-urls "http://127.0.0.1:$peer" --initial-cluster "default=http://127.0.0.1:$peer" >etcd.log 2>&1 &
-# Without a controller manager no namespace has its default ServiceAccount, which that admission plugin asks for.
-"$KUBE_APISERVER" --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$port" \
-    --etcd-servers="http://127.0.0.1:$client" --tls-cert-file=server.pem --tls-private-key-file=server.key \
-    --client-ca-file=ca.pem --authorization-mode=RBAC --disable-admission-plugins=ServiceAccount \
-    --service-account-issuer=https://kubernetes.default --service-account-key-file=accounts.key \
-    --service-account-signing-key-file=accounts.key --service-cluster-ip-range=10.0.0.0/24 \
-    --endpoint-reconciler-type=none >apiserver.log 2>&1 &
-k() {
-    kubectl --kubeconfig /dev/null --server "https://127.0.0.1:$port" --certificate-authority ca.pem \
-        --client-certificate admin.pem --client-key admin.key "$@"
-}
-tries=0
-until k get --raw /readyz >/dev/null 2>&1; do
-    ((tries += 1)) && ((tries < 240)) || { tail -n 5 apiserver.log >&2; fail "the API server is not ready"; }
-    sleep 0.5
-done
+k() { kubectl --kubeconfig admin.kubeconfig "$@"; }
 
 for namespace in argocd kueue-system headlamp fleet; do
     k create namespace "$namespace" >/dev/null

@@ -1,6 +1,6 @@
 """Checks the rendered manifests in a directory: see check.sh.
 
-usage: check.py BROKER DIRECTORY HEADLAMP KUEUE-CONFIGURATION
+usage: check.py BROKER DIRECTORY HEADLAMP KUEUE-CONFIGURATION DOCUMENT
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 
 import yaml
 
-BROKER, DIRECTORY, HEADLAMP, KUEUE = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
+BROKER, DIRECTORY, HEADLAMP, KUEUE, DOCUMENT = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
 SHIM = "/opt/credbroker/bin/credbroker-exec"
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")
 
@@ -130,12 +130,22 @@ for path in sorted(DIRECTORY.glob("*.yaml")):
             checked += 1
         else:
             assert "initContainers" not in spec, f"{name}: a sidecar without the label"
-assert checked == 6, checked
+assert checked == 9, checked
 
-example, chart = (by_name(load(DIRECTORY / file), ("Namespace",)) for file in ("example.yaml", "helm.yaml"))
-for key in example.keys() | chart.keys():
-    kustomized, helmed = example.get(key), chart.get(key)
-    assert kustomized == helmed, f"{key} differs:\n{json.dumps(kustomized)}\n{json.dumps(helmed)}"
+
+def same(one, other, left_out=("Namespace",)):
+    """Two files have the same objects, but for those of some kinds. Returns those of the first."""
+    objects, others = (by_name(load(DIRECTORY / file), left_out) for file in (one, other))
+    for key in objects.keys() | others.keys():
+        texts = json.dumps(objects.get(key)), json.dumps(others.get(key))
+        assert objects.get(key) == others.get(key), f"{key} differs:\n{one}: {texts[0]}\n{other}: {texts[1]}"
+    return objects
+
+
+example = same("example.yaml", "helm.yaml")
+same("example-image.yaml", "helm-image.yaml")
+same("helm-own.yaml", "helm.yaml", ("ServiceAccount",))
+same("documented.yaml", "example.yaml", ("Namespace", "Role", "RoleBinding"))
 image = by_name(load(DIRECTORY / "helm-image.yaml"))["Deployment", "controllers", "controller"]
 assert {
     "name": "credbroker-exec",
@@ -154,6 +164,8 @@ kueue = yaml.safe_load(KUEUE.read_text())["multiKueue"]["clusterProfile"]["acces
 assert [(item["name"], item["execConfig"]["command"], item["execConfig"]["args"]) for item in kueue] == [
     ("gke", SHIM, ["--provider", "gke"]),
 ]
+[documented] = [block[4:] for block in DOCUMENT.read_text().split("```") if block.startswith("yaml\nexec:")]
+assert yaml.safe_load(documented) == {"exec": kueue[0]["execConfig"]}, documented
 
 # The values are for a chart that is not here: they have the same container and volumes as the component.
 values = yaml.safe_load((HEADLAMP / "values.yaml").read_text())

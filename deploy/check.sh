@@ -1,7 +1,7 @@
 #!/bin/bash
 # Checks the manifests: they parse, the chart and the plain file are the same as the Kustomize component, the pods fit the
-# Pod Security Standard `restricted`, and the broker accepts each configuration in them. A real API server takes them, where
-# KUBE_APISERVER and ETCD name the programs. Then a broker and a shim run as a pod would run them (as root; skipped otherwise).
+# Pod Security Standard `restricted`, and the broker accepts each configuration in them. A real API server takes them, if
+# it is built. Then a broker and a shim run as a pod would run them (as root; skipped otherwise).
 #
 # usage: deploy/check.sh [BROKER [SHIM]]     default: the programs that `cargo build --workspace` makes
 #        deploy/check.sh --write             writes kubernetes/example.yaml
@@ -49,12 +49,32 @@ helm lint --quiet --kube-version 1.35.0 "$chart"
 render() { helm template test "$chart" --namespace controllers --kube-version 1.35.0 "$@"; }
 render >"$work/helm.yaml"
 render --set shim=image >"$work/helm-image.yaml"
+# A number of a values file is not the same to helm as one of `--set`.
+render --values - <<<'uid: 1000680001' | grep -q 'value: "1000680001"' || { echo "the chart changes a large uid" >&2; exit 1; }
 render --set shim=none --set fleet=null --set workload.enabled=false >"$work/helm-none.yaml"
+# A chart of one's own, with this one as its dependency.
+mkdir "$work/own"
+cp -r "$here/helm/testdata/own" "$work/own/chart"
+mkdir "$work/own/chart/charts"
+cp -r "$chart" "$work/own/chart/charts"
+helm template test "$work/own/chart" --namespace controllers --kube-version 1.35.0 >"$work/helm-own.yaml"
+# The example with the component of the shim's image in the place of the copy.
+cp -r "$here/kubernetes" "$work"
+sed -i 's/shim-copy/shim/' "$work/kubernetes/example/kustomization.yaml"
+kustomize "$work/kubernetes/example" >"$work/example-image.yaml"
+echo "- {name: credbroker-exec, newName: registry.example.com/shim}" >>"$work/kubernetes/example/kustomization.yaml"
+kustomize "$work/kubernetes/example" | grep -q 'reference: registry.example.com/shim:0.1.0' || {
+    echo "images of Kustomize does not name the shim's image" >&2
+    exit 1
+}
+# The kustomization in the documentation, with the files of the example.
+sed -n '/^```yaml$/,/^```$/p' "$root/docs/kubernetes.md" | sed '1d;/^```$/,$d' >"$work/kubernetes/example/kustomization.yaml"
+kustomize "$work/kubernetes/example" | sed 's#registry.example.com/credbroker:#credbroker:#' >"$work/documented.yaml"
 if render --set shim=other >/dev/null 2>&1; then
     echo "the chart accepts shim: other" >&2
     exit 1
 fi
-python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml"
+python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml" "$root/docs/kubernetes.md"
 
 echo "-- a real API server"
 "$here/apply.sh" "$work"

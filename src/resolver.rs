@@ -48,10 +48,10 @@ pub enum Source {
 
 impl Source {
     /// What access rules say about it.
-    pub(crate) fn target(&self) -> access::Target<'_> {
+    pub(crate) fn target(&self) -> access::CallTarget<'_> {
         match self {
-            Self::Provider(provider) => access::Target::Provider(&provider.name),
-            Self::ClusterProfile(profile) => access::Target::Profile(profile, None),
+            Self::Provider(provider) => access::CallTarget::Provider(&provider.name),
+            Self::ClusterProfile(profile) => access::CallTarget::Profile(profile, None),
         }
     }
 
@@ -64,9 +64,9 @@ impl Source {
         profile: Option<&ProfileName>,
     ) -> Result<(), ResolveError> {
         let run = match (self, profile) {
-            (Self::Provider(_), Some(profile)) => access::Target::Through(provider, profile),
-            (Self::Provider(_), None) => access::Target::Provider(provider),
-            (Self::ClusterProfile(profile), _) => access::Target::Profile(profile, Some(provider)),
+            (Self::Provider(_), Some(profile)) => access::CallTarget::Through(provider, profile),
+            (Self::Provider(_), None) => access::CallTarget::Provider(provider),
+            (Self::ClusterProfile(profile), _) => access::CallTarget::Profile(profile, Some(provider)),
         };
         if permit.allows(run) { Ok(()) } else { Err(self.not_allowed()) }
     }

@@ -12,6 +12,8 @@ use anyhow::Result;
 use credbroker_client::{Client, CredentialRef, Socket};
 use tokio::{task::JoinSet, time::sleep};
 
+use crate::ratio::median;
+
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// What is asked, and where.
@@ -84,9 +86,4 @@ impl Load<'_> {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52 requests")]
         Ok(done as f64 / took.as_secs_f64())
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }

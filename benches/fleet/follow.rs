@@ -1,25 +1,19 @@
 //! 200 changes of the hub in a second: how soon they are sent, what they cost, and how they affect other requests.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
-use credbroker_client::{Client, CredentialRef, Socket};
+use anyhow::{Context, Result, ensure};
 use credbroker_proto::v1::WatchCredentialRequest;
 use tokio::{
-    runtime,
     task::AbortHandle,
     time::{interval, sleep},
 };
 
 use crate::{
-    broker::PROVIDER,
+    asking::Asking,
     hub::{Change, Hub, NAMESPACE, PROFILES, name, number_of},
     ledger::{Note, latencies, spread},
     news::News,
@@ -35,8 +29,6 @@ const CHANGES: u32 = PER_SECOND * 15;
 const WATCHED: usize = 0;
 const WATCHED_EACH: u32 = 100;
 const IDLE: Duration = Duration::from_secs(5);
-/// Between two asks of the caller that has nothing to do with the fleet.
-const ASK_PAUSE: Duration = Duration::from_millis(5);
 const CPU_LIMIT: f64 = 3.0;
 const HIT_LIMIT: f64 = 2.5;
 
@@ -93,23 +85,11 @@ pub(crate) async fn measure(
     }
     figure("bare kube reflector, of one core", &format!("{bare_cpu:.1} %"));
     figure("credbroker, of one core", &format!("{cpu:.1} % (idle {idle:.1} %)"));
-    let ratio = (cpu - idle) / bare_cpu;
-    report.limited(
-        "ratio of the two, less idle",
-        &format!("{ratio:.2}"),
-        &format!("{CPU_LIMIT:.1}"),
-        ratio <= CPU_LIMIT,
-    );
+    report.ratio("ratio of the two, less idle", (cpu - idle) / bare_cpu, CPU_LIMIT);
     let p50 = |times: &[Duration]| percentile(times, 50).as_secs_f64();
     figure("GetCredential of another provider, idle, p50 / p99", &spread(&quiet));
     figure("the same while following, p50 / p99", &spread(&busy));
-    let ratio = p50(&busy) / p50(&quiet);
-    report.limited(
-        "ratio of the p50",
-        &format!("{ratio:.2}"),
-        &format!("{HIT_LIMIT:.1}"),
-        ratio <= HIT_LIMIT,
-    );
+    report.ratio("ratio of the p50", p50(&busy) / p50(&quiet), HIT_LIMIT);
     Ok(())
 }
 
@@ -161,41 +141,6 @@ struct AbortOnDrop(AbortHandle);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// A caller on a separate thread, so that other work of the bench does not affect its figures.
-struct Asking {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Vec<Duration>>>,
-}
-
-impl Asking {
-    fn start(subject: &Subject) -> Self {
-        let (socket, stop) = (Socket::at(&subject.running.socket), Arc::new(AtomicBool::new(false)));
-        let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || {
-            runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-                let (client, mut times) = (Client::connect(&socket).await?, Vec::new());
-                let reference = CredentialRef::provider(PROVIDER);
-                client.credential(&reference).await?;
-                while !stopped.load(Ordering::Relaxed) {
-                    let start = Instant::now();
-                    client.credential(&reference).await?;
-                    times.push(start.elapsed());
-                    sleep(ASK_PAUSE).await;
-                }
-                times.sort_unstable();
-                Ok(times)
-            })
-        });
-        Self { stop, thread }
-    }
-
-    /// How long each ask took, sorted.
-    fn stop(self) -> Result<Vec<Duration>> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_panic| anyhow!("the caller panicked"))?
     }
 }
 

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
+mod asking;
 #[path = "../common/broker.rs"]
 mod broker;
 mod calls;
@@ -13,6 +14,7 @@ mod channel;
 mod follow;
 mod hub;
 mod ledger;
+mod lists;
 #[path = "../common/load.rs"]
 mod load;
 mod mirror;
@@ -20,6 +22,9 @@ mod news;
 #[path = "../common/process_memory.rs"]
 mod process_memory;
 mod processor;
+#[path = "../common/ratio.rs"]
+mod ratio;
+mod reflector;
 mod relist;
 #[path = "../common/report.rs"]
 mod report;
@@ -38,8 +43,8 @@ use subject::Subject;
 async fn main() -> Result<ExitCode> {
     let args: Vec<_> = args().skip(1).collect();
     match args.as_slice() {
-        [command, kubeconfig, namespace] if command == rival::COMMAND => {
-            rival::reflect(&PathBuf::from(kubeconfig), namespace).await?;
+        [command, kubeconfig, namespace] if command == reflector::COMMAND => {
+            reflector::reflect(&PathBuf::from(kubeconfig), namespace).await?;
             return Ok(ExitCode::SUCCESS);
         }
         [command, socket, pages] if command == mirror::COMMAND => {
@@ -58,6 +63,7 @@ async fn main() -> Result<ExitCode> {
         follow::measure(&mut report, &mut hub, &subject, change).await?;
     }
     relist::measure(&mut report, &hub, &subject).await?;
-    calls::measure(&mut report, &directory.join("calls"), &subject).await?;
+    lists::measure(&mut report, &directory.join("lists"), &subject).await?;
+    calls::measure(&mut report, &subject).await?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -57,12 +57,7 @@ pub(crate) async fn measure(report: &mut Report, hub: &Hub, subject: &Subject) -
     figure("bare kube reflector, processor time for one", &format!("{} ms", millis(bare_cpu / ROUNDS)));
     figure("credbroker, processor time for one", &format!("{} ms", millis(cpu / ROUNDS)));
     let ratio = cpu.as_secs_f64() / bare_cpu.as_secs_f64();
-    report.limited(
-        "ratio of the two",
-        &format!("{ratio:.2}"),
-        &format!("{CPU_LIMIT:.1}"),
-        ratio <= CPU_LIMIT,
-    );
+    report.ratio("ratio of the two", ratio, CPU_LIMIT);
     let (runs, received) = (subject.running.runs() - runs, news.take().len());
     let nothing = runs == 0 && received == 0;
     report.limited("plugin runs, clusters sent", &format!("{runs} / {received}"), "none", nothing);

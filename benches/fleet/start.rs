@@ -13,7 +13,8 @@ use crate::{
     ledger::millis,
     news::News,
     process_memory::kib,
-    report::{Report, figure, section},
+    ratio::median,
+    report::{Report, figure, percentile, section},
     rival::Rival,
     subject::Subject,
 };
@@ -29,27 +30,19 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path, hub: &Hub) ->
     for round in 0..ROUNDS {
         let directory = directory.join(round.to_string());
         // The order alternates.
-        let (broker, bare) = if round % 2 == 0 {
-            let broker = received(&directory, hub).await?;
-            (broker, listed(hub)?)
-        } else {
-            let bare = listed(hub)?;
-            (received(&directory, hub).await?, bare)
-        };
+        let early = if round % 2 == 0 { None } else { Some(listed(hub)?) };
+        let broker = received(&directory, hub).await?;
+        let bare = early.map_or_else(|| listed(hub), Ok)?;
         ratios.push(broker.as_secs_f64() / bare.as_secs_f64());
         broker_times.push(broker);
         bare_times.push(bare);
     }
     broker_times.sort_unstable();
     bare_times.sort_unstable();
-    ratios.sort_unstable_by(f64::total_cmp);
-    let middle = ROUNDS / 2;
-    let time = |times: &[Duration]| times.get(middle).map(|time| format!("{} ms", millis(*time)));
-    figure("credbroker, from its start to the last WatchClusters", &time(&broker_times).unwrap_or_default());
-    figure("bare kube reflector, from its start to the list", &time(&bare_times).unwrap_or_default());
-    let ratio = ratios.get(middle).copied().unwrap_or(f64::INFINITY);
-    let limit = format!("{TIME_LIMIT:.1}");
-    report.limited("median of the rounds' ratios", &format!("{ratio:.2}"), &limit, ratio <= TIME_LIMIT);
+    let time = |times: &[Duration]| format!("{} ms", millis(percentile(times, 50)));
+    figure("credbroker, from its start to the last WatchClusters", &time(&broker_times));
+    figure("bare kube reflector, from its start to the list", &time(&bare_times));
+    report.ratio("median of the rounds' ratios", median(ratios), TIME_LIMIT);
     memory(report, directory, hub).await
 }
 

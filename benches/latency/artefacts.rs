@@ -1,4 +1,4 @@
-//! The programs that are compared, built as they are shipped, and what the shim itself must not exceed.
+//! The programs that are compared, built as they are shipped.
 
 use std::{
     fmt::Write as _,
@@ -9,15 +9,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::{
-    broker::{PROVIDER, Running},
-    report::{Report, figure, section},
-};
-
-const SIZE: u64 = 1_600_000;
-const SYSTEM_CALLS: usize = 45;
+use crate::broker::PROVIDER;
 
 /// The shim as it is released: static, at a fixed address, optimised for size. Cargo does nothing when it is there
 /// already. A copy in `directory`, as an installed one is: what the linker wrote lies in the page cache in smaller pieces,
@@ -84,38 +78,6 @@ fn is_whole(bytes: &[u8]) -> bool {
         left = next;
     }
     ends && left.is_empty()
-}
-
-/// What the shim is and what it asks of the kernel.
-pub(crate) fn measure(report: &mut Report, shim: &Path, broker: &Running) -> Result<()> {
-    section("The static shim");
-    let size = fs::metadata(shim)?.len();
-    report.limited("size", &format!("{size} bytes"), &format!("{SIZE} bytes"), size <= SIZE);
-    match system_calls(shim, broker)? {
-        Some(calls) => {
-            let (value, limit) = (calls.to_string(), SYSTEM_CALLS.to_string());
-            report.limited("system calls, answer in one piece", &value, &limit, calls <= SYSTEM_CALLS);
-        }
-        None => figure("system calls", "NOT COUNTED: there is no strace"),
-    }
-    Ok(())
-}
-
-/// Without the end of the process, and without the two calls that each further piece of an answer takes.
-fn system_calls(shim: &Path, broker: &Running) -> Result<Option<usize>> {
-    let trace = broker.directory.join("trace");
-    let mut strace = Command::new("strace");
-    strace.arg("-o").arg(&trace).arg(shim).args(["--provider", PROVIDER, "--socket"]).arg(&broker.socket);
-    // In a terminal's environment it would look for one, which takes one call more.
-    strace.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-    let Ok(output) = strace.stdin(Stdio::null()).output() else { return Ok(None) };
-    if !output.status.success() {
-        bail!("{strace:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let trace = fs::read_to_string(trace)?;
-    let count = |name| trace.lines().filter(|line| line.starts_with(name)).count();
-    let pieces = count("ppoll(").saturating_sub(1);
-    Ok(Some(trace.lines().count() - count("exit_group(") - count("+++ ") - 2 * pieces))
 }
 
 fn run(command: &mut Command) -> Result<()> {

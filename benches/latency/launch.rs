@@ -6,8 +6,9 @@ use anyhow::Result;
 
 use crate::{
     artefacts,
+    ratio::median,
     report::{Report, figure, section},
-    timer::{ROUNDS, RUNS, lives, median},
+    timer::{ROUNDS, RUNS, lives},
 };
 
 /// In milliseconds.

@@ -12,8 +12,11 @@ mod cold;
 mod daemon;
 mod echo;
 mod launch;
+#[path = "../common/ratio.rs"]
+mod ratio;
 #[path = "../common/report.rs"]
 mod report;
+mod shim;
 mod timer;
 mod warm;
 

@@ -49,9 +49,3 @@ fn round(line: &str, programs: usize) -> Result<Vec<Life>> {
     ensure!(lives.len() == programs, "{line:?}");
     Ok(lives)
 }
-
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::INFINITY)
-}

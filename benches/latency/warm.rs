@@ -14,8 +14,10 @@ use crate::{
     artefacts,
     broker::PROVIDER,
     daemon::{self, Subject},
+    ratio::median,
     report::{Report, figure, percentile, section},
-    timer::{ROUNDS, RUNS, lives, median},
+    shim,
+    timer::{ROUNDS, RUNS, lives},
 };
 
 const PROGRAMS: [&str; 4] = [
@@ -34,7 +36,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
     first.args(["--provider", PROVIDER, "--socket"]).arg(&broker.socket).stdin(Stdio::null());
     let document = first.output()?.stdout;
     let length = document.len();
-    artefacts::measure(report, shim, &broker)?;
+    shim::measure(report, shim, &broker)?;
 
     let socket = directory.join("baseline.sock");
     serve(UnixListener::bind(&socket)?, document);
@@ -68,16 +70,11 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
     };
     figure("recorded.c / baseline.c, 1.30 on a quiet machine", &format!("{:.2}", ratio(2, 1)));
     figure("credbroker-exec / baseline.c", &format!("{:.2}", ratio(3, 1)));
-    let shim = ratio(3, 2);
-    report.limited("credbroker-exec / recorded.c", &format!("{shim:.2}"), "1.35", shim <= LIMIT);
+    report.ratio("credbroker-exec / recorded.c", ratio(3, 2), LIMIT);
     let faults =
         rounds.iter().filter_map(|round| round.get(3)).map(|shim| shim.faults).max().unwrap_or(u64::MAX);
-    report.limited(
-        "page faults of credbroker-exec",
-        &faults.to_string(),
-        &FAULTS.to_string(),
-        faults <= FAULTS,
-    );
+    let (value, limit) = (faults.to_string(), FAULTS.to_string());
+    report.limited("page faults of credbroker-exec", &value, &limit, faults <= FAULTS);
     Ok(())
 }
 

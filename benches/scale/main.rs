@@ -8,6 +8,7 @@
 mod attacks;
 #[path = "../common/broker.rs"]
 mod broker;
+mod callers;
 #[path = "../common/channel.rs"]
 mod channel;
 mod credential;
@@ -29,6 +30,8 @@ mod many;
 mod memory;
 #[path = "../common/process_memory.rs"]
 mod process_memory;
+#[path = "../common/ratio.rs"]
+mod ratio;
 #[path = "../common/report.rs"]
 mod report;
 mod subject;

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use crate::{
     hub::{Hub, NAMESPACE, PROFILES},
     keys::{self, KEYS, TOKEN_PLUGIN, fill, request},
+    ratio::median,
     report::{Report, figure, percentile, section},
     subject::{Rpc, Subject},
 };
@@ -59,14 +60,7 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     ));
     figure(&format!("p99 with {FEW} keys and no watch"), &micros(&mut few_p99));
     figure(&format!("p99 with {MANY} keys"), &micros(&mut many_p99));
-    ratios.sort_unstable_by(f64::total_cmp);
-    let ratio = ratios.get(ROUNDS / 2).copied().unwrap_or(f64::INFINITY);
-    report.limited(
-        "median of the ratios",
-        &format!("{ratio:.2}"),
-        &format!("{P99_LIMIT}"),
-        ratio <= P99_LIMIT,
-    );
+    report.ratio("median of the ratios", median(ratios), P99_LIMIT);
 
     let start = Instant::now();
     let selector = Some(pb::CredentialSelector { selector: Some(Selector::All(true)) });

@@ -1,15 +1,14 @@
-//! What the broker holds: idle, for a key, and for a caller.
+//! What the broker holds: idle, and for a key.
 
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::Result;
-use credbroker_proto::v1::ExecPluginCaller;
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256};
 use tokio::time::sleep;
 
 use crate::{
-    broker,
-    keys::{self, KEYS, TOKEN_PLUGIN, fill, request},
+    broker, callers,
+    keys::{self, TOKEN_PLUGIN, fill},
     process_memory::{self, kib},
     report::{Report, figure, section},
     subject::Subject,
@@ -21,12 +20,6 @@ const TOKENS: usize = 5_000;
 const PAIRS: usize = 1_000;
 const TOKEN_LIMIT: u64 = 4 * 1024;
 const PAIR_LIMIT: u64 = 12 * 1024;
-const CALLERS: (usize, usize) = (100, 1_000);
-/// 16 bytes, and a tenth for the allocator.
-const CALLER_LIMIT: f64 = 17.6;
-/// Bytes of a name that is as long as it may be, and how many there are.
-const HOSTILE: (usize, usize) = (250 * 1024, 200);
-const HOSTILE_LIMIT: u64 = 512 * 1024;
 /// Certificates in the chain of a pair.
 const CHAIN: usize = 3;
 
@@ -39,7 +32,7 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     let subject = Subject::start(&tokens, TOKEN_PLUGIN, &keys::config(&tokens, "")).await?;
     let each = filled(&subject, TOKENS).await?;
     report.limited("a key with a token of 1,000 bytes", &kib(each), &kib(TOKEN_LIMIT), each <= TOKEN_LIMIT);
-    callers(report, &subject).await?;
+    callers::measure(report, &subject).await?;
 
     let pairs = directory.join("pairs");
     let subject = Subject::start(&pairs, PAIR_PLUGIN, &keys::config(&pairs, "")).await?;
@@ -66,46 +59,6 @@ async fn filled(subject: &Subject, count: usize) -> Result<u64> {
     let before = subject.resident()?;
     fill(&subject.rpc, FIRST + count).await?;
     Ok(subject.resident()?.saturating_sub(before) / count as u64)
-}
-
-async fn callers(report: &mut Report, subject: &Subject) -> Result<()> {
-    let ask = async |key, caller: String| {
-        let mut asked = request(KEYS, key);
-        asked.exec_plugin_caller = Some(ExecPluginCaller { id: caller, without_exec_info: false });
-        subject.rpc.clone().get_credential(asked).await
-    };
-    let (keys, each) = CALLERS;
-    for caller in 0..each {
-        ask(0, format!("first {caller}")).await?;
-    }
-    let before = subject.resident()?;
-    for key in 1..=keys {
-        for caller in 0..each {
-            ask(key, format!("caller {caller}")).await?;
-        }
-    }
-    let grown = subject.resident()?.saturating_sub(before);
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 bytes")]
-    let bytes = grown as f64 / (keys * each) as f64;
-    let name = format!("a caller that is remembered, of {}", keys * each);
-    report.limited(
-        &name,
-        &format!("{bytes:.1} bytes"),
-        &format!("{CALLER_LIMIT} bytes"),
-        bytes <= CALLER_LIMIT,
-    );
-
-    let (length, count) = HOSTILE;
-    let hostile = |number: usize| format!("{}{number}", "x".repeat(length));
-    ask(0, hostile(count)).await?;
-    let before = subject.resident()?;
-    for number in 0..count {
-        ask(0, hostile(number)).await?;
-    }
-    let grown = subject.resident()?.saturating_sub(before);
-    let name = format!("{count} callers with names of {} KiB, together", length / 1024);
-    report.limited(&name, &kib(grown), &kib(HOSTILE_LIMIT), grown <= HOSTILE_LIMIT);
-    Ok(())
 }
 
 const PAIR_PLUGIN: &str = "#!/bin/sh\necho run >> \"${0%/*}/runs\"\nexec cat \"${0%/*}/document\"\n";

@@ -5,28 +5,25 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-const (
-	// The name of the auth provider plugin that this package registers with client-go. It is how a config that holds only
-	// strings leads to a RoundTripper that follows the broker.
-	pluginName = "credbroker.io/client-go"
-	// The key of its config: the name of a target of this process.
-	pluginKey = "credential"
-)
+// AuthProviderName is the name of the auth provider plugin that this package registers with client-go, and so the Name in
+// the AuthProvider of its configs. It is how a config that holds only strings leads to a RoundTripper that follows the
+// broker. Programs that refuse configs with other auth providers compare it.
+const AuthProviderName = "credbroker.io/client-go"
 
-// The targets of this process by their names.
-var (
-	registry sync.Map
-	targets  atomic.Uint64
-)
+// The key of its config: the name of a target of this process.
+const pluginKey = "credential"
+
+// The targets of this process by their names. A name cannot be guessed, so that no kubeconfig from elsewhere gets the
+// credential of another config.
+var registry sync.Map
 
 func init() {
-	if err := rest.RegisterAuthProviderPlugin(pluginName, authProviderOf); err != nil {
+	if err := rest.RegisterAuthProviderPlugin(AuthProviderName, authProviderOf); err != nil {
 		panic(err)
 	}
 }
@@ -34,7 +31,7 @@ func init() {
 func authProviderOf(host string, config map[string]string, _ rest.AuthProviderConfigPersister) (rest.AuthProvider, error) {
 	found, ok := registry.Load(config[pluginKey])
 	if !ok {
-		return nil, fmt.Errorf("credbroker: the config is of another process, or of a credential that was forgotten: %w", ErrClosed)
+		return nil, fmt.Errorf("credbroker: the config is of another process, of an endpoint that the cluster has left, or of a credential that was forgotten: %w", ErrClosed)
 	}
 	to := found.(*target)
 	if server, err := url.Parse(host); err != nil || destinationOf(server) != to.to {
@@ -54,6 +51,6 @@ func (a authProvider) WrapTransport(below http.RoundTripper) http.RoundTripper {
 func (authProvider) Login() error { return nil }
 
 func (t *target) configure(config *rest.Config) *rest.Config {
-	config.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: pluginName, Config: map[string]string{pluginKey: t.name}}
+	config.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: AuthProviderName, Config: map[string]string{pluginKey: t.name}}
 	return config
 }

@@ -3,6 +3,7 @@ package credbroker
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,7 +56,8 @@ func WithSocket(address string) Option { return func(s *settings) { s.address = 
 // owner of the directory of the socket.
 func WithServerUID(uid uint32) Option { return func(s *settings) { s.serverUID = &uid } }
 
-// WithTimeout sets the longest time that a call waits for its answer, or a watch for its first one. The default is 45 s.
+// WithTimeout sets the longest time that a call waits for its answer, or for the first one of a watch. The default is 45 s;
+// a login in which a person takes part may need more.
 func WithTimeout(limit time.Duration) Option { return func(s *settings) { s.limit = limit } }
 
 // WithDrain sets how long a connection to an API server may stay open after its certificate was replaced. The default is
@@ -150,7 +152,7 @@ func (b *Broker) GetCredential(ctx context.Context, ref Ref) (*Credential, error
 	return receive(answer.GetCredential(), answer.GetCluster(), b.now())
 }
 
-// An Outcome says what the broker did about a report.
+// An Outcome says what the broker did about a report. Accept values that this package does not name.
 type Outcome string
 
 // The outcomes of a report.
@@ -191,12 +193,16 @@ func (b *Broker) ReportRejected(ctx context.Context, ref Ref, generation string)
 	if err != nil {
 		return nil, err
 	}
-	outcome := answer.GetOutcome().String()
 	return &Report{
 		Credential: credential,
-		Outcome:    Outcome(outcome[len("OUTCOME_"):]),
+		Outcome:    outcomeFrom(answer.GetOutcome()),
 		RetryAfter: answer.GetRetryAfter().AsDuration(),
 	}, nil
+}
+
+// One that this package does not know is a number, without the prefix.
+func outcomeFrom(outcome pb.ReportRejectedResponse_Outcome) Outcome {
+	return Outcome(strings.TrimPrefix(outcome.String(), "OUTCOME_"))
 }
 
 // Source returns the credential as it follows its rotations. All callers with an equal Ref share one, which follows the
@@ -252,6 +258,11 @@ func call[T any](
 		return none, fromStatus(ctx, err, b.limit, b.pool.socket.String(), slot.dialError())
 	}
 	return answer, nil
+}
+
+// limited returns ctx with the longest time that a caller waits for the first answer of a watch. Its headers come at once.
+func (b *Broker) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, b.limit, &TimeoutError{Limit: b.limit})
 }
 
 // start runs work until the Broker is closed. It returns false if it is closed already.

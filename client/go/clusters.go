@@ -122,9 +122,12 @@ func (c *Clusters) Failure() error {
 	return c.failure
 }
 
-// Ready waits until the broker has sent all clusters that it knows: up to five seconds for a broker that is starting. It
-// returns the error of the last attempt; the watch continues to try.
+// Ready waits until the broker has sent all clusters that it knows: up to five seconds for a broker that is starting, and
+// up to the limit of [WithTimeout] for one that does not answer. It returns the error of the last attempt; the watch
+// continues to try.
 func (c *Clusters) Ready(ctx context.Context) error {
+	ctx, cancel := c.broker.limited(ctx)
+	defer cancel()
 	start := time.NewTimer(brokerStart)
 	defer start.Stop()
 	started := false

@@ -3,6 +3,7 @@ package credbroker
 import (
 	"crypto/tls"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
@@ -21,6 +22,8 @@ type Credential struct {
 	expiresAt   time.Time
 	expiry      *expiry
 	lifetime    time.Duration
+	// nil, or set when the definition that it comes from is no longer in force.
+	withdrawn *atomic.Bool
 }
 
 // Generation returns the opaque name of the credential. Credentials of the same generation are the same credential.
@@ -74,7 +77,12 @@ func (c *Credential) String() string {
 // GoString returns the same as String.
 func (c *Credential) GoString() string { return "credbroker.Credential(" + c.String() + ")" }
 
-func (c *Credential) isValid(now instant) bool { return c.expiry == nil || c.expiry.isAfter(now) }
+func (c *Credential) isValid(now instant) bool {
+	if c.withdrawn != nil && c.withdrawn.Load() {
+		return false
+	}
+	return c.expiry == nil || c.expiry.isAfter(now)
+}
 
 // receive checks a message once: a credential that is held can be sent.
 func receive(message *pb.Credential, cluster *pb.Cluster, now instant) (*Credential, error) {

@@ -9,7 +9,10 @@ import (
 // The examples are compiled, so the code of the document is too.
 func TestTheCodeOfTheDocumentIsThatOfTheExamples(t *testing.T) {
 	var examples string
-	for _, file := range []string{"example_test.go", "controllerruntime/example_test.go"} {
+	for _, file := range []string{
+		"example_test.go", "kubeconfig_test.go", "controllerruntime/example_test.go", "examples/kueue/access.go", "examples/kueue/access_test.go",
+		"examples/multicluster/example_test.go",
+	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -23,7 +26,7 @@ func TestTheCodeOfTheDocumentIsThatOfTheExamples(t *testing.T) {
 	blocks := strings.Split(string(document), "```go\n")[1:]
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
-		if !strings.Contains(examples, withoutIndentation(code)) {
+		if !strings.Contains(examples, strings.TrimSpace(withoutIndentation(code))) {
 			t.Errorf("no example has this code:\n%s", code)
 		}
 	}

@@ -168,6 +168,11 @@ func mayBeStarting(err error) bool {
 	return errors.As(err, &unreachable) && !errors.Is(unreachable.Err, fs.ErrPermission)
 }
 
+// endsDefinition says that the definition that the credential comes from was changed or removed. The next watch uses the new
+// one. UNKNOWN_PROVIDER and UNKNOWN_DEFINITION do not say that: a broker that starts while a kubeconfig is written does not
+// know its users at first.
+func endsDefinition(err error) bool { return ReasonOf(err) == ReasonProviderChanged }
+
 func fillsConnection(err error) bool {
 	var failed *Error
 	return errors.As(err, &failed) && failed.Limit == limitOfWatches

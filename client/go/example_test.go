@@ -37,6 +37,29 @@ func countPods(ctx context.Context) error {
 	return nil
 }
 
+func ExampleRef() {
+	ref := credbroker.ClusterProfile("fleet", "paris").WithEnv("AWS_PROFILE", "production")
+	fmt.Println(ref)
+	fmt.Printf("%#v\n", ref)
+	// Output:
+	// clusterprofile/fleet/paris
+	// credbroker.Ref(clusterprofile/fleet/paris)
+}
+
+func ExampleError() {
+	err := fmt.Errorf("connecting: %w", &credbroker.Error{
+		Reason: credbroker.ReasonIssuerThrottled, Message: "the issuer asked for fewer requests", RetryAfter: 7 * time.Second,
+	})
+	var failed *credbroker.Error
+	if errors.As(err, &failed) {
+		fmt.Println(failed.Reason, failed.RetryAfter)
+	}
+	fmt.Println(err)
+	// Output:
+	// ISSUER_THROTTLED 7s
+	// connecting: credbroker: the issuer asked for fewer requests
+}
+
 func ExampleReasonOf() {
 	_, err := credbroker.RESTConfig(context.Background(), credbroker.ClusterProfile("fleet", "paris"))
 	switch credbroker.ReasonOf(err) {
@@ -73,6 +96,23 @@ func ExampleBroker_Authenticate() {
 		log.Fatal(err)
 	}
 	fmt.Println(config.Host)
+}
+
+func ExampleBroker_Authenticate_base() {
+	if config, err := authenticated("fleet", "paris", &rest.Config{Host: "https://paris.example:6443"}); err == nil {
+		fmt.Println(config.Host)
+	}
+}
+
+// As RawRestConfig of Argo CD, which has no context.
+func authenticated(namespace, name string, config *rest.Config) (*rest.Config, error) {
+	broker, err := credbroker.Default()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return broker.Authenticate(ctx, credbroker.ClusterProfile(namespace, name), config)
 }
 
 func ExampleClusters() {

@@ -39,7 +39,12 @@ func follow[T any](
 		if ctx.Err() != nil {
 			return
 		}
-		to.fail(err)
+		if fillsConnection(err) {
+			// The next attempt uses another connection, and says whether there is a failure.
+			pauses.reset()
+		} else {
+			to.fail(err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pauses.next(err, rand.Float64())):

@@ -3,8 +3,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=${TOOLS:-$PWD/target/channels}
-package=github.com/credbroker/credbroker/client/go
-PATH=$tools/protoc:$tools/go/bin:$PATH protoc -I proto \
-    --go_out=client/go --go_opt="module=$package,Mcredbroker/v1/credbroker.proto=$package/credbrokerv1" \
-    --go-grpc_out=client/go --go-grpc_opt="module=$package,Mcredbroker/v1/credbroker.proto=$package/credbrokerv1" \
-    credbroker/v1/credbroker.proto
+package=module=github.com/credbroker/credbroker/client/go
+PATH=$tools/protoc:$tools/go/bin:$PATH protoc -I proto --go_out=client/go --go_opt="$package" \
+    --go-grpc_out=client/go --go-grpc_opt="$package" credbroker/v1/credbroker.proto

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +67,8 @@ type fleet struct {
 	fake   *fake.Broker
 	server *fake.APIServer
 	broker *Broker
+	// What the clocks of the client show, once it is set.
+	late atomic.Pointer[instant]
 }
 
 func newFleet(t *testing.T, http1 bool) *fleet {
@@ -74,6 +77,12 @@ func newFleet(t *testing.T, http1 bool) *fleet {
 	f.server.AcceptToken("token-1")
 	f.fake.Set(paris, token("1"), at(f.server))
 	f.broker = connect(t, f.fake)
+	f.broker.now = func() instant {
+		if late := f.late.Load(); late != nil {
+			return *late
+		}
+		return systemClock()
+	}
 	return f
 }
 

@@ -43,13 +43,14 @@ func newLanes(t *target, base *http.Transport) *lanes {
 	return &lanes{&laneState{target: t, base: base, old: map[*lane]struct{}{}}}
 }
 
-// take returns the newest credential and the lane for it, or nil if the credential has expired. Both are read under one
-// lock, so that a request with an older credential never brings back the connections of its certificate.
+// take returns the newest credential and the lane for it, or nil if the credential has expired or was forgotten. Both are
+// read under one lock, so that a request with an older credential never brings back the connections of its certificate.
 func (l *laneState) take() (*Credential, *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	credential := l.target.current()
-	if credential == nil {
+	// After close, nothing would end the connections of another lane.
+	if credential == nil || l.target.ctx.Err() != nil {
 		return nil, nil
 	}
 	return credential, l.laneFor(credential)
@@ -123,13 +124,17 @@ func newLane(base *http.Transport, t *target, credential *Credential) *lane {
 	if transport.TLSClientConfig == nil {
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+	// A session that is resumed has the identity of the certificate that it began with.
+	if transport.TLSClientConfig.ClientSessionCache != nil {
+		transport.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	}
 	if certificate := credential.Certificate(); certificate != nil {
 		transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return certificate, nil
 		}
 	}
 	if t.proxy != nil {
-		transport.Proxy = http.ProxyURL(t.proxy)
+		transport.Proxy = t.proxy
 	}
 	dial := transport.DialContext
 	if dial == nil {

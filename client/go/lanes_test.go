@@ -65,3 +65,15 @@ func TestAReadWithoutAnAnswerAtTheDrainLimitIsSentAgainAndAChangeIsNot(t *testin
 		})
 	}
 }
+
+func TestARequestThatForgetOvertakesOpensNoConnection(t *testing.T) {
+	f := newFleet(t, false)
+	f.config(t)
+	target := f.broker.targets[0]
+	made := newLanes(target, &http.Transport{})
+	f.broker.Forget(parisRef)
+	// As a request that found its credential valid before.
+	if credential, lane := made.take(); credential != nil || lane != nil {
+		t.Error("nothing would close this connection")
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// The default of the broker's limit of watches for each connection.
+	// The broker allows 1,000 by default; fewer keep what one lost connection costs small.
 	watchesPerConnection = 100
 	// From connecting to the first bytes of the other end. A broker sends them at once.
 	handshake = 5 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -24,8 +25,8 @@ func (e *NoEndpointError) Error() string {
 //
 // The config is equal to every other one of this Broker for this Ref, for reflect.DeepEqual and equality.Semantic.DeepEqual,
 // until the endpoint of the cluster changes: its server, authorities, TLS server name or proxy. Then RESTConfig returns
-// another one; [Broker.RESTConfigs] announces it. After [Broker.Forget] it is another one too. A config can be copied and changed, for example its QPS, UserAgent, Impersonate or
-// Timeout. It works in this process only.
+// another one; [Broker.RESTConfigs] announces it. After [Broker.Forget] it is another one too. A config can be copied and
+// changed, for example its QPS, UserAgent, Impersonate or Timeout. It works in this process only.
 //
 // Clients of the config
 //
@@ -35,6 +36,7 @@ func (e *NoEndpointError) Error() string {
 //   - send the credential only to the endpoint that it came with. After the endpoint has moved they use the last credential
 //     of the old one until it expires, and then fail with [MovedError];
 //   - report an answer 401, and send a request without a body once more if that brings another credential;
+//   - use no credential of a provider's earlier definition after the broker has reported its change;
 //   - wait up to ten seconds for a credential if there is no valid one, and then fail with [NoCredentialError].
 //
 // A config with a WrapTransport works with tokens. With a client certificate or a proxy of the cluster, see
@@ -83,7 +85,9 @@ func (b *Broker) RESTConfigs(ctx context.Context, ref Ref) <-chan *rest.Config {
 
 // Authenticate waits for the credential, and returns a copy of base that sends it: for providers, whose credential comes
 // without a cluster. The credential goes only to the server of base; one that comes with another server fails with
-// [OtherServerError]. base must have no credential.
+// [OtherServerError]. Authorities, TLS server name and proxy are those of base. base must have no credential.
+//
+// The CAFile of base is read once for each call. For other authorities in it, call Authenticate again.
 func (b *Broker) Authenticate(ctx context.Context, ref Ref, base *rest.Config) (*rest.Config, error) {
 	if what := ownCredential(base); what != "" {
 		return nil, fmt.Errorf("credbroker: the config already has a credential (%s); remove it", what)
@@ -108,7 +112,12 @@ func (b *Broker) Authenticate(ctx context.Context, ref Ref, base *rest.Config) (
 	}
 	config := rest.CopyConfig(base)
 	config.Host = withScheme(base)
-	return b.targetOf(source, credential, to, nil).configure(config), nil
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("credbroker: the authorities of the config cannot be read: %w", err)
+	}
+	// client-go reads it again in a transport that this package replaces.
+	config.CAFile = ""
+	return b.targetOf(source, credential, to, nil, true).configure(config), nil
 }
 
 func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config, error) {
@@ -130,7 +139,7 @@ func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config,
 			return nil, &UnusableError{Problem: "the cluster's proxy is not a valid URL; use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"}
 		}
 	}
-	return b.targetOf(source, credential, to, proxy).configure(&rest.Config{
+	return b.targetOf(source, credential, to, proxy, false).configure(&rest.Config{
 		Host:               cluster.Server,
 		DisableCompression: cluster.DisableCompression,
 		TLSClientConfig: rest.TLSClientConfig{
@@ -141,16 +150,20 @@ func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config,
 	}), nil
 }
 
-// targetOf returns the one target of this source for the endpoint that credential came with.
-func (b *Broker) targetOf(source *Source, credential *Credential, to destination, proxy *url.URL) *target {
+// targetOf returns the one target of this source for the endpoint that credential came with. One of Authenticate is another
+// target, because its connections have another proxy.
+func (b *Broker) targetOf(
+	source *Source, credential *Credential, to destination, proxy *url.URL, authenticated bool,
+) *target {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, known := range b.targets {
-		if known.source == source && known.to == to && known.covers(credential) {
+		if known.source == source && known.to == to && known.authenticated == authenticated && known.covers(credential) {
 			return known
 		}
 	}
-	found := newTarget(source, credential, to, proxy)
+	b.targets = slices.DeleteFunc(b.targets, func(known *target) bool { return known.source == source && known.retire() })
+	found := newTarget(source, credential, to, proxy, authenticated)
 	if b.sources[source.ref.key] == source {
 		b.targets = append(b.targets, found)
 	} else {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"reflect"
-	"strings"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
@@ -50,7 +49,8 @@ type roundTripper struct {
 // other RoundTripper is kept.
 func (t *target) roundTripper(below http.RoundTripper) http.RoundTripper {
 	made := &roundTripper{target: t, below: below}
-	if base := transportOfClientGo(below); base != nil {
+	// DialTLSContext makes connections that cannot get the certificate.
+	if base := transportOfClientGo(below); base != nil && base.DialTLSContext == nil {
 		made.lanes = t.lanesOver(base)
 	}
 	return made
@@ -106,7 +106,7 @@ func (r *roundTripper) send(request *http.Request) (*Credential, *http.Response,
 		}
 		credential, lane := r.lanes.take()
 		if credential == nil {
-			// It expired between the two lines.
+			// It expired or was forgotten between the two lines.
 			continue
 		}
 		response, err := lane.send(withToken(request, credential), r.lanes)
@@ -158,17 +158,8 @@ func hasOwnCredential(request *http.Request) bool { return request.Header.Get("A
 
 // isRepeatable says whether a request can be sent twice: it has no body.
 func isRepeatable(request *http.Request) bool {
-	return request.Body == nil || request.Body == emptyBody
+	return request.Body == nil || request.Body == http.NoBody
 }
-
-// The body that package http gives to requests with an empty one.
-var emptyBody = func() io.ReadCloser {
-	request, err := http.NewRequest(http.MethodGet, "/", strings.NewReader(""))
-	if err != nil {
-		panic(err)
-	}
-	return request.Body
-}()
 
 // isRead says whether a request changes nothing, so that it can be sent again after an error of its connection.
 func isRead(request *http.Request) bool {

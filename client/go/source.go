@@ -21,7 +21,9 @@ const (
 )
 
 // A Source has the current credential. It follows the broker through rotations and restarts, and keeps the last valid
-// credential meanwhile. [Broker.Source] returns it.
+// credential meanwhile, until it expires. Only when the broker reports that the provider was changed or removed
+// ([ReasonProviderChanged]), the credential is dropped at once: no credential of the earlier definition is used again.
+// [Broker.Source] returns it.
 type Source struct {
 	broker *Broker
 	ref    Ref
@@ -37,6 +39,8 @@ type Source struct {
 	rejection rejection
 	reporting bool
 	listeners map[*target]struct{}
+	// Belongs to the credentials that come from now on.
+	withdrawn *atomic.Bool
 }
 
 // A rejection is the report that is pending or was answered. There is one at a time, however many requests were rejected.
@@ -50,7 +54,7 @@ func newSource(b *Broker, ref Ref) *Source {
 	ctx, stop := context.WithCancelCause(b.ctx)
 	s := &Source{
 		broker: b, ref: ref, ctx: ctx, stop: stop,
-		changed: make(chan struct{}), listeners: map[*target]struct{}{},
+		changed: make(chan struct{}), listeners: map[*target]struct{}{}, withdrawn: new(atomic.Bool),
 	}
 	b.start(func() {
 		request := &pb.WatchCredentialRequest{Ref: ref.toMessage()}
@@ -66,8 +70,8 @@ func newSource(b *Broker, ref Ref) *Source {
 // Ref returns what the Source follows.
 func (s *Source) Ref() Ref { return s.ref }
 
-// Current returns the newest credential, or nil before the first one and when the last one expired without a replacement.
-// It does not wait.
+// Current returns the newest credential, or nil before the first one and when the last one expired or was dropped without a
+// replacement. It does not wait.
 func (s *Source) Current() *Credential {
 	newest := s.current.Load()
 	if newest == nil || !newest.isValid(s.broker.now()) {
@@ -83,9 +87,11 @@ func (s *Source) Failure() error {
 	return s.failure
 }
 
-// Ready waits until there is a credential: up to five seconds for a broker that is starting, and as long as it takes for a
-// plugin run. It returns the error of the last attempt; the Source continues to try.
+// Ready waits until there is a credential: up to five seconds for a broker that is starting, and for a plugin run as long as
+// [WithTimeout] says. It returns the error of the last attempt; the Source continues to try.
 func (s *Source) Ready(ctx context.Context) (*Credential, error) {
+	ctx, cancel := s.broker.limited(ctx)
+	defer cancel()
 	return s.ready(ctx, brokerStart, s.Current)
 }
 
@@ -98,7 +104,7 @@ func (s *Source) ready(ctx context.Context, patience time.Duration, current func
 		if credential := current(); credential != nil {
 			return credential, nil
 		}
-		if failure != nil && (started || !mayBeStarting(failure)) {
+		if failure != nil && (started || !mayBeStarting(failure) && !endsDefinition(failure)) {
 			return nil, failure
 		}
 		select {
@@ -268,7 +274,15 @@ func (s *Source) unlisten(target *target) {
 	delete(s.listeners, target)
 }
 
-func (s *Source) begin() {}
+// The broker accepts the watch, so it runs, and the first credential of another definition is waited for.
+func (s *Source) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mayBeStarting(s.failure) || endsDefinition(s.failure) {
+		s.failure = nil
+		s.notify()
+	}
+}
 
 func (s *Source) apply(message *pb.WatchCredentialResponse) (bool, error) {
 	credential, err := receive(message.GetCredential(), message.GetCluster(), s.broker.now())
@@ -277,6 +291,7 @@ func (s *Source) apply(message *pb.WatchCredentialResponse) (bool, error) {
 	}
 	s.mu.Lock()
 	isNew := !same(s.current.Load(), credential)
+	credential.withdrawn = s.withdrawn
 	s.current.Store(credential)
 	s.failure = nil
 	s.notify()
@@ -294,6 +309,12 @@ func (s *Source) apply(message *pb.WatchCredentialResponse) (bool, error) {
 func (s *Source) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if endsDefinition(err) {
+		// Clients of endpoints that the cluster has left hold credentials too.
+		s.withdrawn.Store(true)
+		s.withdrawn = new(atomic.Bool)
+		s.current.Store(nil)
+	}
 	s.failure = err
 	s.notify()
 }

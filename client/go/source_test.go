@@ -98,6 +98,24 @@ func TestMoreWatchesThanAConnectionTakesUseAnother(t *testing.T) {
 	}
 }
 
+func TestALowerLimitOfTheBrokerIsNotAFailure(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.LimitWatches(2)
+	client := connect(t, broker)
+	const clusters = 9
+	var sources []*Source
+	for i := range clusters {
+		name := fmt.Sprintf("p%d", i)
+		broker.Set("provider/"+name, token("1"), nil)
+		sources = append(sources, client.Source(Provider(name)))
+	}
+	for _, source := range sources {
+		if _, err := source.Ready(patient(t)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestAConnectionThatTheBrokerCallsFullGetsNoMoreWatches(t *testing.T) {
 	pool := newPool(socket{candidates: []string{"/nowhere"}})
 	defer pool.close()
@@ -181,6 +199,17 @@ func TestReportsAndErrorsOfSingleCalls(t *testing.T) {
 	}
 }
 
+func TestAnOutcomeOfALaterBrokerIsItsNumber(t *testing.T) {
+	if got := outcomeFrom(99); got != "99" {
+		t.Error(got)
+	}
+	for number, name := range pb.ReportRejectedResponse_Outcome_name {
+		if got := outcomeFrom(pb.ReportRejectedResponse_Outcome(number)); "OUTCOME_"+string(got) != name {
+			t.Error(got)
+		}
+	}
+}
+
 func TestAClosedBrokerEndsEverything(t *testing.T) {
 	broker := fake.NewBroker(t)
 	broker.Set("provider/corp", token("1"), nil)
@@ -209,6 +238,25 @@ func TestAFailureEndsTheWaitAtOnce(t *testing.T) {
 	client := connect(t, broker)
 	if _, err := client.RESTConfig(patient(t), parisRef); ReasonOf(err) != ReasonUnknownClusterProfile {
 		t.Error(err)
+	}
+}
+
+func TestTheWaitForAPluginRunHasALimitAndTheSourceGoesOn(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Hold(paris)
+	client := connect(t, broker, WithTimeout(50*time.Millisecond))
+	var late *TimeoutError
+	if _, err := client.RESTConfig(context.Background(), parisRef); !errors.As(err, &late) || late.Limit != 50*time.Millisecond {
+		t.Error(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := client.RESTConfig(ended, parisRef); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	broker.Set(paris, token("1"), nil)
+	if next := <-client.Source(parisRef).Changes(patient(t)); next.Generation() != "1" {
+		t.Error(next)
 	}
 }
 

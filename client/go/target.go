@@ -2,6 +2,7 @@ package credbroker
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -43,8 +44,11 @@ type target struct {
 	name   string
 	source *Source
 	to     destination
-	proxy  *url.URL
-	last   atomic.Pointer[Credential]
+	// For configs of Authenticate, which have their own authorities, TLS server name and proxy: the endpoint is the server.
+	authenticated bool
+	// nil: none. A function, so that no dumper of structs reads the password in it.
+	proxy func(*http.Request) (*url.URL, error)
+	last  atomic.Pointer[Credential]
 
 	ctx  context.Context
 	stop context.CancelCauseFunc
@@ -54,17 +58,31 @@ type target struct {
 	lanes map[weak.Pointer[http.Transport]]weak.Pointer[lanes]
 }
 
-func newTarget(source *Source, credential *Credential, to destination, proxy *url.URL) *target {
+func newTarget(source *Source, credential *Credential, to destination, proxy *url.URL, authenticated bool) *target {
 	ctx, stop := context.WithCancelCause(source.ctx)
 	t := &target{
-		name:   fmt.Sprintf("%s#%d", source.ref, targets.Add(1)),
-		source: source, to: to, proxy: proxy, ctx: ctx, stop: stop,
+		name:   source.ref.String() + "#" + rand.Text(),
+		source: source, to: to, authenticated: authenticated, ctx: ctx, stop: stop,
 		lanes: map[weak.Pointer[http.Transport]]weak.Pointer[lanes]{},
+	}
+	if proxy != nil {
+		t.proxy = http.ProxyURL(proxy)
 	}
 	t.last.Store(credential)
 	source.listen(t)
 	registry.Store(t.name, t)
 	return t
+}
+
+// retire forgets the name of a target that has moved, whose last credential has expired, and which has no clients.
+// Otherwise each move of a cluster would leave one for the rest of the process.
+func (t *target) retire() bool {
+	if !t.hasMoved() || t.current() != nil || len(t.allLanes()) > 0 {
+		return false
+	}
+	registry.Delete(t.name)
+	t.source.unlisten(t)
+	return true
 }
 
 // forget ends all connections.
@@ -77,15 +95,24 @@ func (t *target) forget() {
 	}
 }
 
+// covers says whether a credential is for this endpoint.
 func (t *target) covers(credential *Credential) bool {
-	return t.last.Load().cluster.sameEndpoint(credential.cluster)
+	cluster := credential.cluster
+	if !t.authenticated {
+		return t.last.Load().cluster.sameEndpoint(cluster)
+	}
+	if cluster == nil {
+		return true
+	}
+	named, err := parseServer(cluster.Server)
+	return err == nil && named == t.to
 }
 
 // newest returns the newest credential of this endpoint, even if it has expired.
 func (t *target) newest() *Credential {
 	// In this order, so that an older credential never replaces a newer one.
 	last, newest := t.last.Load(), t.source.current.Load()
-	if newest == nil || !newest.cluster.sameEndpoint(last.cluster) {
+	if newest == nil || newest == last || !t.covers(newest) {
 		return last
 	}
 	t.last.CompareAndSwap(last, newest)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -33,6 +34,10 @@ func (b *watchBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
+// The paths of watches without a parameter, which the API deprecates and client-go does not use. A pod or a namespace can
+// have the name watch too.
+var watchPath = regexp.MustCompile(`^/(api/[^/]+|apis/[^/]+/[^/]+)/watch/.`)
+
 // isWatch says whether the request is a watch of the Kubernetes API. The end of any other answer could be taken for its
 // whole.
 func isWatch(request *http.Request) bool {
@@ -44,7 +49,7 @@ func isWatch(request *http.Request) bool {
 		watch := request.URL.Query().Get("watch")
 		return watch == "true" || watch == "1"
 	}
-	return strings.Contains(request.URL.Path, "/watch/")
+	return strings.Contains(request.URL.Path, "/watch/") && watchPath.MatchString(request.URL.Path)
 }
 
 // send sends a request over the lane.

@@ -1,5 +1,7 @@
 //! Calls to the broker over one connection.
 
+mod items;
+
 use std::time::Duration;
 
 use credbroker_proto::v1::{
@@ -7,7 +9,6 @@ use credbroker_proto::v1::{
     WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
 };
 use futures_core::Stream;
-use futures_util::StreamExt;
 use http::Uri;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -15,6 +16,7 @@ use tokio::{
     time::timeout,
 };
 
+use self::items::items;
 use crate::{
     clock,
     cluster_state::{ClusterChanges, ClusterList, ClusterState, HubState},
@@ -112,7 +114,7 @@ impl Client {
     }
 
     /// The credential now, then one item for each rotation. Rotations that come together are one item. The stream ends
-    /// with an error. [`CredentialSource`](crate::CredentialSource) is a watch that reconnects.
+    /// with its first error. [`CredentialSource`](crate::CredentialSource) is a watch that reconnects.
     ///
     /// # Errors
     ///
@@ -124,15 +126,9 @@ impl Client {
         let socket = self.socket.clone();
         let request = WatchCredentialRequest { r#ref: Some(reference.message()) };
         let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_credential(request)).await?;
-        let ended = Error::ended(&socket);
-        let credentials = messages.map(move |message| match message {
-            Ok(message) => {
-                let credential = message.credential.unwrap_or_default();
-                Credential::receive(credential, message.cluster, clock::system())
-            }
-            Err(status) => Err(Error::from_status(&socket, &status)),
-        });
-        Ok(credentials.chain(futures_util::stream::iter([Err(ended)])))
+        Ok(items(messages, socket, |message| {
+            Credential::receive(message.credential.unwrap_or_default(), message.cluster, clock::system())
+        }))
     }
 
     /// Reports that the API server answered 401 to `generation`, and returns the credential to use from now on.
@@ -158,13 +154,19 @@ impl Client {
     }
 
     /// Whether the broker reports that `service` is serving: the name of a provider, `ready` for the broker with all of
-    /// its providers, `hub` for the hub of ClusterProfiles, or nothing for the broker itself.
+    /// its providers, or `hub` for the hub of ClusterProfiles. `None`: the broker itself.
     ///
     /// # Errors
     ///
     /// As [`Client::credential`]; [`Error::Failed`] with the code `NotFound`: there is no such service.
-    pub async fn is_serving(&self, service: &str) -> Result<bool, Error> {
-        health::check(self, service).await
+    pub async fn is_serving(&self, service: Option<&str>) -> Result<bool, Error> {
+        health::check(
+            self.transport.clone(),
+            &self.socket,
+            self.deadline(ANSWER),
+            service.unwrap_or_default(),
+        )
+        .await
     }
 
     /// The clusters of the fleet: those of one namespace, or all.
@@ -190,8 +192,8 @@ impl Client {
         }
     }
 
-    /// The clusters of the fleet now, of one namespace or all, then what changes. The stream ends with an error.
-    /// [`Clusters`](crate::Clusters) is a watch that reconnects.
+    /// The clusters of the fleet now, of one namespace or all, then what changes. The stream ends with its first
+    /// error. [`Clusters`](crate::Clusters) is a watch that reconnects.
     ///
     /// # Errors
     ///
@@ -203,11 +205,7 @@ impl Client {
         let socket = self.socket.clone();
         let request = WatchClustersRequest { namespace: namespace.map(str::to_owned) };
         let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_clusters(request)).await?;
-        let ended = Error::ended(&socket);
-        let changes = messages.map(move |message| {
-            message.map(ClusterChanges::from_message).map_err(|status| Error::from_status(&socket, &status))
-        });
-        Ok(changes.chain(futures_util::stream::iter([Err(ended)])))
+        Ok(items(messages, socket, |message| Ok(ClusterChanges::from_message(message))))
     }
 
     fn rpc(&self) -> CredentialBrokerClient<Transport> {

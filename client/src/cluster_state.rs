@@ -67,7 +67,7 @@ pub struct SkippedProvider {
     /// Its name.
     pub name: String,
     /// Why it was not chosen, for people.
-    pub reason: String,
+    pub message: String,
 }
 
 /// The API server that the broker reads the `ClusterProfile`s from.
@@ -165,8 +165,8 @@ impl Property {
 
 impl SkippedProvider {
     fn from_message(message: cluster_state::SkippedProvider) -> Self {
-        let cluster_state::SkippedProvider { name, reason } = message;
-        Self { name, reason }
+        let cluster_state::SkippedProvider { name, message } = message;
+        Self { name, message }
     }
 }
 

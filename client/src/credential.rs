@@ -1,16 +1,25 @@
 //! A credential as a client holds it.
 
+mod material;
+
+#[cfg(feature = "async")]
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use std::{
     fmt,
     time::{Duration, SystemTime},
 };
 
 use credbroker_proto::v1;
-use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
-use secrecy::{ExposeSecret, SecretSlice, SecretString};
+use http::{HeaderMap, header::AUTHORIZATION};
+use secrecy::SecretString;
 
+use self::material::Bearer;
+pub use self::material::TlsIdentity;
 #[cfg(feature = "async")]
-use crate::clock::{Expiry, Now};
+use crate::clock::{Now, expiry::Expiry};
 use crate::{cluster::Cluster, error::Error};
 
 /// One credential: a token, a certificate with its key, or both, and the cluster that it came with. It is immutable: a
@@ -39,19 +48,9 @@ pub struct Credential {
     #[cfg(feature = "async")]
     expiry: Option<Expiry>,
     lifetime: Option<Duration>,
-}
-
-struct Bearer {
-    token: SecretString,
-    /// Built once, so that a request costs a reference count and no copy of the token.
-    header: HeaderValue,
-}
-
-/// A client certificate and its private key, in PEM. `Debug` does not show the key.
-pub struct TlsIdentity {
-    chain: Vec<u8>,
-    key: SecretSlice<u8>,
-    fingerprint: String,
+    /// Set when the definition that it comes from is no longer in force. Credentials that come from it share this.
+    #[cfg(feature = "async")]
+    withdrawn: Arc<AtomicBool>,
 }
 
 impl Credential {
@@ -88,6 +87,8 @@ impl Credential {
             #[cfg(feature = "async")]
             expiry: None,
             lifetime,
+            #[cfg(feature = "async")]
+            withdrawn: Arc::default(),
         })
     }
 
@@ -107,7 +108,7 @@ impl Credential {
         &self.generation
     }
 
-    /// The bearer token. [`ExposeSecret::expose_secret`] returns its text.
+    /// The bearer token. [`expose_secret`](crate::ExposeSecret::expose_secret) returns its text.
     pub fn token(&self) -> Option<&SecretString> {
         self.bearer.as_ref().map(|bearer| &bearer.token)
     }
@@ -153,34 +154,13 @@ impl Credential {
 
     #[cfg(feature = "async")]
     pub(crate) fn is_valid(&self, now: Now) -> bool {
-        self.expiry.is_none_or(|expiry| expiry.is_after(now))
-    }
-}
-
-impl Bearer {
-    fn new(token: String) -> Option<Self> {
-        let token = SecretString::from(token);
-        let value = SecretString::from(format!("Bearer {}", token.expose_secret()));
-        let mut header = HeaderValue::from_str(value.expose_secret()).ok()?;
-        header.set_sensitive(true);
-        Some(Self { token, header })
-    }
-}
-
-impl TlsIdentity {
-    /// The certificate chain in PEM, leaf first.
-    pub fn chain_pem(&self) -> &[u8] {
-        &self.chain
+        !self.withdrawn.load(Ordering::Acquire) && self.expiry.is_none_or(|expiry| expiry.is_after(now))
     }
 
-    /// The private key of the leaf in PEM.
-    pub fn key_pem(&self) -> &SecretSlice<u8> {
-        &self.key
-    }
-
-    /// Changes if and only if the certificate or the key changes.
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    /// The same credential. It is no longer valid when `withdrawn` is set.
+    #[cfg(feature = "async")]
+    pub(crate) fn until(self, withdrawn: Arc<AtomicBool>) -> Self {
+        Self { withdrawn, ..self }
     }
 }
 
@@ -197,62 +177,5 @@ impl fmt::Debug for Credential {
     }
 }
 
-impl fmt::Debug for TlsIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsIdentity").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, feature = "async"))]
-mod tests {
-    use super::*;
-    use crate::clock::tests::paused;
-
-    fn received(token: &str, chain: &str, key: &str) -> Result<Credential, Error> {
-        let credential = v1::Credential {
-            generation: "g1".into(),
-            token: Some(token.into()),
-            client_certificate_data: Some(chain.into()),
-            client_key_data: Some(key.into()),
-            ..v1::Credential::default()
-        };
-        Credential::receive(credential, None, paused())
-    }
-
-    #[tokio::test]
-    async fn a_token_is_sent_as_a_sensitive_header_and_shown_nowhere() {
-        let credential = received("c4n4ry", "c4n4ry", "c4n4ry").unwrap();
-        let mut headers = HeaderMap::new();
-        credential.authorize(&mut headers);
-        assert_eq!(headers[AUTHORIZATION], "Bearer c4n4ry");
-        assert!(headers[AUTHORIZATION].is_sensitive());
-        let text = format!("{credential:?} {credential:#?} {headers:?}");
-        assert!(!text.contains("c4n4ry") && text.contains("g1"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn an_unusable_credential_is_refused_and_not_shown() {
-        for (token, chain, key) in
-            [("", "", ""), ("c4n4ry\n", "", ""), ("", "c4n4ry", ""), ("t", "", "c4n4ry")]
-        {
-            let error = received(token, chain, key).unwrap_err();
-            assert!(matches!(error, Error::Unusable { .. }) && !format!("{error:?}").contains("c4n4ry"));
-        }
-        assert!(received("", "chain", "key").unwrap().token().is_none());
-    }
-
-    #[tokio::test]
-    async fn credentials_are_compared_by_the_endpoint_that_they_came_with() {
-        let at = |server: &str, config: &'static str| {
-            let config = Some(config.into());
-            let cluster = v1::Cluster { server: server.into(), config, ..v1::Cluster::default() };
-            let token = v1::Credential { token: Some("t".into()), ..v1::Credential::default() };
-            Credential::receive(token, Some(cluster), paused()).unwrap()
-        };
-        let here = at("https://a", "");
-        assert!(at("https://a", "{}").has_same_endpoint(&here));
-        assert!(!at("https://b", "").has_same_endpoint(&here));
-        let nowhere = received("t", "", "").unwrap();
-        assert!(nowhere.has_same_endpoint(&nowhere) && !nowhere.has_same_endpoint(&here));
-    }
-}
+mod tests;

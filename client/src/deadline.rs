@@ -7,6 +7,9 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::{error::Error, socket::Socket};
 
+/// The longest deadline that gRPC can express: eight digits of hours.
+const LONGEST: Duration = Duration::from_secs(99_999_999 * 3600);
+
 /// How long one call may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallDeadline(pub(crate) Duration);
@@ -15,7 +18,7 @@ impl CallDeadline {
     /// A request that carries its deadline. Not for a watch, whose stream the deadline would end.
     pub(crate) fn request<T>(self, message: T) -> Request<T> {
         let mut request = Request::new(message);
-        request.set_timeout(self.0);
+        request.set_timeout(self.0.min(LONGEST)); // panics beyond
         request
     }
 
@@ -44,5 +47,11 @@ mod tests {
     fn the_broker_knows_the_deadline_of_a_request() {
         let request = CallDeadline(Duration::from_secs(45)).request(());
         assert_eq!(request.metadata().get("grpc-timeout").unwrap(), "45000000u");
+    }
+
+    #[test]
+    fn a_deadline_beyond_the_longest_of_grpc_is_sent_as_the_longest() {
+        let request = CallDeadline(Duration::MAX).request(());
+        assert_eq!(request.metadata().get("grpc-timeout").unwrap(), "99999999H");
     }
 }

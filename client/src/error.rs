@@ -2,6 +2,8 @@
 
 use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 
+#[cfg(feature = "async")]
+use credbroker_proto::from_tonic;
 use credbroker_proto::{Code, Reason};
 
 use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::TrustError};
@@ -91,9 +93,9 @@ impl Error {
         self.failure()?.retry_after
     }
 
-    /// There is no broker now, but one may be starting: nothing listens yet, its queue is full, or the previous broker is
-    /// shutting down.
-    pub(crate) fn may_be_starting(&self) -> bool {
+    /// Whether there is no broker now, but one may be starting, so that the call is worth another attempt: nothing listens
+    /// yet, its queue is full, or the previous broker is shutting down.
+    pub fn may_be_starting(&self) -> bool {
         match self {
             Self::Failed(failure) => failure.reason == Some(Reason::Draining),
             Self::Unreachable { source, .. } => source.downcast_ref::<std::io::Error>().is_none_or(|error| {
@@ -130,6 +132,14 @@ impl Error {
         matches!(self, Self::Unreachable { .. }) || self.reason() == Some(Reason::Draining)
     }
 
+    /// The definition that the credential comes from was changed or removed. The next watch uses the new one.
+    ///
+    /// [`Reason::UnknownProvider`] and [`Reason::UnknownDefinition`] do not say that: a broker that restarts while a
+    /// kubeconfig is being written does not know its users at first.
+    pub(crate) fn ends_definition(&self) -> bool {
+        self.reason() == Some(Reason::ProviderChanged)
+    }
+
     /// The other end accepted the connection and then sent nothing.
     pub(crate) fn silent(socket: &Socket, limit: Duration) -> Self {
         let silence = format!("it accepted the connection and sent nothing for {limit:?}");
@@ -153,7 +163,7 @@ impl Error {
     pub(crate) fn from_status(socket: &Socket, status: &tonic::Status) -> Self {
         match status.source().and_then(|source| source.downcast_ref::<ConnectionLost>()) {
             Some(lost) => Self::lost(socket, lost.clone()),
-            None => Self::refused(socket, status.code().into(), status.message(), status.details()),
+            None => Self::refused(socket, from_tonic(status.code()), status.message(), status.details()),
         }
     }
 }
@@ -162,7 +172,7 @@ impl Error {
 mod tests {
     use std::collections::HashMap;
 
-    use credbroker_proto::{DOMAIN, LIMIT};
+    use credbroker_proto::{DOMAIN, LIMIT, to_tonic};
     use tonic::{Code, Status};
     use tonic_types::{ErrorDetails, StatusExt};
 
@@ -178,7 +188,7 @@ mod tests {
     #[test]
     fn a_status_keeps_its_reason_and_its_retry_time() {
         for reason in Reason::all() {
-            let error = converted(reason.code(), DOMAIN, reason.name());
+            let error = converted(to_tonic(reason.code()), DOMAIN, reason.name());
             assert_eq!(error.reason(), Some(reason));
             assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
             assert_eq!(error.to_string(), "the plugin failed");

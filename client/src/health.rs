@@ -4,24 +4,25 @@ use http::{Uri, uri::PathAndQuery};
 use tonic::{Status, client::Grpc};
 use tonic_prost::ProstCodec;
 
-use crate::{
-    client::{ANSWER, Client},
-    error::Error,
-};
+use crate::{deadline::CallDeadline, error::Error, socket::Socket, transport::Transport};
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 /// `ServingStatus.SERVING`.
 const SERVING: i32 = 1;
 
-/// Whether `service` is serving.
-pub(crate) async fn check(client: &Client, service: &str) -> Result<bool, Error> {
-    let deadline = client.deadline(ANSWER);
-    let mut rpc = Grpc::with_origin(client.transport.clone(), Uri::from_static("http://localhost"));
+/// Whether `service` of the broker on `socket` is serving. gRPC health has no name for the broker itself.
+pub(crate) async fn check(
+    transport: Transport,
+    socket: &Socket,
+    deadline: CallDeadline,
+    service: &str,
+) -> Result<bool, Error> {
+    let mut rpc = Grpc::with_origin(transport, Uri::from_static("http://localhost"));
     // Both messages have one field, and the same bytes as protobuf's wrappers of a string and a number.
     let request = deadline.request(service.to_owned());
     let answer = async {
         rpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         rpc.unary(request, PathAndQuery::from_static(CHECK), ProstCodec::<String, i32>::default()).await
     };
-    Ok(deadline.response(&client.socket, answer).await? == SERVING)
+    Ok(deadline.response(socket, answer).await? == SERVING)
 }

@@ -29,6 +29,9 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 /// The connection counts as lost when the answer to a ping takes longer.
 const PING_LIMIT: Duration = Duration::from_secs(15);
 
+/// The error of a service that callers supply.
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+
 type ResponseBody = MapErr<Incoming, fn(hyper::Error) -> ConnectionLost>;
 
 /// Sends requests on one connection, which is closed with the last clone.

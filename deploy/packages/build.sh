@@ -1,22 +1,35 @@
 #!/bin/bash
-# Builds credbroker_VERSION_ARCH.deb (broker, units, man pages, completions) and credbroker-exec_VERSION_ARCH.deb (shim) into
-# target/packages, with dpkg-deb alone.
+# Builds credbroker_VERSION_ARCH.deb (broker, units, man pages, completions) and credbroker-exec_VERSION_ARCH.deb (shim), with
+# dpkg-deb alone. The same programs give the same packages.
 #
-# usage: deploy/packages/build.sh BROKER SHIM [VERSION]     release builds, the shim static; see .ci/release
+# usage: deploy/packages/build.sh FOLDER [VERSION]     FOLDER has credbroker and credbroker-exec, as .ci/static builds them
+#   OUT          where the packages go (target/packages)
+#   DOCUMENTS    a folder with man1 and completions, for programs that do not run on this machine
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(realpath "$here/../..")
-broker=$(realpath "$1")
-shim=$(realpath "$2")
-version=${3:-$("$shim" --version | cut -d ' ' -f 2)}
-arch=$(dpkg --print-architecture)
-out=$root/target/packages
+broker=$(realpath "$1/credbroker")
+shim=$(realpath "$1/credbroker-exec")
+version=${2:-$("$shim" --version | cut -d ' ' -f 2)}
+case $(readelf --file-header "$broker" | sed -n 's/ *Machine: *//p') in
+    *X86-64) arch=amd64 ;;
+    AArch64) arch=arm64 ;;
+    *) echo "unknown architecture: $broker" >&2; exit 1 ;;
+esac
+out=${OUT:-$root/target/packages}
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
-# The same programs give the same packages.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct)}
+
+documents=${DOCUMENTS-}
+if [[ -z $documents ]]; then
+    documents=$work/documents
+    mkdir -p "$documents"/{man1,completions}
+    "$broker" man "$documents/man1"
+    for shell in bash zsh fish; do "$broker" completions "$shell" >"$documents/completions/credbroker.$shell"; done
+fi
 
 control() { # PACKAGE DEPENDS RECOMMENDS DESCRIPTION
     mkdir -p "$work/$1/DEBIAN" "$work/$1/usr/share/doc/$1"
@@ -40,8 +53,13 @@ package() { # PACKAGE
     ls -sh "$out/$1_${version}_$arch.deb"
 }
 
-libc=$(readelf --wide --version-info "$broker" | grep -o 'GLIBC_[0-9.]*' | sort --version-sort | tail -n 1)
-control credbroker "libc6 (>= ${libc#GLIBC_}), libgcc-s1" "credbroker-exec, ca-certificates" "credential broker for Kubernetes clients"
+# A static program needs no library.
+libraries=
+if readelf --program-headers "$broker" | grep -q INTERP; then
+    libc=$(readelf --wide --version-info "$broker" | grep -o 'GLIBC_[0-9.]*' | sort --version-sort | tail -n 1)
+    libraries="libc6 (>= ${libc#GLIBC_}), libgcc-s1"
+fi
+control credbroker "$libraries" "credbroker-exec, ca-certificates" "credential broker for Kubernetes clients"
 tree=$work/credbroker
 usr=$tree/usr
 install -D -m 0755 "$broker" "$usr/bin/credbroker"
@@ -57,16 +75,13 @@ done
 for file in "$root"/systemd/drop-ins/*.conf; do
     install -D -m 0644 "$file" "$usr/share/credbroker/drop-ins/${file##*/}"
 done
-mkdir -p "$usr/share/man/man1"
-"$broker" man "$usr/share/man/man1"
+for page in "$documents"/man1/*; do
+    install -D -m 0644 "$page" "$usr/share/man/man1/${page##*/}"
+done
 gzip --no-name -9 "$usr"/share/man/man1/*
-completions() { # SHELL FILE
-    mkdir -p "$usr/share/${2%/*}"
-    "$broker" completions "$1" >"$usr/share/$2"
-}
-completions bash bash-completion/completions/credbroker
-completions zsh zsh/vendor-completions/_credbroker
-completions fish fish/vendor_completions.d/credbroker.fish
+install -D -m 0644 "$documents/completions/credbroker.bash" "$usr/share/bash-completion/completions/credbroker"
+install -D -m 0644 "$documents/completions/credbroker.zsh" "$usr/share/zsh/vendor-completions/_credbroker"
+install -D -m 0644 "$documents/completions/credbroker.fish" "$usr/share/fish/vendor_completions.d/credbroker.fish"
 for script in postinst prerm postrm; do
     install -m 0755 "$here/$script" "$tree/DEBIAN/$script"
 done

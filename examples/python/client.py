@@ -1,18 +1,11 @@
-"""Gets a credential, watches it, handles an error by its reason, and reports a rejection. Prints no secret.
-
-Usage: client.py SOCKET PROVIDER, with the generated `credbroker.v1` on PYTHONPATH.
-"""
+"""Gets a credential, watches it, handles an error by its reason, and reports a rejection. Prints no secret."""
 
 import sys
 
 import grpc
-from credbroker.v1 import credbroker_pb2 as pb
-from credbroker.v1 import credbroker_pb2_grpc
-from google.rpc import error_details_pb2
+from credbroker.v1 import credbroker_pb2 as pb, credbroker_pb2_grpc
+from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_status import rpc_status
-
-WATCHED = 3
-TIMEOUT = 60
 
 
 def say(what, credential):
@@ -22,31 +15,26 @@ def say(what, credential):
 
 def main(socket, provider):
     ref = pb.CredentialRef(provider=pb.ProviderRef(name=provider))
-    # The request has only a name. Before you send a secret, check the owner of the socket.
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         broker = credbroker_pb2_grpc.CredentialBrokerStub(channel)
-        first = broker.GetCredential(pb.GetCredentialRequest(ref=ref), timeout=TIMEOUT).credential
+        first = broker.GetCredential(pb.GetCredentialRequest(ref=ref), timeout=60).credential
         say("get", first)
-
-        watch = broker.WatchCredential(pb.WatchCredentialRequest(ref=ref), timeout=TIMEOUT)
-        for _ in range(WATCHED):
+        watch = broker.WatchCredential(pb.WatchCredentialRequest(ref=ref), timeout=60)
+        for _ in range(3):
             say("watch", next(watch).credential)
         watch.cancel()
-
         unknown = pb.CredentialRef(provider=pb.ProviderRef(name="not-configured"))
         try:
-            broker.GetCredential(pb.GetCredentialRequest(ref=unknown), timeout=TIMEOUT)
+            broker.GetCredential(pb.GetCredentialRequest(ref=unknown), timeout=60)
         except grpc.RpcError as error:
-            info = error_details_pb2.ErrorInfo()
-            rpc_status.from_call(error).details[0].Unpack(info)
-            if info.reason != "UNKNOWN_PROVIDER":
+            info = ErrorInfo()
+            found = any(detail.Unpack(info) for detail in rpc_status.from_call(error).details)
+            if not found or info.reason != "UNKNOWN_PROVIDER":
                 raise
-            print(f"error code={error.code().name} reason={info.reason} domain={info.domain}", flush=True)
-            print(f"message {error.details()}", flush=True)
-
+            print(f"error code={error.code().name} reason={info.reason}\nmessage {error.details()}", flush=True)
         # As after an answer 401 of an API server.
         report = pb.ReportRejectedRequest(ref=ref, generation=first.generation)
-        answer = broker.ReportRejected(report, timeout=TIMEOUT)
+        answer = broker.ReportRejected(report, timeout=60)
         say("report", answer.credential)
         print(f"outcome={pb.ReportRejectedResponse.Outcome.Name(answer.outcome)}", flush=True)
 

@@ -21,8 +21,9 @@ use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    leftovers,
     oracle::Oracle,
-    plugin, process,
+    plugin,
     token::{PROVIDERS, provider},
 };
 
@@ -122,7 +123,7 @@ impl Broker {
 
     /// Stops the broker with SIGTERM.
     pub(crate) fn stop(mut self, nonce: &str) -> Result<Rest> {
-        let zombies = process::zombies(self.pid());
+        let zombies = leftovers::zombies(self.pid());
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).context("a process id")?;
         kill_process(pid, Signal::TERM)?;
         let start = Instant::now();
@@ -142,7 +143,7 @@ impl Broker {
         Ok(Rest {
             status,
             zombies,
-            processes: process::with_argument(nonce).len(),
+            processes: leftovers::with_argument(nonce).len(),
             files: fs::read_dir(directory.join("tmp"))?.count(),
             runs: entries.iter().filter(is_count).map(|path| size(path)).sum(),
             faults: size(&directory.join("faults")),

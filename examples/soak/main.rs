@@ -10,6 +10,7 @@
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 mod broker;
+mod leftovers;
 mod load;
 mod oracle;
 mod plugin;

@@ -68,19 +68,20 @@ impl Code {
     }
 }
 
+/// tonic's code as one of ours. Functions and not `From`, so that the API of [`Code`], which clients re-export, has no type
+/// of tonic.
 #[cfg(feature = "tonic")]
-impl From<tonic::Code> for Code {
-    fn from(code: tonic::Code) -> Self {
-        let number = usize::try_from(i32::from(code)).ok();
-        number.and_then(|number| Self::ALL.get(number)).copied().unwrap_or(Self::Unknown)
-    }
+#[doc(hidden)]
+pub fn from_tonic(code: tonic::Code) -> Code {
+    let number = usize::try_from(i32::from(code)).ok();
+    number.and_then(|number| Code::ALL.get(number)).copied().unwrap_or(Code::Unknown)
 }
 
+/// A code as tonic's.
 #[cfg(feature = "tonic")]
-impl From<Code> for tonic::Code {
-    fn from(code: Code) -> Self {
-        Self::from_i32(code as i32)
-    }
+#[doc(hidden)]
+pub fn to_tonic(code: Code) -> tonic::Code {
+    tonic::Code::from_i32(code as i32)
 }
 
 #[cfg(test)]
@@ -102,8 +103,8 @@ mod tests {
     #[test]
     fn tonic_has_the_same_codes() {
         for code in Code::ALL {
-            assert_eq!(Code::from(tonic::Code::from(code)), code);
-            assert_eq!(format!("{code:?}"), format!("{:?}", tonic::Code::from(code)));
+            assert_eq!(from_tonic(to_tonic(code)), code);
+            assert_eq!(format!("{code:?}"), format!("{:?}", to_tonic(code)));
         }
     }
 }

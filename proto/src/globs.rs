@@ -2,7 +2,7 @@
 
 /// The variables by which common plugins choose an identity: they belong to the caller, never to the broker. The
 /// shim sends what these patterns cover, and a kubeconfig's users take it from the caller.
-pub const IDENTITY_VARIABLES: [&str; 18] = [
+pub const IDENTITY_VARIABLES: [&str; 20] = [
     "AWS_*",
     "AZURE_*",
     "AAD_*",
@@ -20,6 +20,9 @@ pub const IDENTITY_VARIABLES: [&str; 18] = [
     "DIGITALOCEAN_*",
     "ALIBABA_CLOUD_*",
     "TANZU_*",
+    "PINNIPED_*",
+    // aws-iam-authenticator and ack-ram-authenticator.
+    "DEFAULT_ROLE",
     "KRB5CCNAME",
 ];
 
@@ -112,41 +115,4 @@ impl Glob {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_matches_any_text() {
-        let table = [
-            ("AWS_*", "AWS_PROFILE", true),
-            ("AWS_*", "AWS_", true),
-            ("AWS_*", "AWS", false),
-            ("AWS_*", "XAWS_PROFILE", false),
-            ("*", "", true),
-            ("*", "ANYTHING", true),
-            ("**", "ANYTHING", true),
-            ("", "", true),
-            ("", "A", false),
-            ("AWS_PROFILE", "AWS_PROFILE", true),
-            ("AWS_PROFILE", "AWS_PROFILE2", false),
-            ("AWS_PROFILE", "aws_profile", false),
-            ("*_TOKEN", "GITHUB_TOKEN", true),
-            ("*_TOKEN", "GITHUB_TOKEN_", false),
-            ("A*B*C", "A-B-C", true),
-            ("A*B*C", "ABC", true),
-            ("A*B*C", "ACB", false),
-            ("A*A", "A", false), // no character counts twice
-            ("A?", "AB", false),
-            ("A?", "A?", true),
-        ];
-        for (pattern, name, expected) in table {
-            assert_eq!(Globs::new([pattern]).matches(name), expected, "{pattern} on {name}");
-        }
-    }
-
-    #[test]
-    fn no_pattern_matches_nothing() {
-        assert!(!Globs::default().matches("HOME"));
-        assert!(!Globs::default().matches(""));
-    }
-}
+mod tests;

@@ -12,6 +12,8 @@ mod reason;
 mod redacted;
 
 pub use code::Code;
+#[cfg(feature = "tonic")]
+pub use code::{from_tonic, to_tonic};
 pub use globs::{Globs, IDENTITY_VARIABLES, SESSION_VARIABLES};
 pub use reason::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 

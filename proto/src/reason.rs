@@ -1,6 +1,8 @@
 //! Why a request failed: the one table from a stable reason to its gRPC code.
 
-pub use crate::v1::ErrorReason as Reason;
+use crate::{code::Code, v1::ErrorReason};
+
+include!("generated/reason.rs");
 
 /// The `domain` of every `google.rpc.ErrorInfo` that credbroker sends.
 pub const DOMAIN: &str = "credbroker.io";
@@ -21,25 +23,28 @@ pub const LIMIT: &str = "limit";
 impl Reason {
     /// Every reason, in the order of the `.proto`.
     pub fn all() -> impl Iterator<Item = Self> {
-        (1..).map_while(|number| Self::try_from(number).ok())
+        Self::ALL.into_iter()
     }
 
     /// The reason with this name. `None`: this release does not know it.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::from_str_name(name).filter(|reason| *reason != Self::Unspecified)
+        Self::all().find(|reason| reason.name() == name)
     }
 
     /// Its name, for example `PLUGIN_TIMEOUT`.
     pub fn name(self) -> &'static str {
-        self.as_str_name()
+        ErrorReason::try_from(i32::from(self)).unwrap_or_default().as_str_name()
+    }
+
+    /// The reason of a message. `None`: it has none, or one that this release does not know.
+    #[doc(hidden)]
+    pub fn from_message(reason: ErrorReason) -> Option<Self> {
+        Self::all().find(|known| i32::from(*known) == i32::from(reason))
     }
 
     /// The gRPC status code that goes with it.
-    #[cfg(feature = "tonic")]
-    pub const fn code(self) -> tonic::Code {
-        use tonic::Code;
+    pub const fn code(self) -> Code {
         match self {
-            Self::Unspecified => Code::Unknown,
             Self::ExecInfoTooLarge | Self::InvalidRequest => Code::InvalidArgument,
             Self::NoMatchingProvider
             | Self::UnknownClusterProfile
@@ -77,6 +82,13 @@ impl Reason {
     }
 }
 
+/// The number of a message's field.
+impl From<Reason> for i32 {
+    fn from(reason: Reason) -> Self {
+        reason as Self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
@@ -94,7 +106,11 @@ mod tests {
         assert_eq!(Reason::all().map(Reason::name).collect::<Vec<_>>(), declared);
         for reason in Reason::all() {
             assert_eq!(Reason::from_name(reason.name()), Some(reason));
+            let message = ErrorReason::from_str_name(reason.name()).unwrap();
+            assert_eq!(Reason::from_message(message), Some(reason));
+            assert_eq!(i32::from(reason), i32::from(message));
         }
+        assert_eq!(Reason::from_message(ErrorReason::Unspecified), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use permit::Permit;
 pub use policy::Policy;
 pub use principal::{Facts, Principal, Process};
 pub use rights::Rights;
-pub use rule::{Grant, Peers, ProfileGlobs, Rule, Target};
+pub use rule::{CallTarget, Grant, Peers, ProfileGlobs, Rule};
 pub use verb::{Verb, Verbs};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{rights::Rights, rule::Target, verb::Verb};
+use super::{rights::Rights, rule::CallTarget, verb::Verb};
 
 /// The rights of a caller, and the verb of its call. The default allows everything: it is for requests of the broker
 /// itself.
@@ -16,7 +16,7 @@ impl Permit {
     }
 
     /// Whether the call may be about `target`.
-    pub fn allows(&self, target: Target<'_>) -> bool {
+    pub fn allows(&self, target: CallTarget<'_>) -> bool {
         self.0.as_ref().is_none_or(|(rights, verb)| rights.allows(*verb, target))
     }
 

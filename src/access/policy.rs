@@ -8,7 +8,7 @@ use std::sync::{
 use super::{
     principal::Principal,
     rights::Rights,
-    rule::{Rule, Target},
+    rule::{CallTarget, Rule},
     verb::Verb,
 };
 
@@ -53,7 +53,7 @@ impl Policy {
         };
         let gives = |rule: &Rule| {
             let verbs = [Verb::Get, Verb::Watch, Verb::Report];
-            verbs.into_iter().any(|verb| rule.allow.covers(verb, Target::Provider(provider)))
+            verbs.into_iter().any(|verb| rule.allow.covers(verb, CallTarget::Provider(provider)))
         };
         !self.rules.iter().any(|rule| includes_others(rule) && gives(rule))
     }

@@ -70,7 +70,7 @@ pub struct Grant {
 
 /// What a call is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Target<'a> {
+pub enum CallTarget<'a> {
     /// A provider, by its name.
     Provider(&'a str),
     /// A ClusterProfile, by its name, and the provider that it leads to. `None`: not known yet, or it leads to none.
@@ -82,17 +82,17 @@ pub enum Target<'a> {
 impl Grant {
     /// Whether the grant allows `verb` for `target`. If it names both providers and ClusterProfiles, a run for a
     /// ClusterProfile must be covered by both lists.
-    pub fn covers(&self, verb: Verb, target: Target<'_>) -> bool {
+    pub fn covers(&self, verb: Verb, target: CallTarget<'_>) -> bool {
         let (providers, profiles) = (&self.providers, &self.cluster_profiles);
         self.verbs.allows(verb)
             && match target {
-                Target::Provider(name) => providers.matches(name),
-                Target::Profile(profile, provider) => {
+                CallTarget::Provider(name) => providers.matches(name),
+                CallTarget::Profile(profile, provider) => {
                     let provider =
                         provider.is_none_or(|name| providers.is_empty() || providers.matches(name));
                     profiles.match_name(profile) && provider
                 }
-                Target::Through(name, profile) => {
+                CallTarget::Through(name, profile) => {
                     providers.matches(name) && (profiles.is_empty() || profiles.match_name(profile))
                 }
             }

@@ -33,8 +33,8 @@ fn uids(uids: &[u32]) -> Peers {
 fn without_a_rule_the_own_user_and_root_have_every_right_and_others_none() {
     let policy = Policy::new([]);
     for verb in Verb::ALL {
-        assert!(policy.rights(&owner(1000)).allows(verb, Target::Provider("p")));
-        assert!(!policy.rights(&principal(1000)).allows(verb, Target::Provider("p")));
+        assert!(policy.rights(&owner(1000)).allows(verb, CallTarget::Provider("p")));
+        assert!(!policy.rights(&principal(1000)).allows(verb, CallTarget::Provider("p")));
     }
     assert!(!policy.rights(&owner(0)).is_limited());
     assert!(policy.rights(&principal(1001)).is_empty());
@@ -49,14 +49,14 @@ fn without_a_rule_the_own_user_and_root_have_every_right_and_others_none() {
 fn with_a_rule_everyone_else_has_no_right_the_own_user_and_root_included() {
     let policy = Policy::new([rule(uids(&[1001]), grant(&["p"], &[], &[Verb::Get]))]);
     let rights = policy.rights(&principal(1001));
-    assert!(rights.allows(Verb::Get, Target::Provider("p")) && rights.is_limited());
-    assert!(!rights.allows(Verb::Get, Target::Provider("q")));
-    assert!(!rights.allows(Verb::Watch, Target::Provider("p")));
-    assert!(rights.reach(Target::Provider("p")) && !rights.reach(Target::Provider("q")));
+    assert!(rights.allows(Verb::Get, CallTarget::Provider("p")) && rights.is_limited());
+    assert!(!rights.allows(Verb::Get, CallTarget::Provider("q")));
+    assert!(!rights.allows(Verb::Watch, CallTarget::Provider("p")));
+    assert!(rights.reach(CallTarget::Provider("p")) && !rights.reach(CallTarget::Provider("q")));
     for other in [owner(0), owner(1000), principal(1002)] {
         let rights = policy.rights(&other);
         assert!(rights.is_empty() && rights.is_limited(), "{other:?}");
-        assert!(!rights.allows(Verb::Get, Target::Provider("p")));
+        assert!(!rights.allows(Verb::Get, CallTarget::Provider("p")));
     }
 }
 
@@ -120,26 +120,26 @@ fn a_grant_covers_what_its_lists_name() {
     let profiles = grant(&[], &["fleet/p*"], &[Verb::Get]);
     let all = grant(&["*"], &["*"], &[Verb::Get]);
     let table = [
-        (&both, Target::Provider("gke-eu"), true),
-        (&both, Target::Provider("eks"), false),
-        (&both, Target::Profile(&paris, None), true),
-        (&both, Target::Profile(&paris, Some("gke")), true),
-        (&both, Target::Profile(&paris, Some("eks")), false),
-        (&both, Target::Profile(&other, Some("gke")), false),
-        (&both, Target::Through("gke", &paris), true),
-        (&both, Target::Through("gke", &other), false),
-        (&both, Target::Through("eks", &paris), false),
-        (&providers, Target::Provider("gke"), true),
-        (&providers, Target::Provider("gke2"), false),
-        (&providers, Target::Profile(&paris, Some("gke")), false),
-        (&providers, Target::Through("gke", &paris), true),
-        (&profiles, Target::Provider("gke"), false),
-        (&profiles, Target::Profile(&paris, Some("gke")), true),
-        (&profiles, Target::Profile(&other, Some("gke")), false),
-        (&profiles, Target::Through("gke", &paris), false),
-        (&all, Target::Provider("x"), true),
-        (&all, Target::Profile(&other, Some("x")), true),
-        (&all, Target::Through("x", &other), true),
+        (&both, CallTarget::Provider("gke-eu"), true),
+        (&both, CallTarget::Provider("eks"), false),
+        (&both, CallTarget::Profile(&paris, None), true),
+        (&both, CallTarget::Profile(&paris, Some("gke")), true),
+        (&both, CallTarget::Profile(&paris, Some("eks")), false),
+        (&both, CallTarget::Profile(&other, Some("gke")), false),
+        (&both, CallTarget::Through("gke", &paris), true),
+        (&both, CallTarget::Through("gke", &other), false),
+        (&both, CallTarget::Through("eks", &paris), false),
+        (&providers, CallTarget::Provider("gke"), true),
+        (&providers, CallTarget::Provider("gke2"), false),
+        (&providers, CallTarget::Profile(&paris, Some("gke")), false),
+        (&providers, CallTarget::Through("gke", &paris), true),
+        (&profiles, CallTarget::Provider("gke"), false),
+        (&profiles, CallTarget::Profile(&paris, Some("gke")), true),
+        (&profiles, CallTarget::Profile(&other, Some("gke")), false),
+        (&profiles, CallTarget::Through("gke", &paris), false),
+        (&all, CallTarget::Provider("x"), true),
+        (&all, CallTarget::Profile(&other, Some("x")), true),
+        (&all, CallTarget::Through("x", &other), true),
     ];
     for (grant, target, expected) in table {
         assert_eq!(grant.covers(Verb::Get, target), expected, "{grant:?} {target:?}");
@@ -166,7 +166,7 @@ fn rules_add_up_and_the_first_that_allows_is_named() {
     let policy = Policy::new([first, second]);
     let named = |uid, provider| {
         let rights = policy.rights(&principal(uid));
-        rights.rule(Verb::Get, Target::Provider(provider)).map(ToString::to_string)
+        rights.rule(Verb::Get, CallTarget::Provider(provider)).map(ToString::to_string)
     };
     assert_eq!(named(7, "a").as_deref(), Some("first"));
     assert_eq!(named(7, "b").as_deref(), Some("second"));
@@ -190,11 +190,11 @@ fn equal_views_are_those_of_the_same_rules_of_one_policy() {
 #[test]
 fn a_permit_of_the_broker_itself_allows_everything_and_hides_nothing() {
     let own = Permit::default();
-    assert!(own.allows(Target::Provider("(hub)")) && !own.hides_unknown());
+    assert!(own.allows(CallTarget::Provider("(hub)")) && !own.hides_unknown());
     let none = Arc::new(Policy::new([]).rights(&principal(7)));
     let permit = Permit::new(Arc::new(Rights::all()), Verb::Get);
-    assert!(permit.allows(Target::Provider("p")) && !permit.hides_unknown());
-    assert!(!permit.with(Arc::clone(&none)).allows(Target::Provider("p")));
+    assert!(permit.allows(CallTarget::Provider("p")) && !permit.hides_unknown());
+    assert!(!permit.with(Arc::clone(&none)).allows(CallTarget::Provider("p")));
     assert!(permit.with(none).hides_unknown());
 }
 

@@ -23,7 +23,7 @@ use crate::{
     audit::Audit,
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::{AuditTo, Config},
-    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts},
+    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch},
     fleet::Fleet,
     hub::{HubParts, HubReader},
     metrics::Metrics,
@@ -58,6 +58,17 @@ pub enum BuildError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// No plugin could run: runs have no place for their working directories.
+    #[error(
+        "cannot make working directories for plugins in {}: {cause}; mount a writable volume there, such as an emptyDir in memory, or set TMPDIR to a directory that is writable",
+        .base.display()
+    )]
+    Scratch {
+        /// Where working directories are made.
+        base: PathBuf,
+        /// The error of the kernel.
+        cause: io::Error,
+    },
     /// The socket cannot be published.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -75,6 +86,8 @@ pub enum BuildError {
 ///
 /// [`BuildError`]: nothing was started, and no file of another process was changed.
 pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
+    check_scratch(&edges.scratch)
+        .map_err(|cause| BuildError::Scratch { base: edges.scratch.clone(), cause })?;
     let audit = audit(&config.audit, &edges)?;
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 

@@ -20,7 +20,7 @@ const MESSAGE: &str = "message";
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum FieldValue {
     Text(String),
     Unsigned(u64),
     Signed(i64),
@@ -31,17 +31,17 @@ pub(super) enum Value {
 
 /// Fields in the order in which they were recorded.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields(pub(super) Vec<(&'static str, Value)>);
+pub(super) struct EventFields(pub(super) Vec<(&'static str, FieldValue)>);
 
 /// One event.
 #[derive(Debug)]
-pub(super) struct Record<'a> {
+pub(super) struct LogRecord<'a> {
     pub(super) level: Level,
     pub(super) target: &'a str,
     pub(super) message: String,
-    pub(super) fields: Fields,
+    pub(super) fields: EventFields,
     /// The innermost span, with the fields of all spans around the event.
-    pub(super) span: Option<(&'static str, Fields)>,
+    pub(super) span: Option<(&'static str, EventFields)>,
 }
 
 /// Collects events and queues each as one record.
@@ -52,7 +52,7 @@ pub(super) struct RecordLayer {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RecordLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(fields);
@@ -61,32 +61,32 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RecordLayer {
 
     fn on_record(&self, id: &Id, values: &SpanRecord<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<EventFields>()
         {
             values.record(fields);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         event.record(&mut fields);
         let message = fields.take_message();
-        let mut around = Fields::default();
+        let mut around = EventFields::default();
         for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
-            for (name, value) in extensions.get::<Fields>().into_iter().flat_map(|fields| &fields.0) {
+            for (name, value) in extensions.get::<EventFields>().into_iter().flat_map(|fields| &fields.0) {
                 around.set(name, value.clone());
             }
         }
         let span = context.event_span(event).map(|span| (span.name(), around));
         let metadata = event.metadata();
-        let record = Record { level: *metadata.level(), target: metadata.target(), message, fields, span };
+        let record = LogRecord { level: *metadata.level(), target: metadata.target(), message, fields, span };
         self.queue.record(&record);
     }
 }
 
-impl Fields {
-    fn set(&mut self, name: &'static str, value: Value) {
+impl EventFields {
+    fn set(&mut self, name: &'static str, value: FieldValue) {
         match self.0.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,
             None => self.0.push((name, value)),
@@ -101,44 +101,44 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
         // A list of names is recorded with its `Debug`, which for plain names is JSON.
         let list = text.starts_with('[').then(|| serde_json::from_str(&text).ok()).flatten();
         let value = match list {
-            Some(list) if field.name() != MESSAGE => Value::List(list),
-            _ => Value::Text(text),
+            Some(list) if field.name() != MESSAGE => FieldValue::List(list),
+            _ => FieldValue::Text(text),
         };
         self.set(field.name(), value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.set(field.name(), Value::Text(value.to_owned()));
+        self.set(field.name(), FieldValue::Text(value.to_owned()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.set(field.name(), Value::Unsigned(value));
+        self.set(field.name(), FieldValue::Unsigned(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.set(field.name(), Value::Signed(value));
+        self.set(field.name(), FieldValue::Signed(value));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.set(field.name(), Value::Float(value));
+        self.set(field.name(), FieldValue::Float(value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.set(field.name(), Value::Boolean(value));
+        self.set(field.name(), FieldValue::Boolean(value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.set(field.name(), Value::Text(chain(value)));
+        self.set(field.name(), FieldValue::Text(chain(value)));
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),

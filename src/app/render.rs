@@ -9,14 +9,14 @@ use tracing_subscriber::fmt::{
     time::{FormatTime as _, SystemTime},
 };
 
-use super::records::{Fields, Record, Value};
+use super::records::{EventFields, FieldValue, LogRecord};
 use crate::text::escape_json;
 
 /// Ends each record for the journal, where a value can have any other byte.
 pub(super) const END: u8 = 0;
 
 /// One line, as an object. A terminal obeys nothing in it. The fields of the event are at the top level; those of the spans around it are in `span`.
-pub(super) fn json(record: &Record<'_>) -> String {
+pub(super) fn json(record: &LogRecord<'_>) -> String {
     // Never fails: every key is a string, and no value is a map.
     escape_json(&serde_json::to_string(&Line(record)).unwrap_or_default()) + "\n"
 }
@@ -24,7 +24,7 @@ pub(super) fn json(record: &Record<'_>) -> String {
 /// The fields of a datagram for `/run/systemd/journal/socket`: `NAME=VALUE` in lines of text. Every field of the event and
 /// of its spans is `CREDBROKER_NAME`, so that `journalctl CREDBROKER_PROVIDER=gke` finds it. The message repeats them for
 /// people, since `journalctl` shows only the message.
-pub(super) fn journal(record: &Record<'_>) -> String {
+pub(super) fn journal(record: &LogRecord<'_>) -> String {
     let around = record.span.iter().flat_map(|(_, fields)| &fields.0);
     let fields: Vec<_> = around.chain(&record.fields.0).collect();
     let mut message = record.message.clone();
@@ -57,11 +57,11 @@ fn priority(level: Level) -> &'static str {
     }
 }
 
-struct Line<'a>(&'a Record<'a>);
+struct Line<'a>(&'a LogRecord<'a>);
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Record { level, target, message, fields, span } = self.0;
+        let LogRecord { level, target, message, fields, span } = self.0;
         let mut time = String::new();
         let _infallible = SystemTime.format_time(&mut Writer::new(&mut time));
         let mut map = serializer.serialize_map(None)?;
@@ -79,7 +79,7 @@ impl Serialize for Line<'_> {
     }
 }
 
-struct Span<'a>(&'a str, &'a Fields);
+struct Span<'a>(&'a str, &'a EventFields);
 
 impl Serialize for Span<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -92,7 +92,7 @@ impl Serialize for Span<'_> {
     }
 }
 
-impl Serialize for Value {
+impl Serialize for FieldValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn a_line_of_json_has_no_character_that_a_terminal_obeys_or_hides() {
         let message = "exe\u{202e}gpj \u{9b}2J\u{7f}".to_owned();
-        let fields = Fields(vec![("name", Value::Text("zero\u{200b}".into()))]);
-        let record = Record { level: Level::WARN, target: "credbroker", message, fields, span: None };
+        let fields = EventFields(vec![("name", FieldValue::Text("zero\u{200b}".into()))]);
+        let record = LogRecord { level: Level::WARN, target: "credbroker", message, fields, span: None };
         let line = json(&record);
         assert!(line.contains(r"exe\u202egpj \u009b2J\u007f") && line.contains(r"zero\u200b"), "{line}");
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();

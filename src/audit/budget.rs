@@ -10,27 +10,16 @@ const PER_SECOND: u32 = 100;
 /// One of so many hits over the limit reads the clock.
 const LOOK: u64 = 64;
 
-/// What is left of this second's records.
-#[derive(Debug)]
+/// The records of hits in this second.
+#[derive(Debug, Default)]
 pub(super) struct HitBudget {
-    left: AtomicU32,
-    /// Milliseconds since boot at which the budget was filled last.
-    filled: AtomicU64,
+    taken: AtomicU32,
+    /// Milliseconds since boot at which this second began.
+    begun: AtomicU64,
     /// Hits without a record since the last record.
     omitted: AtomicU64,
     /// Hits over the limit, to read the clock for some of them.
     over: AtomicU64,
-}
-
-impl Default for HitBudget {
-    fn default() -> Self {
-        Self {
-            left: AtomicU32::new(PER_SECOND),
-            filled: AtomicU64::new(0),
-            omitted: AtomicU64::new(0),
-            over: AtomicU64::new(0),
-        }
-    }
 }
 
 impl HitBudget {
@@ -41,12 +30,12 @@ impl HitBudget {
         }
         if self.over.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK) {
             let now = u64::try_from(now().as_millis()).unwrap_or(u64::MAX);
-            let filled = self.filled.load(Ordering::Relaxed);
-            let is_due = now.saturating_sub(filled) >= 1000;
+            let begun = self.begun.load(Ordering::Relaxed);
+            let is_over = now.saturating_sub(begun) >= 1000;
             let exchanged =
-                || self.filled.compare_exchange(filled, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            if is_due && exchanged() {
-                self.left.store(PER_SECOND, Ordering::Relaxed);
+                || self.begun.compare_exchange(begun, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if is_over && exchanged() {
+                self.taken.store(0, Ordering::Relaxed);
                 self.over.store(0, Ordering::Relaxed);
                 return self.take_one();
             }
@@ -61,8 +50,8 @@ impl HitBudget {
     }
 
     fn take_one(&self) -> bool {
-        let less = |left: u32| left.checked_sub(1);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        let more = |taken: u32| (taken < PER_SECOND).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 }
 

@@ -22,12 +22,12 @@ const PENDING: usize = 512 * 1024;
 /// Takes lines without waiting. Clones share one file.
 #[derive(Clone, Debug)]
 pub(super) struct AuditFile {
-    shared: Arc<Shared>,
+    shared: Arc<SharedFile>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedFile {
+    state: Mutex<FileState>,
     /// Signals that there is something to write.
     filled: Condvar,
     /// Signals that everything is written.
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FileState {
     pending: Vec<u8>,
     /// Number of lines in `pending`.
     lines: u64,
@@ -72,7 +72,7 @@ impl AuditFile {
 
     /// Waits until everything is written, at most for `limit`.
     pub(super) fn flush(&self, limit: Duration) {
-        let is_busy = |state: &mut State| state.writing || !state.pending.is_empty();
+        let is_busy = |state: &mut FileState| state.writing || !state.pending.is_empty();
         drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
     }
 
@@ -108,7 +108,7 @@ impl AuditFile {
     }
 
     /// The state is consistent whenever the lock is free, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FileState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

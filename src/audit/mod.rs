@@ -11,16 +11,16 @@ use tracing::{debug, info};
 use self::{budget::HitBudget, file::AuditFile};
 use crate::clock::Clock;
 
-pub use record::{Decision, Outcome, PluginRun};
+pub use record::{DecisionRecord, PluginRun, RequestOutcome};
 
 /// Takes audit records. Clones share the destination.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     /// `None`: nothing is recorded.
-    inner: Option<Arc<Inner>>,
+    inner: Option<Arc<AuditSink>>,
 }
 
-struct Inner {
+struct AuditSink {
     destination: Destination,
     clock: Arc<dyn Clock>,
     hits: HitBudget,
@@ -49,7 +49,7 @@ impl Audit {
     }
 
     fn to(destination: Destination, clock: Arc<dyn Clock>) -> Self {
-        Self { inner: Some(Arc::new(Inner { destination, clock, hits: HitBudget::default() })) }
+        Self { inner: Some(Arc::new(AuditSink { destination, clock, hits: HitBudget::default() })) }
     }
 
     /// The time since boot, to measure a duration from. `None`: nothing is recorded.
@@ -58,16 +58,16 @@ impl Audit {
     }
 
     /// Records a decision that took from `begun` until now.
-    pub fn decision(&self, begun: Option<Duration>, decision: Decision<'_>) {
+    pub fn decision(&self, begun: Option<Duration>, decision: DecisionRecord<'_>) {
         if let (Some(inner), Some(begun)) = (&self.inner, begun) {
             let took = inner.clock.now().boot.saturating_sub(begun);
-            inner.decision(&Decision { took: Some(took), ..decision }, false);
+            inner.decision(&DecisionRecord { took: Some(took), ..decision }, false);
         }
     }
 
     /// Records an answer from memory, unless there were too many in this second: then the next record has their number.
     /// Makes the record only if there is room for it.
-    pub fn hit<'a>(&self, decision: impl FnOnce() -> Decision<'a>) {
+    pub fn hit<'a>(&self, decision: impl FnOnce() -> DecisionRecord<'a>) {
         if let Some(inner) = &self.inner
             && inner.hits.take(|| inner.clock.now().boot)
         {
@@ -77,21 +77,21 @@ impl Audit {
 
     /// Records a plugin run.
     pub fn run(&self, run: &PluginRun<'_>) {
-        if let Some(Inner { destination: Destination::File(file), clock, .. }) = self.inner.as_deref() {
+        if let Some(AuditSink { destination: Destination::File(file), clock, .. }) = self.inner.as_deref() {
             file.push(&run.line(clock.now().wall));
         }
     }
 
     /// Waits until all records are written, at most for `limit`.
     pub fn flush(&self, limit: Duration) {
-        if let Some(Inner { destination: Destination::File(file), .. }) = self.inner.as_deref() {
+        if let Some(AuditSink { destination: Destination::File(file), .. }) = self.inner.as_deref() {
             file.flush(limit);
         }
     }
 }
 
-impl Inner {
-    fn decision(&self, decision: &Decision<'_>, is_hit: bool) {
+impl AuditSink {
+    fn decision(&self, decision: &DecisionRecord<'_>, is_hit: bool) {
         let hits = self.hits.not_recorded();
         match &self.destination {
             Destination::File(file) => file.push(&decision.line(self.clock.now().wall, hits)),
@@ -102,7 +102,7 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for AuditSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Audit")
     }

@@ -12,7 +12,7 @@ use crate::text::shown;
 
 /// How a request was decided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// It was allowed and answered.
     Allowed,
     /// The peer has no right to it.
@@ -21,7 +21,7 @@ pub enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl RequestOutcome {
     const fn name(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -33,7 +33,7 @@ impl Outcome {
 
 /// A decision about one request.
 #[derive(Clone, Debug)]
-pub struct Decision<'a> {
+pub struct DecisionRecord<'a> {
     /// Name of the listener that accepted the connection.
     pub listener: &'a str,
     /// Effective uid and gid of the peer.
@@ -47,7 +47,7 @@ pub struct Decision<'a> {
     /// What the request names: `provider/NAME`, `clusterprofile/NAMESPACE/NAME`, or nothing.
     pub target: Option<String>,
     /// How it was decided.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// The rule that allowed it, or the reason of the error.
     pub reason: Option<String>,
     /// Generation of the credential that was sent.
@@ -71,7 +71,7 @@ pub struct PluginRun<'a> {
     pub took: Option<Duration>,
 }
 
-impl Decision<'_> {
+impl DecisionRecord<'_> {
     /// The record as one line of JSON, with the number of hits that have no record.
     pub(super) fn line(&self, at: SystemTime, hits: u64) -> String {
         let mut fields = object("decision", at);

@@ -9,15 +9,15 @@ use crate::clock::SystemClock;
 
 const AGES: Duration = Duration::from_secs(60);
 
-fn decision(target: &str) -> Decision<'_> {
-    Decision {
+fn decision(target: &str) -> DecisionRecord<'_> {
+    DecisionRecord {
         listener: "default",
         user: (1001, 1002),
         pid: Some(7),
         executable: Some(Path::new("/usr/bin/kubectl")),
         call: "get",
         target: Some(target.to_owned()),
-        outcome: Outcome::Denied,
+        outcome: RequestOutcome::Denied,
         reason: Some("PEER_DENIED".into()),
         generation: None,
         took: None,
@@ -42,8 +42,8 @@ fn a_record_says_who_asked_for_what_and_how_it_was_decided() {
     let path = directory.path().join("audit.jsonl");
     let audit = Audit::in_file(&path, Arc::new(SystemClock)).unwrap();
     audit.decision(audit.begin(), decision("provider/gke\n\u{202e}"));
-    audit.hit(|| Decision {
-        outcome: Outcome::Allowed,
+    audit.hit(|| DecisionRecord {
+        outcome: RequestOutcome::Allowed,
         reason: Some("rule".into()),
         generation: Some("e-1".into()),
         pid: None,

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{attention::Unattended, waiting};
+use super::{attention::Unattended, full::Room, waiting};
 use crate::{
     credential::LifetimeError,
     exec::{RunError, WaitsFor},
@@ -14,7 +14,7 @@ use crate::{
 #[non_exhaustive]
 pub enum CacheError {
     /// The broker is shutting down.
-    #[error("the broker is shutting down; try again, its successor will answer")]
+    #[error("the broker is shutting down; try again when the next one runs")]
     Draining,
     /// There is no room for another key, and none gives way.
     #[error("{0}")]
@@ -47,64 +47,6 @@ pub enum CacheError {
     TooManyWaiting,
 }
 
-/// The limit that leaves no room for another key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Room {
-    /// `limits.entries`.
-    #[error(
-        "the broker holds as many credentials as `limits.entries` allows ({limit}), all in use; raise it"
-    )]
-    Entries {
-        /// `limits.entries`.
-        limit: usize,
-    },
-    /// `limits.entriesPerProcess`.
-    #[error(
-        "this process waits for and watches as many credentials that its variables select as `limits.entriesPerProcess` allows ({limit}); end some watches"
-    )]
-    OfProcess {
-        /// `limits.entriesPerProcess`.
-        limit: usize,
-    },
-    /// `limits.entriesPerUid`.
-    #[error(
-        "the processes of this uid wait for and watch as many credentials that their variables select as `limits.entriesPerUid` allows ({limit}); end some watches"
-    )]
-    OfUid {
-        /// `limits.entriesPerUid`.
-        limit: usize,
-    },
-    /// `limits.bytesPerProcess`.
-    #[error(
-        "the variables and clusters of this process exceed {limit} bytes (`limits.bytesPerProcess`); send less, or end some watches"
-    )]
-    BytesOfProcess {
-        /// `limits.bytesPerProcess`.
-        limit: usize,
-    },
-    /// `limits.bytesPerUid`.
-    #[error(
-        "the variables and clusters of the processes of this uid exceed {limit} bytes (`limits.bytesPerUid`); send less, or end some watches"
-    )]
-    BytesOfUid {
-        /// `limits.bytesPerUid`.
-        limit: usize,
-    },
-}
-
-impl Room {
-    /// The key of the configuration.
-    pub fn key(&self) -> &'static str {
-        match self {
-            Self::Entries { .. } => "limits.entries",
-            Self::OfProcess { .. } => "limits.entriesPerProcess",
-            Self::OfUid { .. } => "limits.entriesPerUid",
-            Self::BytesOfProcess { .. } => "limits.bytesPerProcess",
-            Self::BytesOfUid { .. } => "limits.bytesPerUid",
-        }
-    }
-}
-
 /// What a caller waited for when its deadline passed.
 #[derive(Clone, Debug)]
 pub enum Pending {
@@ -126,8 +68,8 @@ impl fmt::Display for Pending {
 
 fn retired(why: Retirement) -> &'static str {
     match why {
-        Retirement::Changed => "its configuration changed meanwhile; try again, the new one is in use",
-        Retirement::Removed => "it was removed from the configuration meanwhile",
+        Retirement::Changed => "its configuration has changed; try again to use the new one",
+        Retirement::Removed => "it was removed from the configuration",
     }
 }
 

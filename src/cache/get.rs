@@ -122,9 +122,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let Some(flight) = flight else { continue };
                 let outcome = tokio::select! {
                     biased;
-                    outcome = waiter.insert(Waiter::new(flight, request)).outcome() => {
-                        outcome
-                    }
+                    outcome = waiter.insert(Waiter::new(flight, request)).outcome() => outcome,
                     // After an eviction, a later run may end before the run that this caller waits for.
                     () = entry.holds_valid(|| self.now()), if is_cold => continue,
                 };

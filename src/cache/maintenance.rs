@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::{Beat, Now},
-    exec::{PluginRunner, Urgency},
+    exec::PluginRunner,
 };
 
 /// How often the maintenance runs. Validity is checked at each request; this bounds how late a refresh starts, also after
@@ -61,17 +61,15 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         match entry.next_action(now) {
             NextAction::Keep => {}
-            NextAction::Refresh { urgent } => {
+            NextAction::Refresh(urgency) => {
                 let file = entry.spec.file_version();
-                self.try_claim(entry, background(urgent), None, |state| {
-                    decide(state, Asker::Broker, file, now)
-                });
+                self.try_claim(entry, urgency, None, |state| decide(state, Asker::Broker, file, now));
             }
-            NextAction::Adjust { urgent, abandon } => {
+            NextAction::Adjust { urgency, abandon } => {
                 let flight = entry.cell.borrow().flight.clone();
                 match flight.filter(|flight| flight.is_background()) {
                     Some(flight) if abandon => flight.abandoned.cancel(),
-                    Some(flight) => flight.set_floor(background(urgent)),
+                    Some(flight) => flight.set_floor(urgency),
                     None => {}
                 }
             }
@@ -85,8 +83,4 @@ impl<R: PluginRunner> CredentialCache<R> {
             }
         }
     }
-}
-
-fn background(urgent: bool) -> Urgency {
-    if urgent { Urgency::Urgent } else { Urgency::Background }
 }

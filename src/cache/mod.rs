@@ -11,19 +11,21 @@ mod entries;
 mod entry;
 mod error;
 mod flight;
+mod full;
 mod get;
+mod inner;
 mod maintenance;
 mod makers;
 mod manage;
 mod outcome;
 mod outlook;
 mod overview;
+mod parts;
 mod policy;
 mod rejection;
 mod report;
+mod request;
 mod selector;
-#[cfg(test)]
-mod simulation;
 mod state;
 mod summary;
 mod suspicion;
@@ -32,41 +34,29 @@ mod tests;
 mod waiting;
 mod watching;
 
-use std::{
-    fmt,
-    future::ready,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-
-use tokio::sync::Notify;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use std::{future::ready, sync::Arc};
 
 use crate::{
-    clock::{Beat, Clock, Now},
-    credential::{Cluster, EncodeFn, Issued},
-    exec::{Lender, PluginRunner, Scheduler},
-    metrics::Metrics,
-    plugin::{PluginKey, PluginSpec, ProfileName, Session, Target},
+    clock::Beat,
+    credential::Issued,
+    exec::PluginRunner,
+    plugin::{PluginKey, PluginSpec, ProfileName, Target},
 };
-use attention::Asker;
-use entries::KeyEntries;
-use entry::{Interest, KeyEntry};
 use get::FirstStep;
-use waiting::WaitingPlaces;
+use inner::Inner;
 
 pub use attendant::{Attendant, AttendantReader};
 pub use attention::Unattended;
 pub use caller::Caller;
 pub use entries::ListPosition;
-pub use error::{CacheError, Failed, Pending, Room};
+pub use error::{CacheError, Failed, Pending};
+pub use full::Room;
 pub use makers::EntryLimits;
 pub use outlook::RunCause;
 pub use overview::{Holding, KeyStatus, RejectionStatus};
+pub use parts::{CacheParts, RunEndFn};
 pub use report::{ReportOutcome, Reported};
+pub use request::{Lookup, Request};
 pub use selector::{InvalidKey, KeyPrefix, Selector};
 pub use summary::ProviderSummary;
 pub use suspicion::VerifyFn;
@@ -84,99 +74,10 @@ impl<R> Clone for CredentialCache<R> {
     }
 }
 
-/// Called at the end of each run that started, with what it issued or why it failed, and how long it took. `None`: it was
-/// ended because it was not needed.
-pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
-
-/// The parts of a cache.
-pub struct CacheParts<R> {
-    /// Runs plugins.
-    pub runner: R,
-    /// Decides when they run.
-    pub scheduler: Scheduler,
-    /// Encodes a credential once, when it arrives.
-    pub encode: EncodeFn,
-    /// Asks API servers about credentials that seem to be rejected.
-    pub verify: VerifyFn,
-    /// Counts requests and runs.
-    pub metrics: Arc<Metrics>,
-    /// Called at the end of each run.
-    pub on_run: RunEndFn,
-    /// Reads the time.
-    pub clock: Arc<dyn Clock>,
-    /// Uniform in [0, 1): spreads refreshes and retries.
-    pub jitter: fn() -> f64,
-    /// Identifies this start of the broker in every generation.
-    pub epoch: Arc<str>,
-    /// How many keys there may be, until [`CredentialCache::set_limits`].
-    pub entries: EntryLimits,
-    /// Owns the runs.
-    pub tasks: TaskTracker,
-    /// When cancelled, no more runs start and the current ones are ended.
-    pub draining: CancellationToken,
-}
-
-#[derive(Debug)]
-struct Inner<R> {
-    parts: CacheParts<R>,
-    entries: Mutex<KeyEntries>,
-    /// Wakes the maintenance when the first entry is made.
-    occupied: Notify,
-    generations: AtomicU64,
-    waiting: WaitingPlaces,
-}
-
-/// Who asks for a credential, and under which conditions.
-#[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// Who asks.
-    pub caller: Caller,
-    /// How long the caller waits; `None`: it set no deadline.
-    pub deadline: Option<Duration>,
-    /// The API server to ask whether it accepts the credential; `None`: the broker cannot ask one.
-    pub verify_at: Option<Arc<Cluster>>,
-    /// Attends the runs that the caller waits for; `None`: the caller does not attend them.
-    pub attendant: Option<Arc<Attendant>>,
-    /// The session of the person who asks. A run that the request starts has it, and the caller attends that run.
-    pub session: Option<Arc<Session>>,
-    /// The caller can run the plugin in its own terminal.
-    pub lender: Option<Arc<Lender>>,
-    /// A person asks for a run, also if there is a valid credential.
-    pub is_login: bool,
-}
-
-impl Request {
-    fn asker(&self) -> Asker {
-        // A lender that has taken an offer is one no longer.
-        let lends = self.lender.as_ref().is_some_and(|lender| lender.is_free());
-        match (self.is_login, self.caller.at_terminal) {
-            (true, _) => Asker::Login { lends },
-            (false, true) => Asker::Person { lends },
-            (false, false) => Asker::Program,
-        }
-    }
-}
-
-/// The result of a lookup in memory.
-#[derive(Debug)]
-pub enum Lookup {
-    /// A valid credential.
-    Served(Arc<Issued>),
-    /// There is none, or the caller already has it: call [`CredentialCache::get`].
-    Undecided,
-}
-
 impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
-        let inner = Inner {
-            entries: Mutex::new(KeyEntries::new(parts.entries)),
-            parts,
-            occupied: Notify::new(),
-            generations: AtomicU64::new(1),
-            waiting: WaitingPlaces::new(waiting::LIMIT),
-        };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(Inner::new(parts)) }
     }
 
     /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits.
@@ -323,58 +224,5 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Whether no key is in memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// The entry of `spec`, made if there is none, for a caller in `process`; `None`: for the broker itself. It stays in
-    /// the map while the caller holds it.
-    fn enter(&self, spec: PluginSpec, process: Option<u64>) -> Result<Interest, Failed> {
-        let standing = spec.provider.standing.clone();
-        let (interest, displaced) = {
-            let mut entries = self.lock();
-            // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
-            if let Some(why) = standing.retirement() {
-                return Err(CacheError::Retired(why).into());
-            }
-            let interest = entries.enter(spec, process, self.now());
-            (interest, std::mem::take(&mut entries.displaced))
-        };
-        for entry in displaced {
-            entry.forget();
-        }
-        self.inner.occupied.notify_one();
-        interest
-            .map_err(|room| Failed { error: CacheError::Full(room), retry_after: policy::EVICTABLE_AFTER })
-    }
-
-    /// Counts a credential of `entry` that was returned from memory.
-    fn count_served(&self, entry: &KeyEntry) {
-        entry.counts(&self.inner.parts.metrics).served(entry.run_micros.load(Ordering::Relaxed));
-    }
-
-    /// Counts a request of `entry` that waited from `asked` until now.
-    fn count(&self, entry: &KeyEntry, is_success: bool, asked: Now) {
-        let waited = self.now().boot.saturating_sub(asked.boot);
-        entry.counts(&self.inner.parts.metrics).answered(is_success, waited);
-    }
-
-    fn now(&self) -> Now {
-        self.inner.parts.clock.now()
-    }
-
-    /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, KeyEntries> {
-        self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<R> fmt::Debug for CacheParts<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheParts").field("entries", &self.entries).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for dyn Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
     }
 }

@@ -32,7 +32,7 @@ pub enum RunCause {
     LoginNeeded,
     /// The credential is valid, and is not in use when it is due: the first request after that starts a run.
     NotInUse,
-    /// There is no valid credential: the first request starts a run, and earlier ones get the last failure.
+    /// It has no valid credential: the first request starts a run, and earlier ones get the last failure.
     NextRequest,
 }
 

@@ -39,7 +39,7 @@ pub enum ReportOutcome {
 
 /// How to answer a report.
 #[derive(Debug)]
-enum Plan {
+enum ReportPlan {
     /// At once.
     Answer(Result<Reported, Failed>),
     /// With the current credential: the report is about another one.
@@ -56,23 +56,23 @@ impl<R: PluginRunner> CredentialCache<R> {
         request: &Request,
     ) -> Result<Reported, Failed> {
         let now = self.now();
-        let mut plan = Plan::Current(ReportOutcome::UnknownGeneration);
+        let mut plan = ReportPlan::Current(ReportOutcome::UnknownGeneration);
         entry.cell.send_if_modified(|state| {
             plan = self.plan(state, generation, request, now);
             false
         });
-        if !matches!(plan, Plan::Current(_)) {
+        if !matches!(plan, ReportPlan::Current(_)) {
             let (provider, key, run) =
-                (&entry.spec.provider.name, &entry.spec.key, matches!(plan, Plan::Run(_)));
+                (&entry.spec.provider.name, &entry.spec.key, matches!(plan, ReportPlan::Run(_)));
             info!(%provider, %key, generation, run, "a client reports that the credential was rejected");
         }
         match plan {
-            Plan::Answer(answer) => answer,
-            Plan::Current(outcome) => {
+            ReportPlan::Answer(answer) => answer,
+            ReportPlan::Current(outcome) => {
                 let issued = self.get_or_run(entry, request, ready(FirstStep::Decide)).await?;
                 Ok(Reported { issued, outcome })
             }
-            Plan::Run(first) => {
+            ReportPlan::Run(first) => {
                 let issued = self.get_or_run(entry, request, ready(first)).await?;
                 let outcome = if issued.generation.to_string() == generation {
                     ReportOutcome::NothingNewer
@@ -84,34 +84,34 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> Plan {
+    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> ReportPlan {
         let caller = &request.caller;
         let current = state.current.as_ref().map(|current| Arc::clone(&current.issued));
         let reported = current.filter(|issued| issued.generation.to_string() == generation);
         let Some(issued) = reported else {
             return match state.was_replaced(&self.inner.parts.epoch, generation) {
-                false => Plan::Current(ReportOutcome::UnknownGeneration),
-                true if state.valid(now).is_some() => Plan::Current(ReportOutcome::AlreadyReplaced),
-                true => Plan::Run(FirstStep::Decide),
+                false => ReportPlan::Current(ReportOutcome::UnknownGeneration),
+                true if state.valid(now).is_some() => ReportPlan::Current(ReportOutcome::AlreadyReplaced),
+                true => ReportPlan::Run(FirstStep::Decide),
             };
         };
         if !issued.is_valid_at(now) {
-            return Plan::Run(FirstStep::Decide);
+            return ReportPlan::Run(FirstStep::Decide);
         }
         let rejections = state.rejections.get_or_insert_default();
         rejections.note();
         if state.flight.is_some() {
-            return Plan::Run(FirstStep::Join { may_fail: true });
+            return ReportPlan::Run(FirstStep::Join { may_fail: true });
         }
         let failure = state.failure.as_ref();
         if let Some(held) = failure.filter(|failure| failure.is_held(now, caller.at_terminal)) {
-            return Plan::Answer(Err(held.at(now, caller.at_terminal)));
+            return ReportPlan::Answer(Err(held.at(now, caller.at_terminal)));
         }
         match rejections.admit(&issued, caller, Evidence::Reported, failure.is_some(), now) {
-            Ok(()) => Plan::Run(FirstStep::Run { may_fail: true }),
+            Ok(()) => ReportPlan::Run(FirstStep::Run { may_fail: true }),
             Err(not_before) => {
                 let retry_after = not_before.saturating_sub(now.boot);
-                Plan::Answer(Ok(Reported { issued, outcome: ReportOutcome::TooEarly { retry_after } }))
+                ReportPlan::Answer(Ok(Reported { issued, outcome: ReportOutcome::TooEarly { retry_after } }))
             }
         }
     }

@@ -12,11 +12,11 @@ pub(crate) const LIMIT: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct WaitingPlaces {
     limit: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenPlaces>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenPlaces {
     total: usize,
     by_peer: HashMap<u64, usize>,
 }
@@ -49,7 +49,7 @@ impl WaitingPlaces {
         Some(WaitingPlace { places: self, peer })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, TakenPlaces> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,17 +1,18 @@
 //! `credbroker clusters`: the clusters of the fleet, and whether the broker has credentials for them.
 
+mod json;
+
 use std::io::{self, Write};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_client::{Cluster, ClusterState, Failure, Readiness, Reason};
-use serde_json::{Value, json};
+use credbroker_client::{ClusterState, Readiness};
 
 use super::{
     broker::{OutputFormat, fail, write_json},
-    fleet::{ClusterList, ClusterName, ClusterQuery},
-    status, table,
+    fleet::{ClusterList, ClusterQuery},
+    table,
 };
 use crate::{plugin::Environment, text::one_line};
+pub(super) use json::{failure, reason};
 
 /// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
 ///
@@ -41,7 +42,7 @@ const EXAMPLES: &str = "\
 Examples:
   credbroker clusters
   credbroker clusters --namespace fleet
-  credbroker clusters -o json | jq -r '.clusters[] | select(.readiness != \"ready\") | .message'";
+  credbroker clusters -o json | jq -r '.clusters[] | .failure.message // empty'";
 
 /// Prints the clusters on `out`, and on `err` what may be missing from the list.
 pub(super) fn run(
@@ -62,7 +63,7 @@ pub(super) fn run(
 fn print(list: &ClusterList, format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         OutputFormat::Table => write!(out, "{}", as_table(list))?,
-        OutputFormat::Json => write_json(&as_json(list), out)?,
+        OutputFormat::Json => write_json(&json::document(list), out)?,
     }
     out.flush()
 }
@@ -117,57 +118,7 @@ fn cell(text: &str, most: usize) -> String {
     if text.is_empty() { "-".to_owned() } else { table::shortened(&text, most) }
 }
 
-fn as_json(list: &ClusterList) -> Value {
-    json!({
-        "clusters": list.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
-        "hub": list.hub.as_ref().map(status::hub),
-    })
-}
-
-fn one(at: &ClusterName, cluster: &ClusterState) -> Value {
-    json!({
-        "clusterProfile": {"namespace": at.namespace, "name": at.name},
-        "displayName": cluster.display_name,
-        "clusterManager": cluster.cluster_manager,
-        "kubernetesVersion": cluster.kubernetes_version,
-        "properties": cluster.properties.iter().map(|property| json!({
-            "name": property.name,
-            "value": property.value,
-        })).collect::<Vec<_>>(),
-        "provider": cluster.provider,
-        "skippedProviders": cluster.skipped_providers.iter().map(|skipped| json!({
-            "name": skipped.name,
-            "reason": skipped.reason,
-        })).collect::<Vec<_>>(),
-        "cluster": cluster.cluster.as_ref().map(endpoint),
-        "readiness": name(cluster.readiness),
-        "failure": cluster.failure.as_ref().map(failure),
-    })
-}
-
-/// A failure, as every command prints it in JSON.
-pub(super) fn failure(failure: &Failure) -> Value {
-    json!({"reason": reason(failure), "message": failure.message})
-}
-
-/// The name of a failure's reason.
-pub(super) fn reason(failure: &Failure) -> &'static str {
-    failure.reason.unwrap_or(Reason::Unspecified).name()
-}
-
-/// With the field names of `spec.cluster` of an ExecCredential.
-fn endpoint(cluster: &Cluster) -> Value {
-    json!({
-        "server": cluster.server,
-        "tlsServerName": cluster.tls_server_name,
-        "insecureSkipTlsVerify": cluster.insecure_skip_tls_verify,
-        "certificateAuthorityData": cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data)),
-        "proxyUrl": cluster.proxy_url,
-        "disableCompression": cluster.disable_compression,
-        "config": cluster.config.as_ref().and_then(|config| serde_json::from_slice::<Value>(config).ok()),
-    })
-}
-
+/// Its name in the table and in JSON.
 fn name(readiness: Readiness) -> &'static str {
     match readiness {
         Readiness::Ready => "ready",

@@ -104,10 +104,10 @@ fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
 }
 
 /// A name and what it is.
-type Offer = (String, Option<String>);
+type Candidate = (String, Option<String>);
 
 /// What the broker offers, within the limit; nothing if there is no broker.
-fn names(request: impl AsyncFnOnce(Client) -> Result<Vec<Offer>, Error>) -> Vec<CompletionCandidate> {
+fn names(request: impl AsyncFnOnce(Client) -> Result<Vec<Candidate>, Error>) -> Vec<CompletionCandidate> {
     let answer = ask(&SocketArg::default(), LIMIT, &app::environment(), async |client| {
         timeout(LIMIT, request(client)).await.unwrap_or_else(|_elapsed| Ok(Vec::new()))
     });
@@ -116,32 +116,33 @@ fn names(request: impl AsyncFnOnce(Client) -> Result<Vec<Offer>, Error>) -> Vec<
     offers.dedup_by(|one, other| one.0 == other.0);
     // A shell would insert a control character as it is.
     offers.retain(|(name, _)| one_line(name) == *name);
-    let candidate =
-        |(name, help): Offer| CompletionCandidate::new(name).help(help.map(|help| one_line(&help).into()));
+    let candidate = |(name, help): Candidate| {
+        CompletionCandidate::new(name).help(help.map(|help| one_line(&help).into()))
+    };
     offers.into_iter().map(candidate).collect()
 }
 
-async fn providers(client: Client) -> Result<Vec<Offer>, Error> {
+async fn providers(client: Client) -> Result<Vec<Candidate>, Error> {
     let providers = client.admin().providers().await?;
     Ok(providers.into_iter().map(|provider| (provider.name, Some(provider.command))).collect())
 }
 
-async fn definitions(client: Client) -> Result<Vec<Offer>, Error> {
+async fn definitions(client: Client) -> Result<Vec<Candidate>, Error> {
     let providers = client.admin().providers().await?.into_iter();
     Ok(providers.filter_map(|provider| Some((provider.definition?, Some(provider.name)))).collect())
 }
 
-async fn cluster_profiles(client: Client) -> Result<Vec<Offer>, Error> {
+async fn cluster_profiles(client: Client) -> Result<Vec<Candidate>, Error> {
     let clusters = client.clusters(None).await?.clusters;
     Ok(clusters.into_iter().map(|cluster| (cluster.profile.to_string(), cluster.provider)).collect())
 }
 
-async fn namespaces(client: Client) -> Result<Vec<Offer>, Error> {
+async fn namespaces(client: Client) -> Result<Vec<Candidate>, Error> {
     let clusters = client.clusters(None).await?.clusters;
     Ok(clusters.into_iter().map(|cluster| (cluster.profile.namespace, None)).collect())
 }
 
-async fn keys(client: Client) -> Result<Vec<Offer>, Error> {
+async fn keys(client: Client) -> Result<Vec<Candidate>, Error> {
     let held = client.admin().credentials(&Selector::All).await?;
     Ok(held.into_iter().map(|held| (held.key, Some(held.provider))).collect())
 }

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use super::{
     broker::{OutputFormat, write_json},
     clusters::{failure, reason},
-    screen::{Screen, Tone, wrapped},
+    screen::{Screen, Tone},
     table,
     time::{ahead, expiry, rfc3339},
+    wrapped::wrapped,
 };
 use crate::{
     clock::{Clock as _, SystemClock},
@@ -31,7 +32,7 @@ pub(super) fn print(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let now = SystemClock.now().wall;
-    let rows = || states.iter().map(|held| Row::of(held, now)).collect::<Vec<_>>();
+    let rows = || states.iter().map(|held| CredentialRow::of(held, now)).collect::<Vec<_>>();
     match format {
         OutputFormat::Table => write!(out, "{}", table(&rows(), screen)),
         OutputFormat::Json => write_json(&json!({"credentials": json(states)}), out),
@@ -45,7 +46,7 @@ pub(super) fn json(states: &[CredentialState]) -> Vec<Value> {
 
 /// A row of the table: a credential, or a provider without one.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct CredentialRow {
     tone: Tone,
     cells: [String; 7],
     /// Lines below the table.
@@ -56,7 +57,7 @@ const HEAD: [&str; 7] = ["PROVIDER", "STATE", "EXPIRES", "NEXT RUN", "RUNS", "WA
 /// The column of the state, and those that a narrow terminal leaves out.
 const LAYOUT: (usize, &[usize]) = (1, &[5, 4, 6, 3]);
 
-impl Row {
+impl CredentialRow {
     /// A credential in the cache.
     pub(super) fn of(held: &CredentialState, now: SystemTime) -> Self {
         let time =
@@ -103,7 +104,7 @@ pub(super) fn described(name: &str, failure: &Failure) -> String {
 }
 
 /// `rows` and what there is to say about them, in the width of `screen`.
-pub(super) fn table(rows: &[Row], screen: Screen) -> String {
+pub(super) fn table(rows: &[CredentialRow], screen: Screen) -> String {
     let cells: Vec<_> = rows.iter().map(|row| (row.tone, row.cells.clone())).collect();
     let mut text = table::fitted(HEAD, &cells, LAYOUT, screen);
     let notes: String =
@@ -119,10 +120,9 @@ pub(super) fn table(rows: &[Row], screen: Screen) -> String {
 pub(super) fn summary(rejections: &Rejections, now: SystemTime) -> String {
     let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut text = count(rejections.rejections, "rejection");
-    if rejections.verifications > 0 {
-        let verdict = verdict(rejections.last_verdict);
+    if let Some(last) = rejections.last_verdict {
         let verifications = count(rejections.verifications, "verification");
-        let _infallible = write!(text, ", {verifications}, the last: {verdict}");
+        let _infallible = write!(text, ", {verifications}, the last: {}", verdict(last));
     }
     if let Some(at) = rejections.next_run {
         let _infallible = write!(text, "; the next run for a rejection not before {}", expiry(at, now));
@@ -130,12 +130,12 @@ pub(super) fn summary(rejections: &Rejections, now: SystemTime) -> String {
     text
 }
 
-fn verdict(verdict: Option<Verdict>) -> &'static str {
+fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
-        None => "none",
-        Some(Verdict::Rejected) => "rejected",
-        Some(Verdict::Accepted) => "accepted",
-        Some(_) => "unverifiable",
+        Verdict::Rejected => "rejected",
+        Verdict::Accepted => "accepted",
+        Verdict::Unverifiable => "unverifiable",
+        _ => "unknown",
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn state_json(held: &CredentialState) -> Value {
         "rejections": held.rejections.as_ref().map(|rejections| json!({
             "rejections": rejections.rejections,
             "verifications": rejections.verifications,
-            "lastVerdict": verdict(rejections.last_verdict),
+            "lastVerdict": rejections.last_verdict.map(verdict),
             "nextRunTime": rejections.next_run.map(rfc3339),
         })),
     })

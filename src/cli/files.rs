@@ -17,7 +17,7 @@ pub(super) struct Locked {
     real: PathBuf,
     is_link: bool,
     /// Beside the name that was given, and beside the file itself if that is another one: programs know it by either.
-    _locks: [Option<Lock>; 2],
+    _locks: [Option<KubectlLock>; 2],
 }
 
 impl Locked {
@@ -38,8 +38,8 @@ impl Locked {
             !is_other,
             "{shown} is not a regular file; name another one, or - for standard output"
         );
-        let of_link = is_link.then(|| Lock::take(path)).transpose()?;
-        let locks = [Some(Lock::take(&real)?), of_link];
+        let of_link = is_link.then(|| KubectlLock::take(path)).transpose()?;
+        let locks = [Some(KubectlLock::take(&real)?), of_link];
         Ok(Self { real, is_link, _locks: locks })
     }
 
@@ -72,9 +72,9 @@ impl Locked {
 
 /// kubectl's lock of a file.
 #[derive(Debug)]
-struct Lock(PathBuf);
+struct KubectlLock(PathBuf);
 
-impl Lock {
+impl KubectlLock {
     fn take(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let mut lock = path.as_os_str().to_owned();
@@ -93,7 +93,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for KubectlLock {
     fn drop(&mut self) {
         drop(fs::remove_file(&self.0));
     }
@@ -143,80 +143,4 @@ fn directory(path: &Path) -> &Path {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use credbroker_test_support::private_directory;
-
-    use super::*;
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().mode() & 0o777
-    }
-
-    #[test]
-    fn a_private_file_is_replaced_whole_and_readable_by_its_owner_only() {
-        let dir = private_directory();
-        let path = dir.path().join("out");
-        fs::write(&path, "a longer text that was there before").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        let file = Locked::take(&path).unwrap();
-        file.write_private("new").unwrap();
-        drop(file);
-        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("new", 0o600));
-        assert_eq!(
-            fs::read_dir(dir.path()).unwrap().count(),
-            1,
-            "neither a lock nor a temporary file is left"
-        );
-        let error = Locked::take(&dir.path().join("absent/out")).unwrap_err();
-        assert!(format!("{error:#}").contains("cannot be written: "), "{error:#}");
-    }
-
-    #[test]
-    fn a_file_that_is_rewritten_keeps_its_mode_and_the_link_to_it() {
-        let dir = private_directory();
-        let (path, link) = (dir.path().join("config"), dir.path().join("link"));
-        fs::write(&path, "old").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        symlink("config", &link).unwrap();
-        let file = Locked::take(&link).unwrap();
-        assert_eq!(file.target_of_link(), Some(fs::canonicalize(&path).unwrap().as_path()));
-        file.rewrite("new").unwrap();
-        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("new", 0o640));
-        assert!(link.symlink_metadata().unwrap().is_symlink());
-    }
-
-    /// kubectl creates the same lock.
-    #[test]
-    fn a_file_that_another_program_changes_is_left_alone() {
-        let dir = private_directory();
-        let path = dir.path().join("config");
-        let first = Locked::take(&path).unwrap();
-        let error = Locked::take(&path).unwrap_err().to_string();
-        assert!(error.contains("is locked") && error.contains("config.lock"), "{error}");
-        drop(first);
-        fs::write(&path, "").unwrap();
-        let link = dir.path().join("link");
-        symlink(&path, &link).unwrap();
-        let first = Locked::take(&link).unwrap();
-        for name in [&link, &path] {
-            assert!(Locked::take(name).unwrap_err().to_string().contains("is locked"), "{}", name.display());
-        }
-        drop(first);
-        let _by_name = Locked::take(&path).unwrap();
-        assert!(Locked::take(&link).unwrap_err().to_string().contains("is locked"));
-        assert!(!dir.path().join("link.lock").exists(), "no lock is left");
-    }
-
-    #[test]
-    fn a_link_that_leads_nowhere_and_what_is_not_a_file_are_refused() {
-        let dir = private_directory();
-        let link = dir.path().join("link");
-        symlink("absent", &link).unwrap();
-        let refusal = |path: &Path| format!("{:#}", Locked::take(path).unwrap_err());
-        assert!(refusal(&link).contains("leads nowhere"), "{}", refusal(&link));
-        assert!(refusal(dir.path()).contains("not a regular file"), "{}", refusal(dir.path()));
-        assert!(!dir.path().join("absent").exists());
-    }
-}
+mod tests;

@@ -37,7 +37,7 @@ pub(super) struct GetArgs {
     /// CREDBROKER_PROVIDER]
     #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
     provider: Option<String>,
-    /// Digest of the kubeconfig that defines the provider, if several define the name: the error message lists them
+    /// Digest of the kubeconfig that defines the provider; needed if several define its name, and listed in that error
     #[arg(long, value_name = "DIGEST", requires = "provider")]
     definition: Option<String>,
     /// Cluster that the credential is for, as `credbroker clusters` lists it
@@ -132,7 +132,7 @@ fn ask(
 ) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
     let terminal = io::stderr().is_terminal();
-    let request = request(source.clone(), cluster, &environment.0, String::new(), terminal)?;
+    let request = request(source.clone(), cluster, &environment.0, None, terminal)?;
     let ask = |notice: Option<Notice<'_>>| request_patiently(&socket, &request, args.timeout, true, notice);
     if terminal { with_notice("credbroker get", source, err, |notice| ask(Some(notice))) } else { ask(None) }
 }

@@ -10,7 +10,7 @@ use crate::plugin::Environment;
 /// Check whether the running broker is healthy
 ///
 /// Exits with 0 if it is, and with 1 if it answers that it is not. Without flags it checks that the broker answers, for
-/// liveness probes: plugins, issuers and the hub have no part in that.
+/// liveness probes: plugins, issuers and the hub do not affect the result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct HealthcheckArgs {
@@ -43,9 +43,8 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let service = match &args.provider {
-        Some(name) => name,
-        None if args.ready => "ready",
-        None => "",
+        Some(name) => Some(name.as_str()),
+        None => args.ready.then_some("ready"),
     };
     let answer =
         ask(&args.socket, args.timeout.limit, environment, async |client| match &args.cluster_profile {

@@ -32,7 +32,7 @@ pub(super) struct LoginArgs {
         conflicts_with = "cluster_profile"
     )]
     provider: Option<String>,
-    /// Digest of the kubeconfig that defines the provider, if several define the name: the error message lists them
+    /// Digest of the kubeconfig that defines the provider; needed if several define its name, and listed in that error
     #[arg(long, value_name = "DIGEST", requires = "provider")]
     definition: Option<String>,
     /// Log in for this cluster, as `credbroker clusters` lists it
@@ -82,7 +82,7 @@ fn log_in(
     err: &mut dyn Write,
 ) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
-    let request = request(source.clone(), None, &environment.0, String::new(), true)?;
+    let request = request(source.clone(), None, &environment.0, None, true)?;
     with_notice("credbroker login", source, err, |notice| {
         log_in_patiently(&socket, &request, args.timeout, notice)
     })

@@ -19,9 +19,9 @@ use crate::plugin::Environment;
 
 /// Run plugins now
 ///
-/// The broker runs the plugin for each selected credential that it holds. If it holds none of a provider or of a cluster,
+/// The broker runs the plugin for each selected credential that it holds. If it holds none for a provider or a cluster,
 /// it gets one, with the variables of this process that choose an identity. Callers get the old credentials while the plugin runs, and afterwards if a run fails. The broker runs a few plugins
-/// at a time, so many credentials take long. If this command stops waiting, the runs continue; see their result with
+/// at a time, so refreshing many takes a while. If this command stops waiting, the runs continue; see their result with
 /// `credbroker status`. Exits with 1 if a run failed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
@@ -79,7 +79,7 @@ pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn W
 fn first_run(args: &RefreshArgs, source: &Source, environment: &Environment) -> Result<(), Failure> {
     let (socket, mut err) = (args.socket.locate(environment)?, io::stderr());
     let is_terminal = err.is_terminal();
-    let request = request(source.clone(), None, &environment.0, String::new(), is_terminal)?;
+    let request = request(source.clone(), None, &environment.0, None, is_terminal)?;
     let get = |notice: Option<Notice<'_>>| {
         request_patiently(&socket, &request, Some(args.timeout), is_terminal, notice)
     };

@@ -1,24 +1,20 @@
 //! `credbroker serve`.
 
-use std::{
-    os::unix::net::UnixListener,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod listening;
+
+use std::{os::unix::net::UnixListener, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use credbroker_client::{Socket, SocketError, SocketSources};
-use credbroker_exec::Failure;
 use tracing::{error, info, warn};
 
+use self::listening::{address, listening};
 use super::EX_CONFIG;
 use crate::{
     app::{
         self, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
-        ServiceNotification, Signals, SocketSource,
+        ServiceNotification, Signals,
     },
-    config::{self, Listen, Loaded},
+    config::{self, Loaded},
     plugin::Environment,
 };
 
@@ -29,10 +25,10 @@ const IDLE_THREAD: Duration = Duration::from_millis(2_500);
 
 /// Run the broker in the foreground and log to stderr
 ///
-/// Without a configuration, every exec user of KUBECONFIG or ~/.kube/config becomes a provider with the name of that
-/// user. The broker follows its files: a changed configuration is used once it has no problem. SIGHUP makes the broker
+/// Without a configuration, every user of KUBECONFIG or ~/.kube/config that runs an exec plugin becomes a provider with
+/// the user's name. The broker follows its files: it uses a changed configuration once it has no problems. SIGHUP makes it
 /// read the files at once. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it at once. The variable
-/// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. RUST_LOG is read if it is not set.
+/// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. If it is not set, the broker reads RUST_LOG.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeArgs {
@@ -109,19 +105,17 @@ fn start(
         let _runtime = runtime.enter();
         Signals::catch().context("cannot handle signals")?
     };
-    let loaded = match config::load(args.config.as_deref(), environment) {
+    let loaded = config::load(args.config.as_deref(), environment);
+    for warning in loaded.as_ref().map_or_else(|error| &error.warnings, |loaded| &loaded.warnings) {
+        warn!("{warning}");
+    }
+    let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            for warning in &error.warnings {
-                warn!("{warning}");
-            }
             logs.line(&error.to_string());
             return Ok(EX_CONFIG);
         }
     };
-    for warning in &loaded.warnings {
-        warn!("{warning}");
-    }
     info!(providers = ?loaded.config.providers.names(), "read the configuration from {}", loaded.source);
     let listening = match listening(inherited, args, &loaded, environment) {
         Ok(listening) => listening,
@@ -136,55 +130,6 @@ fn start(
     // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();
     code
-}
-
-/// Decides where to listen. The error is a line and an exit code.
-fn listening(
-    inherited: Vec<(String, UnixListener)>,
-    args: &ServeArgs,
-    loaded: &Loaded,
-    environment: &Environment,
-) -> Result<Vec<Listening>, (String, u8)> {
-    let listen = &loaded.config.listen;
-    if !inherited.is_empty() {
-        let has_effect = |listen: &Listen| Listen { name: Listen::default().name, ..listen.clone() };
-        if args.socket.is_some() || listen.iter().any(|listen| has_effect(listen) != Listen::default()) {
-            warn!(
-                "`--socket` and `listen` have no effect besides `name`, because systemd provides the sockets; change their .socket units instead"
-            );
-        }
-        return inherited.into_iter().map(|socket| from_systemd(socket, listen)).collect();
-    }
-    let first = socket(args, listen.first(), environment)
-        .map_err(|error| (format!("credbroker: {error}"), Failure::from(error).exit_code()))?;
-    let path = |number, listen: &Listen| match &listen.socket {
-        Some(path) if number > 0 => path.clone(),
-        _ => first.clone(),
-    };
-    let options = listen.iter().enumerate().map(|(listener, listen)| {
-        let options = app::socket_options(listen, &path(listener, listen))?;
-        Ok(Listening { listener, source: SocketSource::Publish(options) })
-    });
-    options
-        .collect::<Result<_, app::BuildError>>()
-        .map_err(|error| (format!("{}: {error}", loaded.source), EX_CONFIG))
-}
-
-/// A socket of systemd belongs to the listener with the name of the socket, or to the only listener.
-fn from_systemd(
-    (name, socket): (String, UnixListener),
-    listen: &[Listen],
-) -> Result<Listening, (String, u8)> {
-    let by_name = listen.iter().position(|listen| listen.name == name);
-    let only = (listen.len() == 1).then_some(0);
-    let Some(listener) = by_name.or(only) else {
-        let names = listen.iter().map(|listen| listen.name.as_str()).collect::<Vec<_>>().join(", ");
-        let line = format!(
-            "credbroker: systemd passed a socket with the name `{name}`, but the listeners are {names}; set `FileDescriptorName=` in its .socket unit to one of them"
-        );
-        return Err((line, EX_CONFIG));
-    };
-    Ok(Listening { listener, source: SocketSource::Inherited(socket) })
 }
 
 async fn serve(
@@ -226,71 +171,5 @@ async fn serve(
     Ok(code)
 }
 
-fn address(listening: &Listening) -> String {
-    let path = listening.path().map(|path| path.display().to_string());
-    path.unwrap_or_else(|| "the socket from systemd".to_owned())
-}
-
-/// The socket of the first listener: of the flag, else of the variable, else of the configuration, else the default one.
-fn socket(
-    args: &ServeArgs,
-    first: Option<&Listen>,
-    environment: &Environment,
-) -> Result<PathBuf, SocketError> {
-    let variable = environment.get("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
-    if let (None, None, Some(configured)) =
-        (&args.socket, variable, first.and_then(|first| first.socket.as_ref()))
-    {
-        return Ok(configured.clone());
-    }
-    let sources = SocketSources::new()
-        .flag(args.socket.as_deref().map(Path::as_os_str))
-        .variable(variable)
-        .runtime_directory(environment.get("XDG_RUNTIME_DIR"))
-        .is_root(rustix::process::geteuid().is_root());
-    let socket = Socket::locate(&sources)?;
-    Ok(socket.candidates().next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    static BROKEN: AtomicBool = AtomicBool::new(true);
-
-    /// Panics when it is first called, which the hub reader does.
-    fn broken_jitter() -> f64 {
-        assert!(!BROKEN.swap(false, Ordering::SeqCst), "broken on purpose");
-        0.5
-    }
-
-    #[tokio::test]
-    async fn a_task_that_panics_ends_the_process_with_exit_code_1() {
-        let directory = credbroker_test_support::private_directory();
-        let file = directory.path().join("config.yaml");
-        let hub = directory.path().join("hub.kubeconfig");
-        let kubeconfig = r#"{"apiVersion":"v1","kind":"Config","current-context":"hub",
-            "clusters":[{"name":"hub","cluster":{"server":"https://127.0.0.1:1"}}],
-            "users":[{"name":"hub","user":{"token":"t"}}],
-            "contexts":[{"name":"hub","context":{"cluster":"hub","user":"hub"}}]}"#;
-        credbroker_test_support::private_file(&hub, kubeconfig);
-        let text = format!(
-            r#"{{"apiVersion":"credbroker.io/v1alpha1","kind":"BrokerConfig","clusterProfiles":{{"kubeconfig":"{}"}},
-            "providers":[{{"name":"p","execConfig":{{"apiVersion":"client.authentication.k8s.io/v1",
-            "command":"/bin/false","interactiveMode":"Never"}}}}]}}"#,
-            hub.display()
-        );
-        credbroker_test_support::private_file(&file, &text);
-        let environment = Environment::default();
-        let loaded = config::load(Some(&file), &environment).unwrap();
-        let path = directory.path().join("run/socket");
-        let listening = vec![Listening::at(app::socket_options(&loaded.config.listen[0], &path).unwrap())];
-        let edges = Edges { jitter: broken_jitter, ..Edges::system(&environment) };
-        let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
-        let signals = Signals::catch().unwrap();
-        assert_eq!(serve(loaded, listening, edges, place, signals).await.unwrap(), 1);
-        assert!(!BROKEN.load(Ordering::SeqCst));
-    }
-}
+mod tests;

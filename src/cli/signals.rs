@@ -3,9 +3,9 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ctrl-C, a service manager, and the end of the terminal. From its creation on they no longer end the process.
-pub(super) struct Signals([Option<Signal>; 3]);
+pub(super) struct CommandSignals([Option<Signal>; 3]);
 
-impl Signals {
+impl CommandSignals {
     /// Must be called in a runtime.
     pub(super) fn new() -> Self {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];

@@ -1,8 +1,8 @@
 use std::fmt::Write as _;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser as _};
 
-use super::*;
+use super::{arguments::version, *};
 
 #[test]
 fn the_help_of_each_command() {

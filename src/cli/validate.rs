@@ -47,19 +47,15 @@ fn warn(warnings: &[config::Problem], out: &mut dyn Write) -> std::io::Result<()
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
-
     use super::*;
 
     fn validate(config: &str) -> (u8, String) {
         let dir = credbroker_test_support::private_directory();
         let path = dir.path().join("config.yaml");
-        fs::write(&path, config).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        credbroker_test_support::private_file(&path, config);
         let mut out = Vec::new();
         let code = run(&ValidateArgs { config: Some(path) }, &Environment::default(), &mut out).unwrap();
         let shown = String::from_utf8(out).unwrap().replace(dir.path().to_str().unwrap(), "/etc/credbroker");
-        assert!(Path::new(dir.path()).exists());
         (code, shown)
     }
 

@@ -1,22 +1,19 @@
 //! The section `access`: who may use the broker.
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::PathBuf,
-};
+mod names;
 
+use std::collections::HashMap;
+
+pub(super) use self::names::{match_by_default, warn_of_nothing};
 use super::{
     fields::Fields,
-    file::expand,
-    listen::Listen,
     problem::Report,
     reader::Cursor,
-    table::{access as table, allow, audit as audit_table, peers, provider},
+    table::{access as table, allow, peers},
 };
 use crate::{
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
-    plugin::{ClusterInfo, Environment, Globs, Provider},
-    text::nearest,
+    plugin::Globs,
 };
 
 /// Reads the section.
@@ -121,36 +118,6 @@ fn grant(at: &Cursor<'_>, report: &mut Report) -> Option<Grant> {
     })
 }
 
-/// Where decisions and runs are recorded.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub enum AuditTo {
-    /// Nowhere.
-    #[default]
-    Nowhere,
-    /// In the broker's log.
-    Log,
-    /// In a file.
-    File(PathBuf),
-}
-
-/// Reads the section `audit`.
-pub(super) fn audit(
-    section: Option<&Cursor<'_>>,
-    has_rules: bool,
-    env: &Environment,
-    report: &mut Report,
-) -> AuditTo {
-    let default = if has_rules { AuditTo::Log } else { AuditTo::Nowhere };
-    let Some(section) = section else { return default };
-    let Some(fields) = section.section(&audit_table::SECTION, report) else { return default };
-    let Some(value) = fields.at(&audit_table::FILE) else { return AuditTo::Log };
-    let Some(path) = value.text(report).map(|text| expand(text, env)) else { return default };
-    if !path.is_absolute() {
-        value.problem(report, "must be an absolute path");
-    }
-    AuditTo::File(path)
-}
-
 /// The strings of a list, each with its place.
 fn texts<'a>(
     fields: &Fields<'a>,
@@ -159,62 +126,6 @@ fn texts<'a>(
 ) -> Vec<(Cursor<'a>, &'a str)> {
     let items = fields.at(key).map(|items| items.items(report)).unwrap_or_default();
     items.into_iter().filter_map(|item| item.text(report).map(|text| (item.clone(), text))).collect()
-}
-
-/// Warns of names in rules that match nothing. `section` was read without problems.
-pub(super) fn warn_of_nothing(
-    section: &Cursor<'_>,
-    (providers, listeners): (&[Provider], &[Listen]),
-    reads_profiles: bool,
-    report: &mut Report,
-) {
-    let mut unread = Report::default();
-    for rule in section.items(&mut unread) {
-        let Some(fields) = rule.section(&table::SECTION, &mut unread) else { continue };
-        let (peers, allow) = (fields.at(&table::PEERS), fields.at(&table::ALLOW));
-        let peers = peers.and_then(|at| at.section(&peers::SECTION, &mut unread));
-        let named = peers.map(|fields| texts(&fields, &peers::LISTENERS, &mut unread)).unwrap_or_default();
-        for (item, name) in named {
-            if !listeners.iter().any(|listen| listen.name == name) {
-                item.warning(
-                    report,
-                    format!("no listener has the name `{name}`, so this matches no process"),
-                );
-            }
-        }
-        let Some(allow) = allow else { continue };
-        let Some(fields) = allow.section(&allow::SECTION, &mut unread) else { continue };
-        for (item, name) in texts(&fields, &allow::PROVIDERS, &mut unread) {
-            let glob = Globs::new([name]);
-            if !providers.iter().any(|provider| glob.matches(&provider.name)) {
-                let meant = nearest(name, providers.iter().map(|provider| &*provider.name));
-                let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-                item.warning(
-                    report,
-                    format!("no provider has the name `{name}`, so this has no effect{meant}"),
-                );
-            }
-        }
-        if let Some(value) = fields.at(&allow::CLUSTER_PROFILES).filter(|_| !reads_profiles) {
-            value.warning(report, "has no effect without `clusterProfiles` at the top of the configuration");
-        }
-    }
-}
-
-/// Sets what applies without `clusterInfo` once there are rules: a plugin that gets the cluster gets one that the broker
-/// knows, because the caller may be another user. `items` are the `providers` of the configuration.
-pub(super) fn match_by_default(items: &[Cursor<'_>], providers: &mut [Provider]) {
-    let written = items
-        .iter()
-        .filter(|item| item.node().get(provider::CLUSTER_INFO.name).is_some_and(|value| !value.is_null()));
-    let written: HashSet<_> =
-        written.filter_map(|item| item.node().get(provider::NAME.name)?.as_str()).collect();
-    for provider in providers {
-        let is_written = provider.definition.is_none() && written.contains(&*provider.name);
-        if provider.provide_cluster_info && !is_written {
-            provider.cluster_info = ClusterInfo::Match;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    access::{self, AuditTo},
+    access,
+    audit::{self, AuditTo},
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     fields::Fields,
     file::expand,
@@ -92,7 +93,7 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &mut
     }
     let metrics = fields.at(&table::root::METRICS);
     let metrics = metrics.and_then(|section| metrics_section(&section, !access.is_empty(), report));
-    let audit = access::audit(fields.at(&table::root::AUDIT).as_ref(), !access.is_empty(), env, report);
+    let audit = audit::audit(fields.at(&table::root::AUDIT).as_ref(), !access.is_empty(), env, report);
     let section = fields.at(&table::root::CLUSTER_PROFILES);
     let mut cluster_profiles =
         section.and_then(|section| cluster_profiles(&section, dir, &providers, env, report));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{
     problem::Report,
-    provider::{Variables, name, profile_sourced, provider, warn_of_unlisted},
+    provider::{Variables, caller_env, name, profile_sourced, provider, warn_of_unlisted},
     reader::{Cursor, Dialect},
     stanza::{StanzaRules, stanza},
     table::{provider as table, root},
@@ -37,16 +37,20 @@ pub(super) fn providers(path: &Path, node: &Node, env: &Environment, report: &mu
 }
 
 fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Report) -> Option<Provider> {
-    let known = [table::NAME.name, table::EXEC_CONFIG.name, table::ARGS_POLICY.name, table::ENV_POLICY.name];
+    // `callerEnv` is the broker's own key: other readers of the file ignore it.
+    let (args, env) = (table::ARGS_POLICY.name, table::ENV_POLICY.name);
+    let known = [table::NAME.name, table::EXEC_CONFIG.name, args, env, table::CALLER_ENV.name];
     let fields = at.fields(&known, report)?;
     let name = name(at, &fields, report);
     let sourced = profile_sourced(&fields, report);
     let exec = fields.required(&table::EXEC_CONFIG, report)?;
     let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1: false, never_interactive: true }, report)?;
-    let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
-    warn_of_unlisted(at, broker, &variables.pass_env, &variables.caller_env, report);
+    let (caller_env, refuses_other_identities) = caller_env(&fields, report);
+    let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env };
+    warn_of_unlisted(at, &variables, "", report);
     let provider = provider(&name?, stanza, &variables);
     // The policies of this file have no list of names.
     let profile_env = Globs::new(["*"]);
-    Some(Provider { profile_sourced: Some(sourced), profile_env, sandbox: Sandbox::Strict, ..provider })
+    let (profile_sourced, sandbox) = (Some(sourced), Sandbox::Strict);
+    Some(Provider { refuses_other_identities, sandbox, profile_sourced, profile_env, ..provider })
 }

@@ -1,7 +1,11 @@
 //! From a section of the configuration to a `Provider`.
 
-use std::{sync::Arc, time::Duration};
+mod warnings;
 
+use std::sync::Arc;
+
+pub(super) use self::warnings::warn_of_unlisted;
+use self::warnings::{NAME_IN_PASS_ENV, warn_of_impatience, warn_of_missing_identity};
 use super::{
     fields::Fields,
     issuers::default_issuer,
@@ -9,20 +13,14 @@ use super::{
     reader::Cursor,
     stanza::{Stanza, StanzaRules, stanza},
     table::{limits, provider as table},
-    unlisted::{list, unlisted},
 };
 use crate::{
     credential::LifetimeLimits,
     plugin::{
-        ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox,
-        Sha256, Standing, Verify,
+        ClusterInfo, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Sha256,
+        Standing, Verify,
     },
 };
-
-/// How long credbroker-exec waits for a response by default.
-const SHIM: Duration = Duration::from_secs(45);
-/// How much of that is needed besides the timeout: to wait for a slot, to end the run, and to respond.
-const MARGIN: Duration = Duration::from_secs(5);
 
 /// Where a provider's environment comes from.
 #[derive(Clone, Debug)]
@@ -87,6 +85,14 @@ fn profile_env(at: &Cursor<'_>, fields: &Fields<'_>, sourced: ProfileSourced, re
     names.unwrap_or_default()
 }
 
+/// The variables that the provider takes from callers, and whether it refuses those who select another identity. An empty
+/// list that is written out means the broker's identity for every caller.
+pub(super) fn caller_env(fields: &Fields<'_>, report: &mut Report) -> (Globs, bool) {
+    let written = table::CALLER_ENV.read(fields, report);
+    let refuses_other_identities = written.as_ref().is_none_or(|patterns| !patterns.is_empty());
+    (written.unwrap_or_default(), refuses_other_identities)
+}
+
 /// One item of `providers` in our own configuration.
 pub(super) fn section(
     at: &Cursor<'_>,
@@ -102,10 +108,7 @@ pub(super) fn section(
     let verify = table::VERIFY.read(&fields, report);
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(&fields, report);
     let pass_env = table::PASS_ENV.read(&fields, report).unwrap_or_default();
-    let written = table::CALLER_ENV.read(&fields, report);
-    // An empty list that is written out means the broker's identity for every caller.
-    let refuses_other_identities = written.as_ref().is_none_or(|patterns| !patterns.is_empty());
-    let caller_env = written.unwrap_or_default();
+    let (caller_env, refuses_other_identities) = caller_env(&fields, report);
     let issuer = table::ISSUER.read(&fields, report);
     let sandbox = table::SANDBOX.read(&fields, report);
     let sha256 = fields.at(&table::SHA256).and_then(|value| {
@@ -130,9 +133,10 @@ pub(super) fn section(
             "callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found",
         );
     }
-    warn_of_unlisted(at, broker, &pass_env, &caller_env, report);
     warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
-    let provider = provider(&name?, stanza, &Variables { broker, pass_env, caller_env });
+    let variables = Variables { broker, pass_env, caller_env };
+    warn_of_unlisted(at, &variables, NAME_IN_PASS_ENV, report);
+    let provider = provider(&name?, stanza, &variables);
     let issuer = issuer.map(|name| Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() }));
     Some(Provider {
         issuer: issuer.unwrap_or_else(|| Arc::clone(&provider.issuer)),
@@ -155,74 +159,4 @@ pub(super) fn name(at: &Cursor<'_>, fields: &Fields<'_>, report: &mut Report) ->
     let name = table::NAME.read(fields, report)?;
     report.provider(at.place(), &name);
     Some(name)
-}
-
-/// Warns about a timeout that is longer than the shim waits, so that the shim cannot report how the run ended.
-fn warn_of_impatience(at: &Cursor<'_>, timeout: Duration, report: &mut Report) {
-    if timeout >= SHIM.saturating_sub(MARGIN) {
-        at.warning(report, format!("credbroker-exec waits {} s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
-    }
-}
-
-/// Warns of variables of the broker's own environment that may select an identity and are on no list.
-pub(super) fn warn_of_unlisted(
-    at: &Cursor<'_>,
-    broker: &Environment,
-    pass_env: &Globs,
-    caller_env: &Globs,
-    report: &mut Report,
-) {
-    let names = unlisted(broker, pass_env, caller_env);
-    if !names.is_empty() {
-        let list = list(&names);
-        at.warning(report, format!("passEnv covers variables that the broker's own environment sets, and every caller gets the broker's values: {list}. If they select an identity, add `callerEnv: {list}` to use the caller's, or name them in `passEnv` without a `*` to use the broker's"));
-    }
-}
-
-/// Plugins that take their identity from their environment, and some of the variables that they use.
-const IDENTITIES: [(&str, &str, &[&str]); 3] = [
-    (
-        "aws",
-        "AWS_*",
-        &[
-            "AWS_PROFILE",
-            "AWS_ACCESS_KEY_ID",
-            "AWS_ROLE_ARN",
-            "AWS_CONFIG_FILE",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        ],
-    ),
-    (
-        "kubelogin",
-        "AZURE_*",
-        &[
-            "AZURE_CLIENT_ID",
-            "AZURE_FEDERATED_TOKEN_FILE",
-            "AAD_LOGIN_METHOD",
-            "AAD_SERVICE_PRINCIPAL_CLIENT_ID",
-        ],
-    ),
-    ("gke-gcloud-auth-plugin", "CLOUDSDK_*", &["CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"]),
-];
-
-fn warn_of_missing_identity(
-    at: &Cursor<'_>,
-    stanza: &Stanza,
-    pass_env: &Globs,
-    caller_env: &Globs,
-    report: &mut Report,
-) {
-    let program = match &stanza.command {
-        Command::Name(name) => Some(name.as_str()),
-        Command::Path(path) => path.file_name().and_then(|name| name.to_str()),
-    };
-    let Some((program, glob, variables)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
-        return;
-    };
-    let reaches = |name: &str| {
-        pass_env.matches(name) || caller_env.matches(name) || stanza.env.iter().any(|(set, _)| set == name)
-    };
-    if !variables.iter().any(|name| reaches(name)) {
-        at.warning(report, format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller has its own"));
-    }
 }

@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn boolean(&self, report: &mut Report) -> Option<bool> {
         let value = self.node.as_bool();
         if value.is_none() {
-            self.wrong("true or false", report);
+            self.wrong("a boolean", report);
         }
         value
     }
@@ -139,23 +139,15 @@ impl<'a> Cursor<'a> {
         if found.is_none() {
             let names = allowed.iter().filter(|(name, _)| !name.is_empty());
             let names = names.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            self.problem(report, format!("must be one of {names}, but is `{text}`"));
+            self.problem(report, format!("must be one of {names}, not `{text}`"));
         }
         found
     }
 
     fn wrong(&self, expected: &str, report: &mut Report) {
-        let is = match self.node.value {
-            Value::Null => "null",
-            Value::Bool(_) => "a boolean",
-            Value::Number(_) => "a number",
-            Value::String(_) => "a string",
-            Value::Sequence(_) => "a list",
-            Value::Mapping(_) => "a map",
-        };
         let quotes = matches!(self.node.value, Value::Bool(_) | Value::Number(_)) && expected == "a string";
         let remedy = if quotes { "; put it in quotes" } else { "" };
-        self.problem(report, format!("must be {expected}, but is {is}{remedy}"));
+        self.problem(report, format!("expected {expected}, found {}{remedy}", self.node.kind()));
     }
 
     fn sentence(&self, message: &str) -> String {
@@ -194,9 +186,9 @@ mod tests {
         insta::assert_snapshot!(problems.join("\n"), @r"
 f:4:1: unknown key `limts`, did you mean `limits`?
 f:5:1: unknown key `false`
-f:1:4: a: must be a string, but is a number; put it in quotes
-f:2:4: b: must be true or false, but is a string
-f:3:8: c[1]: must be a string, but is a number; put it in quotes
+f:1:4: a: expected a string, found a number; put it in quotes
+f:2:4: b: expected a boolean, found a string
+f:3:8: c[1]: expected a string, found a number; put it in quotes
 ");
     }
 }

@@ -34,8 +34,9 @@ For completion and checks in an editor that uses yaml-language-server, begin the
 
 Durations are a whole number with a unit: `30s`, `10m`, `12h`. A key with the value `null` counts as absent.
 
-The broker also reads the provider file of Kubernetes' cluster-inventory-api: JSON with `{\"providers\": [...]}`, of which
-each item has `name`, `execConfig` and the two policies for ClusterProfiles.
+The broker also reads the provider file of Kubernetes' cluster-inventory-api: JSON with `{\"providers\": [...]}`, in which
+each item has `name`, `execConfig` and the policies `profileSourcedCLIArgsPolicy` and `profileSourcedEnvVarsPolicy`. An item
+can also have `callerEnv`, which other readers of the file ignore.
 ";
 
 pub use schema::json_schema;

@@ -1,19 +1,12 @@
 //! Every key of the configuration, declared once. The comments are the documentation: `docs/configuration.md` prints
 //! them, and the JSON Schema shows them in editors.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::num::NonZeroUsize;
 
-use super::policy::PolicyType;
 use super::{
     keys::{ConfigKey, Is, Optional, Required, Section},
-    kinds::{
-        Boolean, Checked, Choices, Constant, Count, Enumeration, Ids, ListOf, Map, MapOrMaps, Maps, Name,
-        SocketMode, Text, Texts, TimeSpan, VariableNames,
-    },
-};
-use crate::{
-    access::Verb,
-    plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Verify},
+    kinds::{Checked, Constant, Enumeration, ListOf, Map, MapOrMaps, Maps, VariableNames},
+    policy::PolicyType,
 };
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
@@ -27,7 +20,7 @@ macro_rules! section {
         )+
     ) => {
         $(#[doc = $about])+
-        pub(super) mod $section {
+        pub(in crate::config) mod $section {
             use super::*;
 
             $(
@@ -49,6 +42,20 @@ macro_rules! section {
         }
     };
 }
+
+mod bounds;
+mod endpoints;
+mod fleet;
+mod plugins;
+mod rules;
+
+pub(super) use self::{
+    bounds::limits,
+    endpoints::{audit, listen, metrics},
+    fleet::{cluster_profiles, prewarm},
+    plugins::{allowlist, exec, issuer, provider, variable},
+    rules::{access, allow, peers},
+};
 
 section! {
     /// A configuration file of the broker.
@@ -91,291 +98,6 @@ section! {
     AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional("decisions are recorded in the log if there are `access` rules"), "{file: /var/log/credbroker/audit.jsonl}");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
-}
-
-section! {
-    /// A socket that the broker listens on.
-    listen;
-
-    /// Name of the listener, for access rules. Each listener needs a different one.
-    NAME: Name, Optional = ("name", Name, Optional("`default`"), "apps");
-    /// Absolute path of the socket.
-    SOCKET: Checked, Optional = ("socket", Checked("absolute path", "^$|^/|^~(/|$)"), Optional("`$XDG_RUNTIME_DIR/credbroker/credbroker.sock`, or `/run/credbroker/credbroker.sock` without that variable"), "/run/credbroker/credbroker.sock");
-    /// Permission bits of the socket, as an octal number in quotes. If the socket's directory does not exist, the broker
-    /// creates it with mode 0700, with 0750 if the group may connect, or with 0755 if every user may.
-    MODE: SocketMode, Is<u32> = ("mode", SocketMode, Is(0o600), "\"0660\"");
-    /// Group of the socket and of a directory that the broker creates for it, as a name or a number. The broker must be a
-    /// member of the group or run as root.
-    GROUP: Text, Optional = ("group", Text, Optional("the group of the broker's process"), "staff");
-    /// The socket is in a directory that other users can write to, or one level below it, such as a Kubernetes `emptyDir`.
-    /// The broker puts the socket into a folder in which only the broker can replace it. It creates that folder with mode
-    /// 0711, or with 0710 if `group` is set and other users may not connect. If `socket` is directly in the shared
-    /// directory, as in `/shared/credbroker.sock`, the folder is `/shared/credbroker.sock.d`, which clients find.
-    SHARED_DIRECTORY: Boolean, Is<bool> = ("sharedDirectory", Boolean, Is(false), "true");
-}
-
-section! {
-    /// An exec plugin that the broker runs.
-    provider;
-
-    /// Name of the provider, which requests use. For ClusterProfiles it is the name of the access provider.
-    NAME: Name, Required = ("name", Name, Required(""), "gke");
-    /// How the plugin is run: the `exec` stanza of a kubeconfig.
-    EXEC_CONFIG: Map, Required = ("execConfig", Map(&exec::SECTION), Required("the `exec` stanza of a kubeconfig"), "{apiVersion: client.authentication.k8s.io/v1, command: gke-gcloud-auth-plugin, interactiveMode: Never}");
-    /// Variables of the broker's own environment that the plugin gets, besides the standard ones. `*` matches any text.
-    PASS_ENV: VariableNames, Optional = ("passEnv", VariableNames, Optional("none"), "[\"GOOGLE_*\"]");
-    /// Variables of the caller's environment that the plugin gets. They are part of the identity of the credential, and
-    /// they are never taken from the broker. `*` matches any text. Variables that name programs are refused with
-    /// `VARIABLE_NOT_ALLOWED`, and so are those that name files or services if the caller is not in the broker's own
-    /// mount and PID namespace. A caller that selects an identity with another variable, such as `AWS_PROFILE`, gets
-    /// `IDENTITY_CONFLICT` unless the plugin would receive the same value; `[]` serves it with the broker's identity.
-    CALLER_ENV: VariableNames, Optional = ("callerEnv", VariableNames, Optional("none; other identities are refused"), "[CLOUDSDK_ACTIVE_CONFIG_NAME]");
-    /// How far the plugin is confined. Each run has its own session, its own limits (1,024 open files, files of 64 MiB,
-    /// two minutes of processor time or the `timeout` if that is longer), and ends with all of its processes when it
-    /// fails, takes too long, or the broker ends. `strict`: it gains no privileges through setuid programs, all of its
-    /// processes end when it succeeds, too, and it does not run (`PLUGIN_NOT_ALLOWED`) if users other than the broker's and
-    /// root can write its file or a directory on the way to it. `compatible`: processes that it leaves behind when it
-    /// succeeds, such as a browser or an agent, live on without these limits, and a file that others can write is logged
-    /// as a warning.
-    SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("strict", Sandbox::Strict), ("compatible", Sandbox::Compatible)]), Is(Sandbox::Strict), "compatible");
-    /// SHA-256 that the file of the plugin must have, as `sha256sum` prints it. Another file fails with
-    /// `PLUGIN_NOT_ALLOWED`, so change the value when you upgrade the plugin.
-    SHA256: Checked, Optional = ("sha256", Checked("64 hexadecimal digits", "^[0-9a-fA-F]{64}$"), Optional("any file"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    /// Time limit of a plugin run that no person attends. A run that takes longer is killed.
-    TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
-    /// Upper bound on the lifetime of a credential.
-    MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan, Optional("no bound besides the credential's own expiry"), "12h");
-    /// Lifetime of a credential that has no expiry.
-    UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan, Is(Duration::from_secs(10 * 60)), "5m");
-    /// Whether an API server that the broker knows is asked about a credential that seems to be rejected.
-    VERIFY: Enumeration<Verify>, Is<Verify> = ("verify", Enumeration(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
-    /// What happens with the cluster that a caller sends. `fromCaller`: the plugin gets it, and it is part of the
-    /// identity of the credential. `match`: it must be a cluster that the broker knows for this provider, and the plugin
-    /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`. Without `provideClusterInfo` the default is
-    /// `fromCaller`: the plugin gets no cluster, and the caller's only selects the API server that verifies a rejection.
-    CLUSTER_INFO: Enumeration<ClusterInfo>, Optional = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Optional("`fromCaller`; `match` if there are `access` rules and the plugin gets the cluster"), "match");
-    /// Name of the issuer, whose rate limits apply. See `issuers`.
-    ISSUER: Name, Optional = ("issuer", Name, Optional("an issuer with the provider's name"), "google");
-    /// Whether the plugin gets the arguments in a ClusterProfile, after its own.
-    ARGS_POLICY: Enumeration<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore), "Append");
-    /// Whether the plugin gets the variables in a ClusterProfile that `profileEnv` allows. `AppendIfNotExists`: except those
-    /// in `execConfig.env`. `Replace`: all of them.
-    ENV_POLICY: Enumeration<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Enumeration(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore), "AppendIfNotExists");
-    /// Variables that a ClusterProfile may set, if `profileSourcedEnvVarsPolicy` takes any. `*` matches any text. A profile
-    /// that sets another variable cannot be used. Some variables are never taken from a profile, such as `PATH`, proxies
-    /// and variables that name programs, files or services; see [fleet.md](fleet.md).
-    PROFILE_ENV: VariableNames, Optional = ("profileEnv", VariableNames, Optional("none; `*` in a provider file of cluster-inventory-api"), "[CLUSTER_NAME, AWS_REGION]");
-    /// Accept `client.authentication.k8s.io/v1alpha1` in `execConfig`, for a plugin that supports no other version.
-    ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
-    /// Time limit of a plugin run while a person attends it, counted from its start. When the last person leaves, `timeout`
-    /// applies again. A person attends a run at a terminal, or with `credbroker login`; see [logins.md](logins.md).
-    INTERACTIVE_TIMEOUT: TimeSpan, Is<Duration> = ("interactiveTimeout", TimeSpan, Is(Duration::from_secs(5 * 60)), "3m");
-}
-
-section! {
-    /// A plugin that `credentialPluginPolicy: Allowlist` permits.
-    allowlist;
-
-    /// Name or absolute path of the plugin, without `.`, `..` and double separators. A path permits that file; symbolic
-    /// links are not followed. A name permits that `command`, and the file that it leads to in `PATH`. In the kuberc of
-    /// Kubernetes 1.35, this key is `name`.
-    COMMAND: Checked, Required = ("command", Checked("name or absolute path", r"^(/[^\u0000]*|[^/\u0000]+)$"), Required("the name or the path of a plugin"), "/usr/bin/gke-gcloud-auth-plugin");
-}
-
-section! {
-    /// How a plugin is run. The keys are those of the `exec` stanza of a kubeconfig, so a stanza can be pasted.
-    exec;
-
-    /// Version of the exec protocol that the plugin supports: `client.authentication.k8s.io/v1` or
-    /// `client.authentication.k8s.io/v1beta1`. `client.authentication.k8s.io/v1alpha1` needs `acceptV1alpha1`.
-    API_VERSION: Enumeration<()>, Required = ("apiVersion", Enumeration(&[("client.authentication.k8s.io/v1", ()), ("client.authentication.k8s.io/v1beta1", ()), ("client.authentication.k8s.io/v1alpha1", ())]), Required("`client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`"), "client.authentication.k8s.io/v1");
-    /// The plugin. A name is looked up in `PATH`. A relative path is resolved against the directory of the file.
-    COMMAND: Checked, Required = ("command", Checked("name or path", r"^[^\u0000]+$"), Required("the name or the path of the plugin"), "gke-gcloud-auth-plugin");
-    /// Arguments of the plugin, passed as they are: there is no shell and no expansion.
-    ARGS: ListOf, Optional = ("args", ListOf(Checked("string", r"^[^\u0000]*$")), Optional("none"), "[--use_application_default_credentials]");
-    /// Environment variables of the plugin. They override all others.
-    ENV: Maps, Optional = ("env", Maps(&variable::SECTION), Optional("none"), "[{name: CLOUDSDK_CONFIG, value: /var/gcloud}]");
-    /// Whether the plugin gets the cluster in `KUBERNETES_EXEC_INFO`.
-    PROVIDE_CLUSTER_INFO: Boolean, Is<bool> = ("provideClusterInfo", Boolean, Is(false), "true");
-    /// Whether the plugin reads from a terminal. Required with `client.authentication.k8s.io/v1`. The broker has none, and
-    /// lets the person who asks run such a plugin in their own; see [logins.md](logins.md). `Always`: every run, except one
-    /// try to renew without a person. `IfAvailable`: after the plugin has tried to use a terminal. ClusterProfiles cannot
-    /// use a plugin with `Always`.
-    INTERACTIVE_MODE: Enumeration<Interactive>, Optional = ("interactiveMode", Enumeration(&[("", Interactive::IfAvailable), ("Never", Interactive::Never), ("IfAvailable", Interactive::IfAvailable), ("Always", Interactive::Always)]), Optional("`IfAvailable`"), "Never");
-    /// A text for the error message when the plugin is not installed.
-    INSTALL_HINT: Text, Optional = ("installHint", Text, Optional("none"), "apt install google-cloud-cli-gke-gcloud-auth-plugin");
-}
-
-section! {
-    /// An environment variable of a plugin.
-    variable;
-
-    /// Name of the variable.
-    NAME: Checked, Required = ("name", Checked("variable name", r"^[^=\u0000]+$"), Required(""), "CLOUDSDK_CONFIG");
-    /// Value of the variable.
-    VALUE: Checked, Optional = ("value", Checked("string", r"^[^\u0000]*$"), Optional("empty"), "/var/gcloud");
-}
-
-section! {
-    /// A service that issues credentials. All providers of an issuer share its rate limits.
-    issuer;
-
-    /// Name of the issuer: the `issuer` of a provider, or the name of a provider without one. A name that users of several
-    /// kubeconfigs have is one issuer for all of them; without the section each is its own issuer.
-    NAME: Name, Required = ("name", Name, Required("the `issuer` of a provider, or the name of a provider without one"), "google");
-    /// Plugin runs that are started per second.
-    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(10)), "20");
-    /// Plugin runs at the same time.
-    CONCURRENCY: Count, Optional = ("concurrency", Count, Optional("`limits.pluginRunsPerProvider`"), "6");
-}
-
-section! {
-    /// The hub that ClusterProfiles are read from. In the hub the broker needs the verbs `list` and `watch` for
-    /// `clusterprofiles` in the namespaces that it reads.
-    cluster_profiles;
-
-    /// Path of the kubeconfig of the hub, or `in-cluster` for the service account of the broker's pod. The kubeconfig's
-    /// user can have an exec plugin. A relative path is resolved against the directory of the file.
-    KUBECONFIG: Checked, Required = ("kubeconfig", Checked("path", r"^[\s\S]+$"), Required("a path, or `in-cluster`"), "~/.kube/hub");
-    /// Context of that kubeconfig.
-    CONTEXT: Text, Optional = ("context", Text, Optional("its current context"), "hub");
-    /// Namespaces to read.
-    NAMESPACES: ListOf, Optional = ("namespaces", ListOf(Checked("namespace", "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")), Optional("all namespaces"), "[fleet]");
-    /// Label selector of the ClusterProfiles to read, as for `kubectl get -l`.
-    LABEL_SELECTOR: Text, Optional = ("labelSelector", Text, Optional("all ClusterProfiles"), "env in (prod, staging)");
-    /// Accept servers with an `http://` URL. Their credentials are sent without TLS.
-    ALLOW_HTTP: Boolean, Is<bool> = ("allowHttp", Boolean, Is(false), "true");
-    /// Credentials to fetch before they are requested: when the broker starts, and when a ClusterProfile is new or leads
-    /// to another cluster or plugin run. The first rule that covers a ClusterProfile applies. Requests of callers run
-    /// first.
-    PREWARM: Maps, Optional = ("prewarm", Maps(&prewarm::SECTION), Optional("none"), "[{clusterProfiles: [\"fleet/*\"]}]");
-}
-
-section! {
-    /// A rule for credentials that are fetched before they are requested.
-    prewarm;
-
-    /// ClusterProfiles that the rule covers, as `NAMESPACE/NAME`. `*` matches any text.
-    CLUSTER_PROFILES: ListOf, Optional = ("clusterProfiles", ListOf(Checked("`NAMESPACE/NAME` with `*`", "^[^/]*/[^/]*$")), Optional("all ClusterProfiles"), "[\"fleet/*\"]");
-    /// Providers that the rule covers.
-    PROVIDERS: Texts, Optional = ("providers", Texts, Optional("all providers"), "[gke]");
-    /// Plugin runs at the same time, for each provider.
-    CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count, Is(count(2)), "4");
-    /// Plugin runs that are started per second, for each provider.
-    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(5)), "10");
-}
-
-section! {
-    /// A rule: which processes may do what.
-    access;
-
-    /// Name of the rule, for messages and audit records.
-    NAME: Name, Required = ("name", Name, Required("a name for messages and audit records"), "controllers");
-    /// The processes that the rule is for. A process must match every list that is not empty.
-    PEERS: Map, Required = ("peers", Map(&peers::SECTION), Required("the processes that the rule is for"), "{uids: [65532]}");
-    /// What the rule allows.
-    ALLOW: Map, Required = ("allow", Map(&allow::SECTION), Required("what the rule allows"), "{providers: [gke], verbs: [get, watch, report]}");
-}
-
-section! {
-    /// The processes that a rule is for. At least one list must have an item.
-    peers;
-
-    /// Uids. The number that the kernel uses for users that it cannot map, 65534, identifies a user only if the broker's
-    /// user namespace maps every uid to itself.
-    UIDS: Ids, Optional = ("uids", Ids, Optional("any uid"), "[65532]");
-    /// Gids, of the process or supplementary. Of a process in another PID namespace, such as another container, only the
-    /// gid of the process is known.
-    GIDS: Ids, Optional = ("gids", Ids, Optional("any gid"), "[5000]");
-    /// Absolute paths of executables. The broker can read the executable of processes of the broker's user, or with
-    /// `CAP_SYS_PTRACE` of all; other processes match no path, and neither do processes in another PID namespace or mount
-    /// namespace. A script has the path of its interpreter. Such a rule does not protect against processes of the same
-    /// user, which can make the executable do anything.
-    EXECUTABLES: ListOf, Optional = ("executables", ListOf(Checked("absolute path", "^/")), Optional("any executable"), "[/usr/local/bin/controller]");
-    /// Names of listeners that the process is connected to: `name` in `listen`.
-    LISTENERS: ListOf, Optional = ("listeners", ListOf(Checked("name of a listener", "^[^\\s]+$")), Optional("any listener"), "[default]");
-}
-
-section! {
-    /// What a rule allows. `providers` or `clusterProfiles` must have an item. If both have one, a request for a
-    /// ClusterProfile must match both.
-    allow;
-
-    /// Names of providers that requests may name. `*` matches any text.
-    PROVIDERS: ListOf, Optional = ("providers", ListOf(Checked("name with `*`", r"^[\s\S]+$")), Optional("requests may not name a provider"), "[gke]");
-    /// ClusterProfiles that requests may name, as `NAMESPACE/NAME`. `*` matches any text; a single `*` means all.
-    CLUSTER_PROFILES: ListOf, Optional = ("clusterProfiles", ListOf(Checked("`NAMESPACE/NAME` with `*`", r"^(\*|[^/]+/[^/]+)$")), Optional("requests may not name a ClusterProfile"), "[\"fleet/*\"]");
-    /// `get`, `watch` and `report` are for credentials, and `list` is for the lists of clusters, credentials and providers.
-    /// `admin` is for refreshing and evicting, and includes `list`. `login` is for
-    /// attending plugin runs, which also needs `get`; the broker's own user needs only `get`.
-    VERBS: Choices<Verb>, Required = ("verbs", Choices(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `login`, `admin`"), "[get, watch, report]");
-}
-
-section! {
-    /// Metrics and health over HTTP: `/metrics`, `/livez`, `/readyz` and `/readyz/PROVIDER`. The answers never have a secret.
-    metrics;
-
-    /// Where to listen: a loopback address with a port, which every user of the machine can connect to, or a
-    /// separate Unix socket, which only the broker's user and group can.
-    LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"), "\"127.0.0.1:9464\"");
-    /// Whether the answers have the names of providers. Without them, `/metrics` leaves out what has the label `provider`,
-    /// `/readyz` reports all providers as `*`, and `/readyz/PROVIDER` is not found.
-    PROVIDER_NAMES: Boolean, Optional = ("providerNames", Boolean, Optional("`true`; `false` on a loopback address while there are `access` rules, because the broker cannot know who connects to it"), "true");
-}
-
-section! {
-    /// Records of decisions and of plugin runs.
-    audit;
-
-    /// Absolute path of the file for the records: one JSON object in each line. The broker creates it with mode 0600, and
-    /// begins a new one if another program moves it.
-    FILE: Checked, Optional = ("file", Checked("absolute path", "^/|^~(/|$)"), Optional("the broker's log, which has decisions only"), "/var/log/credbroker/audit.jsonl");
-}
-
-section! {
-    /// Limits of the whole broker.
-    limits;
-
-    /// Connections at the same time. For one more, the connection that had no call for the longest time is closed; if
-    /// each had one within the last second, it fails with `RESOURCE_EXHAUSTED`. The limit of open files can allow fewer:
-    /// the broker keeps descriptors for plugin runs.
-    CONNECTIONS: Count, Is<NonZeroUsize> = ("connections", Count, Is(count(4096)), "1000");
-    /// Connections at the same time of all processes of one uid. For one more, an idle one of the uid is closed.
-    CONNECTIONS_PER_UID: Count, Optional = ("connectionsPerUid", Count, Optional("three quarters of `connections`, at least 64"), "500");
-    /// Connections at the same time of one process. For one more, an idle one of the process is closed. A process in
-    /// another PID namespace has no process ID: `connectionsPerUid` limits its connections, and in the limits below
-    /// all such processes of one uid count as one.
-    CONNECTIONS_PER_PROCESS: Count, Optional = ("connectionsPerProcess", Count, Optional("a sixteenth of `connections`, at least 64"), "100");
-    /// Streams of a connection at the same time: watches, gRPC health watches and reflection. One more fails with
-    /// `RESOURCE_EXHAUSTED`; other calls of the connection do not.
-    WATCHES_PER_CONNECTION: Count, Is<NonZeroUsize> = ("watchesPerConnection", Count, Is(count(1000)), "100");
-    /// Bytes that the broker holds for the processes of one uid, in unfinished requests and in answers that are not read;
-    /// and as many again in the variables and clusters that select their credentials. More fails with
-    /// `RESOURCE_EXHAUSTED`.
-    BYTES_PER_UID: Count, Is<NonZeroUsize> = ("bytesPerUid", Count, Is(count(64 << 20)), "33554432");
-    /// The same for one process.
-    BYTES_PER_PROCESS: Count, Is<NonZeroUsize> = ("bytesPerProcess", Count, Is(count(16 << 20)), "8388608");
-    /// Plugin runs at the same time, of all providers.
-    PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count, Is(count(8)), "16");
-    /// Plugin runs at the same time of each issuer without a `concurrency`.
-    PLUGIN_RUNS_PER_PROVIDER: Count, Is<NonZeroUsize> = ("pluginRunsPerProvider", Count, Is(count(4)), "2");
-    /// Plugin runs at the same time that callers of one uid wait for. Further ones are queued.
-    PLUGIN_RUNS_PER_UID: Count, Optional = ("pluginRunsPerUid", Count, Optional("`pluginRuns`"), "12");
-    /// Plugin runs at the same time that callers of one process wait for. Further ones are queued.
-    PLUGIN_RUNS_PER_PROCESS: Count, Optional = ("pluginRunsPerProcess", Count, Optional("three quarters of `pluginRuns`, rounded up"), "8");
-    /// Plugin runs that wait for a person at the same time: a person attends them, and they have written something to stderr
-    /// or have used half of their `timeout`. They do not count among `pluginRuns`. While there are as many as this, a
-    /// further one keeps its `timeout` and its place among `pluginRuns`.
-    INTERACTIVE_RUNS: Count, Is<NonZeroUsize> = ("interactiveRuns", Count, Is(count(8)), "4");
-    /// Credentials in memory. One more replaces one that the variables or the cluster of a caller selected and that no
-    /// caller waits for or watches, first of the process that selected the most; if there is none, the least recently
-    /// used one without a request in the last minute. If there is none either, it fails with `RESOURCE_EXHAUSTED`.
-    ENTRIES: Count, Is<NonZeroUsize> = ("entries", Count, Is(count(10_000)), "1000");
-    /// Credentials that the variables or clusters of callers of one uid selected and that callers wait for or watch. One
-    /// more fails with `RESOURCE_EXHAUSTED`.
-    ENTRIES_PER_UID: Count, Optional = ("entriesPerUid", Count, Optional("three quarters of `entries`"), "800");
-    /// The same for one process.
-    ENTRIES_PER_PROCESS: Count, Optional = ("entriesPerProcess", Count, Optional("half of `entries`"), "400");
 }
 
 const fn count(count: usize) -> NonZeroUsize {

@@ -1,6 +1,7 @@
 use std::{
     fs,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
     time::Duration,
 };
 
@@ -9,7 +10,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{ArgsPolicy, ClusterInfo, Command, EnvPolicy, Interactive, ProfileSourced, Provider, Verify},
+    plugin::{
+        ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, Globs, Interactive, ProfileSourced,
+        Provider, Verify,
+    },
 };
 
 /// A home directory with a config.
@@ -178,16 +182,16 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:12:11: providers[0].maxAge: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
 ~/.config/credbroker/config.yaml:13:3: providers[1]: execConfig must be specified: the `exec` stanza of a kubeconfig
 ~/.config/credbroker/config.yaml:13:13: providers[1]: unknown key `execConfg`, did you mean `execConfig`?
-~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: must be a list, but is a string
+~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: expected a list, found a string
 ~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be the name of a variable, in which `*` matches any text
-~/.config/credbroker/config.yaml:15:3: providers[3]: must be a map, but is a string
+~/.config/credbroker/config.yaml:15:3: providers[3]: expected a map, found a string
 ~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
 "#);
 }
 
 #[test]
 fn verification_is_automatic_or_never() {
-    insta::assert_snapshot!(with_provider("verify: always", "x").problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: must be one of `auto`, `never`, but is `always`");
+    insta::assert_snapshot!(with_provider("verify: always", "x").problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: must be one of `auto`, `never`, not `always`");
 }
 
 #[test]
@@ -202,7 +206,7 @@ fn a_name_that_is_there_twice_is_reported_with_all_other_problems() {
         stanza("x")
     ));
     insta::assert_snapshot!(home.problems(), @r"
-~/.config/credbroker/config.yaml:5:15: providers[0].execConfig: must be a map, but is a list
+~/.config/credbroker/config.yaml:5:15: providers[0].execConfig: expected a map, found a list
 ~/.config/credbroker/config.yaml:6:3: provider `p` is defined already at ~/.config/credbroker/config.yaml:4:3; rename one of them
 ~/.config/credbroker/config.yaml:7:12: providers[1].timeout: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
 ");
@@ -303,6 +307,22 @@ fn the_stock_provider_file_is_read_as_it_is() {
     assert_eq!(provider.profile_sourced, Some(sourced));
 }
 
+/// It is the remedy of `IDENTITY_CONFLICT`.
+#[test]
+fn the_stock_provider_file_can_have_caller_env() {
+    let load = |caller_env: &str| {
+        let exec =
+            r#""execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}"#;
+        let home = Home::new(&format!(r#"{{"providers": [{{"name": "p", {caller_env} {exec}}}]}}"#));
+        let provider = provider(&home.load().unwrap()).clone();
+        assert_eq!(home.warnings(), "");
+        (provider.caller_env, provider.refuses_other_identities)
+    };
+    assert_eq!(load(""), (Globs::default(), true));
+    assert_eq!(load(r#""callerEnv": ["AWS_PROFILE"],"#), (Globs::new(["AWS_PROFILE"]), true));
+    assert_eq!(load(r#""callerEnv": [],"#), (Globs::default(), false));
+}
+
 #[test]
 fn the_stock_provider_file_is_checked() {
     let table = [
@@ -316,7 +336,7 @@ fn the_stock_provider_file_is_checked() {
 ~/.config/credbroker/config.yaml: providers[0]: name must be specified
 ~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
 ~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified: the name or the path of the plugin
-~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, but is `append`
+~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, not `append`
 ~/.config/credbroker/config.yaml:1:19: expected the end of the document, found more text
 ");
     for empty in ["{}", "null", r#"{"providers": null}"#] {

@@ -4,10 +4,7 @@ use std::sync::LazyLock;
 
 use credbroker_proto::Globs;
 
-use crate::plugin::{Environment, identity_variables};
-
-/// What such names look like.
-const PATTERNS: [&str; 4] = ["*PROFILE*", "*ACCOUNT*", "*TOKEN*", "*CONTEXT*"];
+use crate::plugin::{Environment, identity_variables, may_select_identity};
 
 /// Of terminals and desktops, which set them for every program.
 const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
@@ -15,10 +12,9 @@ const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTI
 /// The variables of the broker's own environment (`broker`) that a plugin receives for every caller, and that look
 /// as if they selected an identity. Left out is what `pass_env` names without a `*`: that was chosen.
 pub(super) fn unlisted(broker: &Environment, pass_env: &Globs, caller_env: &Globs) -> Vec<String> {
-    static LIKELY: LazyLock<Globs> = LazyLock::new(|| Globs::new(PATTERNS));
     static LISTED: LazyLock<Globs> = LazyLock::new(identity_variables);
     let is_unlisted = |name: &str| {
-        LIKELY.matches(&name.to_ascii_uppercase())
+        may_select_identity(name)
             && !LISTED.matches(name)
             && !pass_env.lists(name)
             && !UNRELATED.contains(&name)

@@ -21,12 +21,12 @@ pub struct Lifetime {
     /// It had expired on arrival, by less than the skew tolerance.
     pub within_skew: bool,
     /// What it comes from.
-    pub bound: Bound,
+    pub bound: LifetimeBound,
 }
 
 /// What bounds a lifetime: the earliest of all that apply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Bound {
+pub enum LifetimeBound {
     /// The `expirationTimestamp` that the plugin printed.
     ExpirationTimestamp,
     /// The `NotAfter` of the client certificate.
@@ -109,14 +109,14 @@ pub fn lifetime(
     let certificate = decoded.material.pair.as_ref().map(|pair| pair.not_after);
     let token = decoded.material.token.as_ref().and_then(|token| token.expires_at);
     let named = [
-        (decoded.expires_at, Bound::ExpirationTimestamp),
-        (certificate, Bound::NotAfter),
-        (token, Bound::TokenExp),
+        (decoded.expires_at, LifetimeBound::ExpirationTimestamp),
+        (certificate, LifetimeBound::NotAfter),
+        (token, LifetimeBound::TokenExp),
     ];
     let named = named.into_iter().filter_map(|(at, bound)| Some((at?, bound))).min_by_key(|(at, _)| *at);
     let capped = |age: Duration, bound, within_skew| {
         let max = limits.max_age.filter(|max| *max < age);
-        let (age, bound) = max.map_or((age, bound), |max| (max, Bound::MaxAge));
+        let (age, bound) = max.map_or((age, bound), |max| (max, LifetimeBound::MaxAge));
         Lifetime { expires_at: after(now, age), within_skew, bound }
     };
 
@@ -128,7 +128,7 @@ pub fn lifetime(
         return Err(LifetimeError::NotYetValid { ahead: whole_seconds(ahead) });
     }
     let Some((expires_at, bound)) = named else {
-        return Ok(capped(limits.unknown_expiry_max_age, Bound::UnknownExpiry, false));
+        return Ok(capped(limits.unknown_expiry_max_age, LifetimeBound::UnknownExpiry, false));
     };
     match since(expires_at, now) {
         None => {
@@ -136,7 +136,7 @@ pub fn lifetime(
             let is_named = expires_at <= oldest.expires_at;
             Ok(if is_named { Lifetime { expires_at, within_skew: false, bound } } else { oldest })
         }
-        Some(ago) if ago <= SKEW => Ok(capped(SKEW_GRACE, Bound::ClockSkew, true)),
+        Some(ago) if ago <= SKEW => Ok(capped(SKEW_GRACE, LifetimeBound::ClockSkew, true)),
         Some(ago) => Err(LifetimeError::Credential { ago: whole_seconds(ago) }),
     }
 }

@@ -17,7 +17,7 @@ pub use exec_credential::{ApiVersion, Cluster, DecodeError, Decoded, ExecInfoErr
 #[cfg(test)]
 pub(crate) use issued::tests::with_token;
 pub use issued::{Generation, Issued, Now, Validity};
-pub use lifetime::{Bound, Lifetime, LifetimeError, LifetimeLimits, lifetime};
+pub use lifetime::{Lifetime, LifetimeBound, LifetimeError, LifetimeLimits, lifetime};
 pub use material::{ClientPair, Fingerprint, Material, Token};
 pub use pair::PairError;
 pub(crate) use timestamp::rfc3339;

@@ -9,14 +9,16 @@ mod error;
 mod json;
 mod node;
 mod outline;
+mod position;
 mod scalar;
 mod yaml;
 
 pub use edit::{fitted, means, replaced};
-pub use error::{ParseError, ParseErrorKind, Position};
+pub use error::{ParseError, ParseErrorKind};
 pub use json::json;
 pub use node::{Key, Node, Value};
 pub use outline::Outline;
+pub use position::Position;
 pub use yaml::{Aliases, yaml};
 
 /// Collections inside each other, at most.

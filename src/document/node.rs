@@ -85,15 +85,15 @@ impl Node {
         matches!(self.value, Value::Null)
     }
 
-    /// What this is, in one word for a message.
+    /// What this is, with its article, for a message.
     pub fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "null",
-            Value::Bool(_) => "true or false",
-            Value::Number(_) => "number",
-            Value::String(_) => "text",
-            Value::Sequence(_) => "list",
-            Value::Mapping(_) => "map",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Sequence(_) => "a list",
+            Value::Mapping(_) => "a map",
         }
     }
 

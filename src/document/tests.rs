@@ -84,7 +84,7 @@ fn nodes_and_keys_know_their_line() {
     let [(a, one), (b, list)] = node.as_mapping().unwrap() else { panic!("{node:?}") };
     let places = [a.at, one.at, b.at, list.as_sequence().unwrap()[1].at];
     assert_eq!(places.map(|at| (at.line, at.column)), [(2, 1), (2, 4), (3, 1), (5, 5)]);
-    assert_eq!(node.get("b").unwrap().kind(), "list");
+    assert_eq!(node.get("b").unwrap().kind(), "a list");
     assert!(node.get("c").is_none());
 }
 

@@ -19,6 +19,15 @@ use super::removal::remove_tree;
 /// How long a run waits for its directory.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Makes and removes a directory in `base`, as each run does. A broker that cannot do this could run no plugin.
+///
+/// # Errors
+///
+/// The kernel's: `base` does not exist, is read-only or is full.
+pub fn check_scratch(base: &Path) -> io::Result<()> {
+    make(base)?.close()
+}
+
 /// Makes and removes the directories of runs.
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -132,6 +141,15 @@ mod tests {
         let (release, released) = channel();
         drop(spawn_blocking(move || released.recv()));
         release
+    }
+
+    #[test]
+    fn the_check_needs_a_writable_directory_and_leaves_nothing() {
+        let base = tempfile::tempdir().unwrap();
+        check_scratch(base.path()).unwrap();
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+        let missing = check_scratch(&base.path().join("none")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -134,7 +134,7 @@ pub enum RunError {
         cause: Arc<io::Error>,
     },
     /// The caller that ran it in its own terminal has left.
-    #[error("process {process}, in whose terminal plugin `{command}` ran, has left")]
+    #[error("process {process}, whose terminal plugin `{command}` used, has exited")]
     TerminalLost {
         /// The plugin's executable.
         command: Arc<str>,
@@ -195,7 +195,7 @@ fn pause(left: Duration, provider: &str) -> String {
     let refresh = format!("`credbroker refresh {provider}`");
     match left {
         Duration::ZERO => format!("; the pause has ended, and the next request or {refresh} runs it"),
-        left => format!(" and is paused for another {}; {refresh} runs it now", seconds(left)),
+        left => format!(" and is paused for another {}; to run it now, use {refresh}", seconds(left)),
     }
 }
 

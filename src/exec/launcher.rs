@@ -12,7 +12,7 @@ use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 use tokio_util::task::TaskTracker;
 
 use super::live::{LiveRun, LiveRuns};
-use crate::launch::{Instruction, Report, end_session, end_tree};
+use crate::launch::{Instruction, LauncherReport, end_session, end_tree};
 
 /// How long the result of a run waits for the end of its processes after they were killed.
 const REAP: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ impl Launcher {
             io::Error::new(error.kind(), format!("cannot start the launcher {launcher}: {error}"))
         })?;
         let live = live.add(child.id());
-        let received = Vec::with_capacity(Report::LENGTH);
+        let received = Vec::with_capacity(LauncherReport::LENGTH);
         let launcher = Self { child, control, received, is_done: false, live };
         launcher.instruct(Instruction::Start);
         Ok(launcher)
@@ -60,15 +60,15 @@ impl Launcher {
     }
 
     /// Waits for the next report; `None`: the launcher has ended. Cancel safe.
-    pub(super) async fn report(&mut self) -> Option<Report> {
+    pub(super) async fn report(&mut self) -> Option<LauncherReport> {
         loop {
             if let Some(bytes) = self.received.first_chunk() {
-                let report = Report::from_bytes(*bytes);
+                let report = LauncherReport::from_bytes(*bytes);
                 self.received.clear();
-                self.is_done |= matches!(report, Some(Report::Gone | Report::Refused(_)));
+                self.is_done |= matches!(report, Some(LauncherReport::Gone | LauncherReport::Refused(_)));
                 return report;
             }
-            let missing = Report::LENGTH - self.received.len();
+            let missing = LauncherReport::LENGTH - self.received.len();
             let read = (&mut self.control).take(missing as u64).read_buf(&mut self.received).await;
             if !matches!(read, Ok(1..)) {
                 return None;

@@ -8,6 +8,7 @@ mod lease;
 mod live;
 mod orphans;
 mod output;
+mod parts;
 mod process;
 mod removal;
 mod runner;
@@ -20,12 +21,16 @@ use std::{future::Future, sync::Arc};
 use crate::{credential::Decoded, plugin::PluginSpec};
 
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending, RunBudget};
+pub use directory::check_scratch;
 pub use error::RunError;
 pub use lease::{Deposit, LeasedCommand, Lender, Offer};
 pub use live::LiveRuns;
 pub use orphans::reap_orphans;
-pub use runner::{ProcessRunner, RunLimits, RunnerParts};
-pub use schedule::{Cause, Permit, RunShares, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor};
+pub use parts::{RunLimits, RunnerParts};
+pub use runner::ProcessRunner;
+pub use schedule::{
+    Cause, RunPermit, RunShares, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor,
+};
 
 /// The output of a successful run.
 #[derive(Debug)]

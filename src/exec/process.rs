@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Attendance, RunBudget, launcher::Launcher, live::LiveRuns};
 use crate::{
-    launch::{Instruction, Order, Report},
+    launch::{Instruction, LauncherReport, Order},
     plugin::Sandbox,
 };
 
@@ -84,8 +84,8 @@ impl Run {
         let started = invocation.tasks.spawn_blocking(move || Self::start_now(command, &live, tasks));
         let (mut run, pipes) = started.await.map_err(io::Error::other)??;
         match run.report().await {
-            Some(Report::Started(pid)) => tracing::debug!(pid, "plugin started"),
-            Some(Report::Refused(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+            Some(LauncherReport::Started(pid)) => tracing::debug!(pid, "plugin started"),
+            Some(LauncherReport::Refused(errno)) => return Err(io::Error::from_raw_os_error(errno)),
             _ => return Err(io::Error::other("its launcher ended before it started the plugin")),
         }
         Ok((run, pipes))
@@ -105,8 +105,8 @@ impl Run {
     pub(super) async fn next(&mut self) -> Event {
         loop {
             match self.report().await {
-                Some(Report::Ended(status)) => return Event::Ended(ExitStatus::from_raw(status)),
-                Some(Report::Stopped) => return Event::Stopped,
+                Some(LauncherReport::Ended(status)) => return Event::Ended(ExitStatus::from_raw(status)),
+                Some(LauncherReport::Stopped) => return Event::Stopped,
                 Some(_) => {}
                 None => return Event::Lost,
             }
@@ -134,7 +134,7 @@ impl Run {
         }
     }
 
-    async fn report(&mut self) -> Option<Report> {
+    async fn report(&mut self) -> Option<LauncherReport> {
         self.launcher.as_mut()?.report().await
     }
 }

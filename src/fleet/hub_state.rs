@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::plugin::ResolveError;
-
 /// Whether the hub was read, and why it cannot be read now.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HubState {
@@ -19,9 +17,8 @@ impl HubState {
         self.synced || self.problem.is_some()
     }
 
-    /// The error for a request that needs a profile that was not read yet.
-    pub(crate) fn unavailable(self, wanted: String) -> ResolveError {
-        let problem = self.problem.unwrap_or_else(|| "the hub has not answered yet".into());
-        ResolveError::HubUnavailable { wanted, problem }
+    /// Why the hub was not read, for a request that needs a profile.
+    pub(crate) fn why_unread(self) -> Arc<str> {
+        self.problem.unwrap_or_else(|| "the hub has not answered yet".into())
     }
 }

@@ -61,7 +61,7 @@ impl Default for HubTimeouts {
 
 /// How the hub is reached.
 #[derive(Debug)]
-pub(super) struct Access<R> {
+pub(super) struct HubConnector<R> {
     hub: HubAccess,
     pub(super) timeouts: HubTimeouts,
     page: AtomicU32,
@@ -71,14 +71,14 @@ pub(super) struct Access<R> {
 
 /// One generation of the credential that the hub's plugin issued.
 #[derive(Debug)]
-pub(super) struct Identity<R> {
+pub(super) struct HubIdentity<R> {
     cache: CredentialCache<R>,
     spec: PluginSpec,
     watch: CredentialWatch<R>,
     issued: Arc<Issued>,
 }
 
-impl<R: PluginRunner> Access<R> {
+impl<R: PluginRunner> HubConnector<R> {
     /// `plugins` has the plugin of the hub's user, if there is one.
     pub(super) fn new(hub: HubAccess, plugins: Arc<Providers>, cache: CredentialCache<R>) -> Self {
         let name = plugins.iter().next().map(|provider| Arc::clone(&provider.name));
@@ -87,7 +87,7 @@ impl<R: PluginRunner> Access<R> {
     }
 
     /// A client with the current credential. Files are read again each time, because they may have been replaced.
-    pub(super) async fn client(&self) -> Result<(Client, Option<Identity<R>>), HubError> {
+    pub(super) async fn client(&self) -> Result<(Client, Option<HubIdentity<R>>), HubError> {
         let mut config = self.config().await?;
         config.connect_timeout = Some(self.timeouts.connect);
         config.read_timeout = Some(self.timeouts.silence);
@@ -132,7 +132,7 @@ impl<R: PluginRunner> Access<R> {
         }
     }
 
-    async fn identity(&self, resolver: &Resolver, name: &str) -> Result<Identity<R>, HubError> {
+    async fn identity(&self, resolver: &Resolver, name: &str) -> Result<HubIdentity<R>, HubError> {
         let resolve = || {
             let ask = CredentialRequest {
                 source: Source::Provider(ProviderRef::named(name)),
@@ -142,11 +142,11 @@ impl<R: PluginRunner> Access<R> {
         };
         let mut watch = self.cache.watch(resolve()?, Caller::default()).map_err(HubError::Credential)?;
         let issued = watch.next().await.map_err(HubError::Credential)?;
-        Ok(Identity { cache: self.cache.clone(), spec: resolve()?, watch, issued })
+        Ok(HubIdentity { cache: self.cache.clone(), spec: resolve()?, watch, issued })
     }
 }
 
-impl<R: PluginRunner> Identity<R> {
+impl<R: PluginRunner> HubIdentity<R> {
     /// Resolves when the credential changes or can no longer be had, so that a new connection is needed.
     pub(super) async fn rotated(&mut self) {
         loop {

@@ -57,15 +57,10 @@ impl<R: PluginRunner> Inventory<R> {
         let name = profile.name.clone();
         let is_listing = self.lists().note(&name)?;
         self.sizes().put(&name, size(&object.data), is_listing)?;
-        self.write(profile);
-        Ok(())
-    }
-
-    fn write(&self, profile: ClusterProfile) {
-        let name = profile.name.clone();
         let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
         self.follow_up(&name, before.as_deref(), change);
+        Ok(())
     }
 
     /// Resolves every profile again, because the providers have changed.

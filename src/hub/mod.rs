@@ -20,11 +20,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use self::{
-    access::Access,
+    access::HubConnector,
     error::HubError,
     inventory::Inventory,
     prewarm::Prewarmer,
-    session::{Scopes, Session, SessionEnd},
+    session::{HubSession, Scopes, SessionEnd},
 };
 use crate::{
     backoff::full_jitter,
@@ -53,7 +53,7 @@ pub struct Hub<R> {
     section: ClusterProfiles,
     /// The plugin of the hub's user, if it has one.
     plugins: Arc<Providers>,
-    access: Access<R>,
+    access: HubConnector<R>,
     scopes: Scopes,
     inventory: Inventory<R>,
     jitter: fn() -> f64,
@@ -92,7 +92,7 @@ impl<R: PluginRunner> Hub<R> {
         let HubParts { fleet, resolver, cache, jitter, tasks, draining } = parts;
         let prewarmer = Prewarmer::new(prewarm, resolver, cache.clone(), tasks, draining);
         Self {
-            access: Access::new(hub, Arc::clone(&plugins), cache.clone()),
+            access: HubConnector::new(hub, Arc::clone(&plugins), cache.clone()),
             section,
             plugins,
             scopes: Scopes::new(namespaces, label_selector),
@@ -112,7 +112,7 @@ impl<R: PluginRunner> Hub<R> {
         self.inventory.offer_known();
         let mut failures = 0;
         loop {
-            let error = match Session::open(&self.access, &self.scopes, &self.inventory).await {
+            let error = match HubSession::open(&self.access, &self.scopes, &self.inventory).await {
                 Ok(mut session) => match self.follow(&mut session, &mut failures).await {
                     SessionEnd::Rotated => {
                         debug!("the hub's credential rotated: connecting with the new one");
@@ -140,7 +140,7 @@ impl<R: PluginRunner> Hub<R> {
 
     /// Follows the session to its end. The back-off ends only after a steady session, so that a hub that answers and then
     /// fails is listed less and less often.
-    async fn follow(&self, session: &mut Session<'_, R>, failures: &mut u32) -> SessionEnd {
+    async fn follow(&self, session: &mut HubSession<'_, R>, failures: &mut u32) -> SessionEnd {
         let read = Notify::new();
         let followed = session.follow(|| {
             self.is_read();

@@ -15,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-use self::queue::{Offers, Turns, queue};
+use self::queue::{Offers, QueueTurns, queue};
 use crate::{
     cache::CredentialCache,
     config::Prewarm,
@@ -48,13 +48,13 @@ struct Fetcher<R> {
 
 /// One profile to fetch.
 #[derive(Debug)]
-struct Wanted {
+struct WantedProfile {
     profile: ProfileName,
     provider: Arc<str>,
     attempts: u32,
 }
 
-type Later = Pin<Box<dyn Future<Output = Wanted> + Send>>;
+type Later = Pin<Box<dyn Future<Output = WantedProfile> + Send>>;
 
 impl<R: PluginRunner> Prewarmer<R> {
     pub(super) fn new(
@@ -93,7 +93,12 @@ impl<R: PluginRunner> Prewarmer<R> {
 
 /// Works through one queue with the rule's `concurrency` and `runsPerSecond`. The scheduler runs requests of callers
 /// first.
-async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &Arc<str>, mut turns: Turns) {
+async fn work<R: PluginRunner>(
+    fetcher: &Fetcher<R>,
+    rule: &Prewarm,
+    provider: &Arc<str>,
+    mut turns: QueueTurns,
+) {
     let mut pace =
         interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,7 +113,7 @@ async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &
             }
             Some(wanted) = later.next(), if has_room => wanted,
             Some(profile) = turns.next(), if has_room => {
-                Wanted { profile, provider: Arc::clone(provider), attempts: 0 }
+                WantedProfile { profile, provider: Arc::clone(provider), attempts: 0 }
             }
             else => return,
         };
@@ -126,8 +131,8 @@ async fn work<R: PluginRunner>(fetcher: &Fetcher<R>, rule: &Prewarm, provider: &
 
 impl<R: PluginRunner> Fetcher<R> {
     /// One fetch. Returns the retry, if there is to be one.
-    async fn fetch(&self, wanted: Wanted) -> Option<Later> {
-        let Wanted { profile, provider, attempts } = wanted;
+    async fn fetch(&self, wanted: WantedProfile) -> Option<Later> {
+        let WantedProfile { profile, provider, attempts } = wanted;
         let ask = CredentialRequest {
             source: Source::ClusterProfile(profile.clone()),
             ..CredentialRequest::default()
@@ -137,7 +142,7 @@ impl<R: PluginRunner> Fetcher<R> {
         let failed = self.cache.fetch_ahead(spec).await.err()?;
         let attempts = attempts + 1;
         debug!(%profile, attempts, "fetching ahead failed: {failed}");
-        let again = Wanted { profile, provider, attempts };
+        let again = WantedProfile { profile, provider, attempts };
         (attempts < ATTEMPTS).then(|| -> Later {
             Box::pin(async move {
                 sleep(failed.retry_after).await;

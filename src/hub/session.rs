@@ -11,7 +11,7 @@ use kube::{
 
 use super::{
     HubError, Inventory,
-    access::{Access, Identity},
+    access::{HubConnector, HubIdentity},
     bounds::Excess,
 };
 use crate::exec::PluginRunner;
@@ -36,9 +36,9 @@ impl Scopes {
 }
 
 /// One connection.
-pub(super) struct Session<'a, R> {
+pub(super) struct HubSession<'a, R> {
     events: Events,
-    identity: Option<Identity<R>>,
+    identity: Option<HubIdentity<R>>,
     inventory: &'a Inventory<R>,
     scopes: &'a Scopes,
     /// Which scopes were listed completely.
@@ -56,7 +56,7 @@ pub(super) enum SessionEnd {
     Failed(HubError),
 }
 
-impl<R> fmt::Debug for Session<'_, R> {
+impl<R> fmt::Debug for HubSession<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("scopes", self.scopes)
@@ -65,9 +65,9 @@ impl<R> fmt::Debug for Session<'_, R> {
     }
 }
 
-impl<'a, R: PluginRunner> Session<'a, R> {
+impl<'a, R: PluginRunner> HubSession<'a, R> {
     pub(super) async fn open(
-        access: &Access<R>,
+        access: &HubConnector<R>,
         scopes: &'a Scopes,
         inventory: &'a Inventory<R>,
     ) -> Result<Self, HubError> {
@@ -162,7 +162,7 @@ fn api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
 }
 
 /// Resolves when the credential changes; never if no plugin issues it.
-async fn rotated<R: PluginRunner>(identity: Option<&mut Identity<R>>) {
+async fn rotated<R: PluginRunner>(identity: Option<&mut HubIdentity<R>>) {
     match identity {
         Some(identity) => identity.rotated().await,
         None => std::future::pending().await,
@@ -170,37 +170,4 @@ async fn rotated<R: PluginRunner>(identity: Option<&mut Identity<R>>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use futures_util::stream;
-
-    use super::*;
-    use crate::hub::tests::{Runner, Setup, object};
-
-    fn session<'a>(
-        inventory: &'a Inventory<std::sync::Arc<Runner>>,
-        scopes: &'a Scopes,
-        events: Vec<(usize, Event<DynamicObject>)>,
-    ) -> Session<'a, std::sync::Arc<Runner>> {
-        let events = stream::iter(events.into_iter().map(|(scope, event)| (scope, Ok(event)))).boxed();
-        let read = vec![false; scopes.namespaces.len()];
-        Session { events, identity: None, inventory, scopes, read, list: Duration::from_secs(60) }
-    }
-
-    #[tokio::test]
-    async fn all_is_read_when_each_namespace_was_read_to_its_end() {
-        let setup = Setup::new(Duration::ZERO, false);
-        let inventory = setup.inventory(Vec::new());
-        let scopes = Scopes::new(vec!["edge".into(), "fleet".into()], String::new());
-        let (mut reads, paris) = (0, || Event::InitApply(object("fleet/paris", "paris")));
-        let first = vec![(1, Event::Init), (0, Event::Init), (1, paris()), (1, Event::InitDone)];
-        let ended = session(&inventory, &scopes, first.clone()).follow(|| reads += 1).await;
-        assert!(matches!(ended, SessionEnd::Failed(HubError::Ended)), "{ended:?}");
-        assert_eq!((reads, setup.fleet.list(None).len()), (0, 1));
-        // A new connection reads both again.
-        let second = [first, vec![(0, Event::InitDone)]].concat();
-        session(&inventory, &scopes, second).follow(|| reads += 1).await;
-        assert_eq!(reads, 1);
-    }
-}
+mod tests;

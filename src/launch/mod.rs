@@ -3,20 +3,21 @@
 //! The broker starts itself as `credbroker launch` for each run. The launcher confines itself, and so the plugin that it
 //! starts; it adopts every process that the plugin leaves behind, and kills all of them when the broker says so or is gone.
 //! It talks to the broker over its standard input, which is a socket: one byte for each [`Instruction`], five for each
-//! [`Report`]. The plugin has the launcher's output, arguments, environment and working directory.
+//! [`LauncherReport`]. The plugin has the launcher's output, arguments, environment and working directory.
 //!
 //! It runs before anything else of this program is set up, because each plugin run waits for it.
 
 mod confine;
 mod order;
 mod report;
+mod signals;
 mod supervise;
 mod tree;
 
 use std::{ffi::OsString, process::ExitCode};
 
 pub use order::Order;
-pub use report::{Instruction, Report};
+pub use report::{Instruction, LauncherReport};
 pub use tree::{end_session, end_tree, is_descendant};
 
 /// Why the launcher does nothing: it was not started by a broker.

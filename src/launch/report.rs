@@ -36,7 +36,7 @@ impl Instruction {
 
 /// What a launcher says to the broker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Report {
+pub enum LauncherReport {
     /// The plugin runs, with this process id.
     Started(i32),
     /// The plugin could not be started: the error of the kernel.
@@ -49,7 +49,7 @@ pub enum Report {
     Gone,
 }
 
-impl Report {
+impl LauncherReport {
     /// The length of every report.
     pub const LENGTH: usize = 5;
 
@@ -101,12 +101,16 @@ mod tests {
 
     #[test]
     fn reports_and_instructions_arrive_as_they_were_sent() {
-        for report in
-            [Report::Started(4_194_304), Report::Refused(2), Report::Stopped, Report::Ended(-1), Report::Gone]
-        {
-            assert_eq!(Report::from_bytes(report.bytes()), Some(report));
+        for report in [
+            LauncherReport::Started(4_194_304),
+            LauncherReport::Refused(2),
+            LauncherReport::Stopped,
+            LauncherReport::Ended(-1),
+            LauncherReport::Gone,
+        ] {
+            assert_eq!(LauncherReport::from_bytes(report.bytes()), Some(report));
         }
-        assert_eq!(Report::from_bytes(*b"credb"), None);
+        assert_eq!(LauncherReport::from_bytes(*b"credb"), None);
         for instruction in Instruction::ALL {
             assert_eq!(Instruction::from_byte(instruction.byte()), instruction);
         }
@@ -115,8 +119,8 @@ mod tests {
 
     #[test]
     fn a_wait_status_is_read_as_the_kernel_writes_it() {
-        assert_eq!(Report::Ended(7 << 8).exit_status().unwrap().code(), Some(7));
-        assert_eq!(Report::Ended(9).exit_status().unwrap().signal(), Some(9));
-        assert_eq!(Report::Refused(2).error().unwrap().kind(), io::ErrorKind::NotFound);
+        assert_eq!(LauncherReport::Ended(7 << 8).exit_status().unwrap().code(), Some(7));
+        assert_eq!(LauncherReport::Ended(9).exit_status().unwrap().signal(), Some(9));
+        assert_eq!(LauncherReport::Refused(2).error().unwrap().kind(), io::ErrorKind::NotFound);
     }
 }

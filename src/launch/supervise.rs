@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use super::{
-    Instruction, Order, Report,
+    Instruction, LauncherReport, Order,
     confine::{Confined, confine},
     tree,
 };
@@ -36,7 +36,7 @@ pub(super) fn run(order: &Order) -> io::Result<()> {
     let confined = match confine(order) {
         Ok(confined) => confined,
         Err(error) => {
-            broker.report(Report::Refused(error.raw_os_error().unwrap_or_default()));
+            broker.report(LauncherReport::Refused(error.raw_os_error().unwrap_or_default()));
             return Ok(());
         }
     };
@@ -44,7 +44,7 @@ pub(super) fn run(order: &Order) -> io::Result<()> {
         return Ok(());
     }
     let Some(leader) = start(order, &broker) else { return Ok(()) };
-    broker.report(Report::Started(leader.as_raw_nonzero().get()));
+    broker.report(LauncherReport::Started(leader.as_raw_nonzero().get()));
     release_output()?;
     let mut supervised = Supervised { broker, confined, leader, has_ended: false };
     supervised.watch()
@@ -67,7 +67,9 @@ fn start(order: &Order, broker: &Broker<'_>) -> Option<Pid> {
                 pause *= 2;
             }
             Err(error) => {
-                broker.report(Report::Refused(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())));
+                broker.report(LauncherReport::Refused(
+                    error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+                ));
                 return None;
             }
         }
@@ -86,7 +88,7 @@ struct Broker<'a>(BorrowedFd<'a>);
 
 impl Broker<'_> {
     /// If the broker is gone, the next read shows it.
-    fn report(&self, report: Report) {
+    fn report(&self, report: LauncherReport) {
         let _unheard = rustix::io::write(self.0, &report.bytes());
     }
 
@@ -145,7 +147,7 @@ impl Supervised<'_> {
             }
             return Ok(());
         }
-        self.broker.report(Report::Gone);
+        self.broker.report(LauncherReport::Gone);
         Ok(())
     }
 
@@ -166,9 +168,9 @@ impl Supervised<'_> {
         let terminal = [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw()));
         if !status.stopped() {
             self.has_ended = true;
-            self.broker.report(Report::Ended(status.as_raw()));
+            self.broker.report(LauncherReport::Ended(status.as_raw()));
         } else if terminal.contains(&status.stopping_signal()) {
-            self.broker.report(Report::Stopped);
+            self.broker.report(LauncherReport::Stopped);
         }
     }
 
@@ -186,7 +188,7 @@ impl Supervised<'_> {
         for attempt in 0..KILL_ATTEMPTS {
             self.forget_wake_ups();
             if !self.reap() {
-                self.broker.report(Report::Gone);
+                self.broker.report(LauncherReport::Gone);
                 return;
             }
             if attempt > 0 || self.has_ended {
@@ -203,7 +205,7 @@ impl Supervised<'_> {
         for pid in tree::descendants(getpid()) {
             self.confined.lift(pid);
         }
-        self.broker.report(Report::Gone);
+        self.broker.report(LauncherReport::Gone);
     }
 
     fn forget_wake_ups(&mut self) {

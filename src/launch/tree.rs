@@ -12,7 +12,7 @@ const SWEEPS: usize = 100;
 
 /// A process, as `/proc` shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Process {
+struct TreeProcess {
     pid: Pid,
     parent: Option<Pid>,
     session: Option<Pid>,
@@ -85,7 +85,7 @@ pub fn is_descendant(pid: u32, ancestors: &[u32]) -> bool {
 }
 
 /// The ids below `root` in `all`.
-fn below(all: &[Process], root: Pid) -> Vec<Pid> {
+fn below(all: &[TreeProcess], root: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for process in all {
         if let Some(parent) = process.parent {
@@ -103,26 +103,26 @@ fn below(all: &[Process], root: Pid) -> Vec<Pid> {
     found
 }
 
-fn processes() -> Vec<Process> {
+fn processes() -> Vec<TreeProcess> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
     ids.filter_map(process).collect()
 }
 
-fn process(pid: Pid) -> Option<Process> {
+fn process(pid: Pid) -> Option<TreeProcess> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     parsed(&stat)
 }
 
 /// One line of `/proc/PID/stat`: the name in parentheses can contain anything, also parentheses.
-fn parsed(stat: &[u8]) -> Option<Process> {
+fn parsed(stat: &[u8]) -> Option<TreeProcess> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let id = |field: &str| Some(Pid::from_raw(field.parse().ok()?));
     let pid = std::str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?;
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let (_state, parent, _group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    Some(Process { pid: id(pid)??, parent: id(parent)?, session: id(session)? })
+    Some(TreeProcess { pid: id(pid)??, parent: id(parent)?, session: id(session)? })
 }
 
 /// A process that has ended, or belongs to another user, cannot be signalled.
@@ -133,42 +133,4 @@ fn signal(pid: Pid, signal: Signal) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pid(id: i32) -> Pid {
-        Pid::from_raw(id).unwrap()
-    }
-
-    fn child(id: i32, parent: i32) -> Process {
-        Process { pid: pid(id), parent: Pid::from_raw(parent), session: Some(pid(id)) }
-    }
-
-    #[test]
-    fn descendants_are_found_over_generations() {
-        let all = [child(1, 0), child(13, 12), child(10, 1), child(11, 10), child(12, 11), child(20, 1)];
-        assert_eq!(below(&all, pid(10)), [11, 12, 13].map(pid));
-        assert_eq!(below(&all, pid(13)), []);
-        assert_eq!(below(&all, pid(99)), []);
-    }
-
-    #[test]
-    fn a_name_can_contain_anything() {
-        let stat = b"4711 (a) Z 1 2\n\xff) S 17 4711 42 0 -1 4194304";
-        let expected = Process { pid: pid(4711), parent: Pid::from_raw(17), session: Some(pid(42)) };
-        assert_eq!(parsed(stat), Some(expected));
-        let of_the_kernel = parsed(b"2 (kthreadd) S 0 0 0 0").unwrap();
-        assert_eq!((of_the_kernel.parent, of_the_kernel.session), (None, None));
-        for broken in [&b""[..], b"12", b"12 (a", b"12 (a) S", b"x (a) S 1 1 1"] {
-            assert_eq!(parsed(broken), None);
-        }
-    }
-
-    #[test]
-    fn this_process_descends_from_its_parent_and_not_the_other_way_round() {
-        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
-        assert!(is_descendant(own, &[own]) && is_descendant(own, &[0x7fff_ffff, parent]));
-        assert!(!is_descendant(parent, &[own]) && !is_descendant(own, &[]));
-        assert!(!is_descendant(0, &[parent]) && !is_descendant(u32::MAX, &[parent]));
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ pub struct Family {
     /// Its name.
     pub name: &'static str,
     /// What its samples are.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// What it is, in one sentence.
@@ -15,7 +15,7 @@ pub struct Family {
 
 /// What the samples of a metric are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A number that only grows.
     Counter,
     /// A number that goes up and down.
@@ -24,7 +24,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// Its name in the text format.
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Kind {
 macro_rules! families {
     ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
         $(pub(crate) static $id: Family =
-            Family { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)+
+            Family { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };)+
 
         /// Every metric, in the order of the exposition.
         pub static FAMILIES: &[&Family] = &[$(&$id),+];

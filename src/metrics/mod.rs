@@ -10,6 +10,7 @@ mod exposition;
 pub(crate) mod families;
 mod providers;
 mod requests;
+mod rpc;
 mod run;
 mod sparse;
 
@@ -18,9 +19,10 @@ use std::sync::Arc;
 pub use calls::{CallStatus, Calls};
 pub use counter::{Counter, Histogram, Observed};
 pub use exposition::Exposition;
-pub use families::{FAMILIES, Family, Kind};
+pub use families::{FAMILIES, Family, MetricKind};
 pub use providers::{ProviderMetrics, ProviderTable};
-pub use requests::{Requests, Rpc};
+pub use requests::Requests;
+pub use rpc::Rpc;
 pub use run::{RunOutcome, RunReason};
 pub use sparse::Sparse;
 

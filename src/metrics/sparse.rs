@@ -15,11 +15,11 @@ const KEYS: usize = 256;
 /// Lets the first of many equal events pass and counts the others.
 #[derive(Debug)]
 pub struct Sparse<K> {
-    seen: Mutex<HashMap<Option<K>, Seen>>,
+    seen: Mutex<HashMap<Option<K>, LastSeen>>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct LastSeen {
     /// Time since boot from which on the next event passes.
     until: Duration,
     suppressed: u64,

@@ -1,12 +1,18 @@
 //! The part of a caller's environment that reaches a plugin.
 
-use std::{collections::BTreeMap, ffi::OsStr};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    sync::{Arc, LazyLock},
+};
+
+use credbroker_proto::Globs;
 
 use super::{
-    environment::is_denied,
     error::ResolveError,
     provider::Provider,
-    variables::{Effect, effect},
+    reaching::{identity_variables, is_denied},
+    variables::{Effect, effect, may_select_identity},
 };
 
 /// Where a caller runs.
@@ -26,7 +32,7 @@ pub(super) fn reaches(name: &str, provider: &Provider) -> bool {
     provider.caller_env.matches(name) && !is_denied(name) && !is_set(name, provider)
 }
 
-/// Checks the variables of a caller. One that the provider does not take is refused only if it selects another
+/// Checks the variables of a caller. One that the provider does not take is refused only if it may select another
 /// identity.
 pub(super) fn check(
     env: &BTreeMap<String, String>,
@@ -34,21 +40,18 @@ pub(super) fn check(
     provider: &Provider,
 ) -> Result<(), ResolveError> {
     for (name, value) in env {
-        let is_taken = provider.caller_env.matches(name);
-        if is_taken && is_set(name, provider) {
-            continue; // the stanza's value reaches the plugin
-        }
-        let refused = if is_taken {
-            if !is_possible(name, value) {
-                return Err(ResolveError::InvalidVariable { name: name.clone() });
+        if !provider.caller_env.matches(name) {
+            if provider.refuses_other_identities && conflicts(name, value, provider) {
+                return Err(conflict(name, provider));
             }
-            // An empty value names no file or program.
-            !value.is_empty() && !is_allowed(name, origin, provider)
-        } else {
-            provider.refuses_other_identities && conflicts(name, value, provider)
-        };
-        if refused {
-            return Err(refusal(name, provider));
+        } else if is_set(name, provider) {
+            // The stanza's value reaches the plugin.
+        } else if !is_possible(name, value) {
+            let (provider, variable) = (Arc::clone(&provider.name), name.clone());
+            return Err(ResolveError::InvalidVariable { provider, variable });
+        } else if !value.is_empty() && !is_allowed(name, origin, provider) {
+            // An empty value would name no file or program.
+            return Err(not_allowed(name, provider));
         }
     }
     Ok(())
@@ -73,7 +76,18 @@ fn is_possible(name: &str, value: &str) -> bool {
 
 /// Whether the caller selects an identity with a value that the plugin would not receive.
 fn conflicts(name: &str, value: &str, provider: &Provider) -> bool {
-    effect(name) == Effect::Identity && run_value(name, provider).unwrap_or_default() != OsStr::new(value)
+    selects_identity(name) && run_value(name, provider).unwrap_or_default() != OsStr::new(value)
+}
+
+/// Whether a caller may select an identity with the variable. One that is in no table counts if it looks so, and if callers
+/// do not send it by default: this caller chose to.
+fn selects_identity(name: &str) -> bool {
+    static SENT: LazyLock<Globs> = LazyLock::new(identity_variables);
+    match effect(name) {
+        Effect::Identity => true,
+        Effect::Unknown => !SENT.matches(name) && may_select_identity(name),
+        Effect::Program | Effect::Place | Effect::Value => false,
+    }
 }
 
 /// The value that the plugin would receive; `None`: unset.
@@ -86,28 +100,27 @@ fn is_set(name: &str, provider: &Provider) -> bool {
     provider.env.iter().any(|(set, _)| set == name)
 }
 
-/// The error for a refused variable.
-fn refusal(name: &str, provider: &Provider) -> ResolveError {
-    let (variable, by) = (name.to_owned(), std::sync::Arc::clone(&provider.name));
-    match effect(name) {
-        Effect::Identity => {
-            let runs_with = run_value(name, provider).is_some_and(|value| !value.is_empty());
-            ResolveError::IdentityConflict { provider: by, variable, runs_with }
-        }
-        Effect::Program => {
-            let danger = "it can make the plugin run another program";
-            ResolveError::VariableNotAllowed { provider: by, variable, danger, remedy: "" }
-        }
-        Effect::Place => {
-            let danger = "it names a file or a service, which only a process of the broker's own user, mount namespace and PID namespace may choose";
-            ResolveError::VariableNotAllowed { provider: by, variable, danger, remedy: "" }
-        }
-        Effect::Unknown | Effect::Value => {
-            let danger = "the broker does not know what it can change, and the caller is not in the broker's own mount namespace and PID namespace";
-            let remedy = ", or name it in `callerEnv` without a `*`";
-            ResolveError::VariableNotAllowed { provider: by, variable, danger, remedy }
-        }
-    }
+fn conflict(name: &str, provider: &Provider) -> ResolveError {
+    let runs_with = run_value(name, provider).is_some_and(|value| !value.is_empty());
+    let (provider, variable) = (Arc::clone(&provider.name), name.to_owned());
+    ResolveError::IdentityConflict { provider, variable, runs_with }
+}
+
+/// The error for a variable that `callerEnv` names and that the caller may not send.
+fn not_allowed(name: &str, provider: &Provider) -> ResolveError {
+    let (danger, remedy) = match effect(name) {
+        Effect::Program => ("it can make the plugin run another program", ""),
+        Effect::Place => (
+            "it names a file or a service, which only a process of the broker's own user, mount namespace and PID namespace may choose",
+            "",
+        ),
+        Effect::Unknown | Effect::Identity | Effect::Value => (
+            "the broker does not know what it can change, and the caller is not a process of the broker's own user, mount namespace and PID namespace",
+            ", or name it in `callerEnv` without a `*`",
+        ),
+    };
+    let (provider, variable) = (Arc::clone(&provider.name), name.to_owned());
+    ResolveError::VariableNotAllowed { provider, variable, danger, remedy }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use super::key::HashInput;
+use super::hash::HashInput;
+use crate::text::shown_path;
 
 /// The file that defines a provider of a kubeconfig. Together with its name, it identifies the provider.
 ///
@@ -82,46 +83,5 @@ impl fmt::Display for Definition {
     }
 }
 
-/// A path that is safe to print. A long path is cut to its end, where paths differ most.
-pub(super) fn shown_path(path: &Path) -> String {
-    const MOST: usize = 120;
-    let path = path.to_string_lossy();
-    let escaped: Vec<char> = path.chars().flat_map(char::escape_debug).collect();
-    match escaped.len().checked_sub(MOST) {
-        None | Some(0) => escaped.into_iter().collect(),
-        Some(over) => std::iter::once('…').chain(escaped.into_iter().skip(over)).collect(),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn definition(file: &str, name: &str) -> Definition {
-        Definition::new(file.into(), name)
-    }
-
-    /// `wrap` and the broker are two processes, and may be two releases.
-    #[test]
-    fn a_digest_is_the_same_everywhere() {
-        let digest = definition("/home/jane/.kube/config", "rel").digest().to_owned();
-        insta::assert_snapshot!(digest, @"d889b9c90881403f1de1141d27b3624ce4dd212a");
-    }
-
-    #[test]
-    fn each_pair_has_its_own_digest() {
-        let pairs = [("/a", "b"), ("/ab", ""), ("/", "ab"), ("/a", "c"), ("/b", "b")];
-        let digests: std::collections::HashSet<_> =
-            pairs.iter().map(|(file, name)| definition(file, name).digest().to_owned()).collect();
-        assert_eq!(digests.len(), pairs.len());
-        assert!(digests.iter().all(|digest| digest.len() == 40));
-    }
-
-    #[test]
-    fn a_path_that_is_shown_keeps_its_end_and_steers_no_terminal() {
-        let path = format!("/{}/\u{1b}[2J/config", "x".repeat(500));
-        let shown = shown_path(Path::new(&path));
-        assert!(shown.starts_with('…') && shown.ends_with("/\\u{1b}[2J/config"), "{shown}");
-        assert_eq!(shown.chars().count(), 121);
-    }
-}
+mod tests;

@@ -4,11 +4,11 @@ use std::{io, sync::Arc};
 
 use super::{
     command::Command,
-    definition::{Definition, shown_path},
+    definition::Definition,
     profile::{ProfileError, ProfileName},
     refusal::Refusal,
 };
-use crate::text::{listed, listed_all, nearest, shown};
+use crate::text::{listed, listed_all, nearest, shown, shown_path};
 
 /// Why a request leads to no run. The same request fails again until something changes.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -27,40 +27,48 @@ pub enum ResolveError {
     },
     /// The exec extension is not JSON, so the plugin could not read it.
     #[error(
-        "the exec extension of the cluster that the caller sent is not valid JSON (line {line}, column {column})"
+        "provider `{provider}`: the exec extension of the cluster that the caller sent is not valid JSON (line {line}, column {column})"
     )]
     ClusterConfig {
+        /// Name of the provider.
+        provider: Arc<str>,
         /// Line of the syntax error.
         line: usize,
         /// Column of the syntax error.
         column: usize,
     },
     /// The caller's cluster has no address.
-    #[error("the caller sent a cluster whose `server` is empty")]
-    ClusterServer,
+    #[error("provider `{provider}`: the caller sent a cluster whose `server` is empty")]
+    ClusterServer {
+        /// Name of the provider.
+        provider: Arc<str>,
+    },
     /// The caller's cluster is not the one that the broker knows.
     #[error(
-        "the caller sent another cluster than {known}: {difference}; the plugin was not run. If that is from an old \
-         kubeconfig, write it again with `credbroker kubeconfig`"
+        "provider `{provider}`: the caller sent a cluster that differs from {}: {difference}; the plugin was not run. If \
+         that is from an old kubeconfig, write it again with `credbroker kubeconfig`",
+        known_cluster(.profile.as_ref())
     )]
     ClusterMismatch {
-        /// Description of the known clusters.
-        known: String,
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// The profile that the request names. `None`: it names the provider, and its known clusters were compared.
+        profile: Option<ProfileName>,
         /// How the clusters differ.
         difference: &'static str,
     },
-    /// The request depends on the hub, which was not read yet.
-    #[error("{wanted} is not known yet: {problem}")]
-    HubUnavailable {
-        /// Description of the profile or cluster.
-        wanted: String,
+    /// The caller's cluster may be that of a profile, and the hub was not read yet.
+    #[error("provider `{provider}`: the cluster that the caller sent is not known yet: {problem}")]
+    ClusterUnread {
+        /// Name of the provider.
+        provider: Arc<str>,
         /// Why the hub was not read.
         problem: Arc<str>,
     },
     /// The caller selects an identity with a value that the plugin would not receive.
     #[error(
         "provider `{provider}`: the caller sets `{variable}`, but the plugin would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
-        if *.runs_with { "with another value of" } else { "without" }
+        if *.runs_with { "with a different value of" } else { "without" }
     )]
     IdentityConflict {
         /// Name of the provider.
@@ -72,12 +80,14 @@ pub enum ResolveError {
     },
     /// A variable that the kernel cannot pass to a process.
     #[error(
-        "the caller's variable `{}` cannot be passed on: a name has no `=` and is not empty, and neither it nor its value has a NUL",
-        shown(.name)
+        "provider `{provider}`: the caller's variable `{}` cannot be passed on: a name must not be empty or contain `=`, and neither a name nor a value may contain a NUL",
+        shown(.variable)
     )]
     InvalidVariable {
+        /// Name of the provider.
+        provider: Arc<str>,
         /// Name of the variable.
-        name: String,
+        variable: String,
     },
     /// The plugin has `interactiveMode: Always`, and a ClusterProfile has no person whose terminal it could use.
     #[error(
@@ -88,7 +98,7 @@ pub enum ResolveError {
         provider: Arc<str>,
     },
     /// The plugin needs its cluster, which is not known.
-    #[error("provider `{provider}` has `provideClusterInfo: true`, but the caller sent no cluster and {}; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza", known_clusters(*.known))]
+    #[error("provider `{provider}` has `provideClusterInfo: true`, but the caller sent no cluster and {}; set `provideClusterInfo: true` in the `exec` stanza of the caller's kubeconfig", known_clusters(*.known))]
     NoCluster {
         /// Name of the provider.
         provider: Arc<str>,
@@ -142,6 +152,14 @@ pub enum ResolveError {
         /// Name in the request.
         profile: ProfileName,
     },
+    /// The hub was not read yet, so the profile may exist.
+    #[error("ClusterProfile `{}` is not known yet: {problem}", shown(&.profile.to_string()))]
+    ProfileUnread {
+        /// Name of the profile.
+        profile: ProfileName,
+        /// Why the hub was not read.
+        problem: Arc<str>,
+    },
     /// The access rules do not allow the provider to the caller, or it does not exist: the caller may not know which.
     #[error(
         "provider `{}` does not exist, or no access rule allows this process to use it; ask the operator of the broker for a rule",
@@ -161,7 +179,7 @@ pub enum ResolveError {
     },
     /// The broker has not read the definition.
     #[error(
-        "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or restart a broker without one with that kubeconfig in its KUBECONFIG",
+        "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG",
         shown(.name), shown(.definition), known_definitions(.known)
     )]
     UnknownDefinition {
@@ -214,6 +232,13 @@ fn place(command: &Command, install_hint: Option<&str>) -> String {
     install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
 }
 
+fn known_cluster(profile: Option<&ProfileName>) -> String {
+    profile.map_or_else(
+        || "the provider's known clusters".to_owned(),
+        |profile| format!("that of ClusterProfile `{profile}`"),
+    )
+}
+
 fn known_clusters(known: usize) -> String {
     match known {
         0 => "the broker knows none for it".to_owned(),
@@ -225,7 +250,7 @@ fn unknown_profile(is_configured: bool) -> &'static str {
     if is_configured {
         " in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for"
     } else {
-        ": this broker reads none; add `clusterProfiles` to its configuration"
+        ": this broker does not read ClusterProfiles; add `clusterProfiles` to its configuration"
     }
 }
 

@@ -15,8 +15,9 @@ use tokio::{sync::Mutex, task::spawn_blocking, time::timeout};
 
 use super::{
     command::{Command, Executable, look},
-    pin::{Pin, Sha256},
+    pin::FilePin,
     refusal::Refusal,
+    sha256::Sha256,
     trust::distrust,
 };
 
@@ -62,7 +63,7 @@ pub struct PluginFile {
     command: Command,
     look: Box<Look>,
     check: Check,
-    pin: Option<Pin>,
+    pin: Option<FilePin>,
     seen: RwLock<Seen>,
     version: AtomicU64,
     /// Held during a look-up.
@@ -96,7 +97,7 @@ impl PluginFile {
     /// The same with a SHA-256 that the file must have.
     #[must_use]
     pub fn pinned(self, wanted: Option<Sha256>) -> Self {
-        Self { pin: wanted.map(Pin::new), ..self }
+        Self { pin: wanted.map(FilePin::new), ..self }
     }
 
     pub(super) fn with(

@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::de::IgnoredAny;
 
 use super::{
+    behaviour::Interactive,
     caller::{Origin, check, reaches},
     error::ResolveError,
     key::PluginKey,
-    provider::{Interactive, Provider},
+    provider::Provider,
     providers::Entry,
     spec::PluginSpec,
     target::Target,
@@ -40,7 +41,9 @@ impl Entry {
         let known = self.provider.clusters.as_slice();
         match (sent, known) {
             _ if !self.provider.provide_cluster_info => self.lead(ClusterChoice::Nowhere),
-            (Some(sent), _) if sent.server.is_empty() => Err(ResolveError::ClusterServer),
+            (Some(sent), _) if sent.server.is_empty() => {
+                Err(ResolveError::ClusterServer { provider: Arc::clone(&self.provider.name) })
+            }
             (Some(_), _) => self.lead(ClusterChoice::Sent),
             (None, [only]) => self.lead(ClusterChoice::Known(only)),
             (None, several) => {
@@ -56,7 +59,7 @@ impl Entry {
             return self.lead(ClusterChoice::Nowhere);
         }
         if known.server.is_empty() {
-            return Err(ResolveError::ClusterServer);
+            return Err(ResolveError::ClusterServer { provider: Arc::clone(&self.provider.name) });
         }
         self.lead(ClusterChoice::Known(known))
     }
@@ -104,7 +107,7 @@ impl Lead<'_> {
         mut env: BTreeMap<String, String>,
     ) -> Result<PluginSpec, ResolveError> {
         if let (ClusterChoice::Sent, Some(sent)) = (&self.place, &sent) {
-            check_config(sent)?;
+            check_config(sent, &self.entry.provider.name)?;
         }
         let key = self.key(sent.as_ref(), &env);
         let provider = Arc::clone(self.provider());
@@ -131,11 +134,12 @@ impl Lead<'_> {
 }
 
 /// Checks that the exec extension is JSON: the plugin could not read it otherwise.
-fn check_config(cluster: &Cluster) -> Result<(), ResolveError> {
+fn check_config(cluster: &Cluster, provider: &Arc<str>) -> Result<(), ResolveError> {
     if cluster.config.is_empty() {
         return Ok(());
     }
-    serde_json::from_slice::<IgnoredAny>(&cluster.config)
-        .map(drop)
-        .map_err(|error| ResolveError::ClusterConfig { line: error.line(), column: error.column() })
+    serde_json::from_slice::<IgnoredAny>(&cluster.config).map(drop).map_err(|error| {
+        let provider = Arc::clone(provider);
+        ResolveError::ClusterConfig { provider, line: error.line(), column: error.column() }
+    })
 }

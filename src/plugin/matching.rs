@@ -10,15 +10,15 @@ use crate::credential::Cluster;
 pub(crate) fn difference(sent: &Cluster, known: &Cluster) -> Option<&'static str> {
     let differs = |sent: &str, known: &str| !sent.is_empty() && sent != known;
     if sent.server.trim_end_matches('/') != known.server.trim_end_matches('/') {
-        Some("its server is another")
+        Some("its server is different")
     } else if !sent.certificate_authority_data.trim_ascii().is_empty()
         && sent.certificate_authority_data.trim_ascii() != known.certificate_authority_data.trim_ascii()
     {
-        Some("its certificate authorities are others")
+        Some("its certificate authorities are different")
     } else if differs(&sent.tls_server_name, &known.tls_server_name) {
-        Some("its TLS server name is another")
+        Some("its TLS server name is different")
     } else if !is_same_json(&sent.config, &known.config) {
-        Some("its exec extension is another")
+        Some("its exec extension is different")
     } else {
         None
     }

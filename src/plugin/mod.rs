@@ -1,21 +1,27 @@
 //! Configured plugins, and how a request becomes one invocation of a plugin.
 
+mod behaviour;
 mod caller;
 mod command;
 mod definition;
 mod environment;
 mod error;
 mod file;
+mod hash;
+mod issuer;
 mod key;
 mod lead;
 mod matching;
+mod parts;
 mod pin;
 mod policy;
 mod profile;
 mod provider;
 mod providers;
+mod reaching;
 mod refusal;
 mod session;
+mod sha256;
 mod spec;
 mod standing;
 mod succession;
@@ -24,33 +30,35 @@ mod trust;
 mod variables;
 mod verifiable;
 
+pub use behaviour::{ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, ProfileSourced, Sandbox, Verify};
 pub use caller::Origin;
 pub use command::{Command, Executable, find_in_path};
 pub use credbroker_proto::Globs;
 pub use definition::{Definition, ProviderRef};
-pub use environment::{Environment, identity_variables, is_denied};
+pub use environment::Environment;
 pub use error::ResolveError;
 pub use file::{FileError, FoundFile, PluginFile};
+pub use issuer::Issuer;
 #[cfg(test)]
 pub(crate) use key::RunDigest;
-pub use key::{KeyHasher, KeyPart, PartKind, PartOrigin, PluginKey};
+pub use key::{KeyHasher, PluginKey};
 pub(crate) use lead::Lead;
 pub(crate) use matching::difference;
-pub use pin::Sha256;
+pub use parts::{KeyPart, PartKind, PartOrigin};
 pub use policy::{PluginPolicy, cleaned};
 pub use profile::{ProfileError, ProfileName};
+pub use provider::Provider;
 #[cfg(test)]
 pub(crate) use provider::tests::provider as test_provider;
-pub use provider::{
-    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, Sandbox, Verify,
-};
 pub(crate) use providers::Entry;
 pub use providers::Providers;
+pub use reaching::{identity_variables, is_denied};
 pub use refusal::Refusal;
 pub use session::Session;
+pub use sha256::Sha256;
 pub use spec::PluginSpec;
 pub use standing::{Retirement, Standing};
 pub use succession::{ProviderChanges, Succession};
 pub use target::Target;
-pub use variables::is_known_danger;
+pub use variables::{is_known_danger, may_select_identity};
 pub use verifiable::verifiable_at;

@@ -1,12 +1,20 @@
 //! Providers: the configuration of a plugin, which no request changes.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use credbroker_proto::Globs;
 
 use super::{
-    command::Command, definition::Definition, environment::Environment, file::FoundFile, pin::Sha256,
-    policy::PluginPolicy, refusal::Refusal, standing::Standing,
+    behaviour::{ClusterInfo, Interactive, ProfileSourced, Sandbox, Verify},
+    command::Command,
+    definition::Definition,
+    environment::Environment,
+    file::FoundFile,
+    issuer::Issuer,
+    policy::PluginPolicy,
+    refusal::Refusal,
+    sha256::Sha256,
+    standing::Standing,
 };
 use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
 
@@ -67,94 +75,6 @@ pub struct Provider {
     pub profile_env: Globs,
     /// Whether the provider is in force.
     pub standing: Standing,
-}
-
-/// How the broker uses the cluster that a caller of a provider sends.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ClusterInfo {
-    /// The plugin receives the cluster, which is part of the key.
-    #[default]
-    FromCaller,
-    /// The cluster must match one that the broker knows for this provider; the plugin receives the broker's value.
-    Match,
-}
-
-/// Whether the broker verifies a suspected rejection.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Verify {
-    /// If the broker knows the cluster.
-    #[default]
-    Auto,
-    /// Never.
-    Never,
-}
-
-/// `interactiveMode` of a stanza: whether the plugin reads from a terminal.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Interactive {
-    /// It never does.
-    Never,
-    /// It does if it has one and needs it.
-    #[default]
-    IfAvailable,
-    /// It does not work without one.
-    Always,
-}
-
-/// How far a plugin run is confined. Each run has its own session, limits and process tree; these differ.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Sandbox {
-    /// It gains no privileges by setuid programs, and all of its processes end with it.
-    #[default]
-    Strict,
-    /// Processes that it leaves behind outlive it if it succeeds, such as a browser or an agent.
-    Compatible,
-}
-
-impl Sandbox {
-    /// The name in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Strict => "strict",
-            Self::Compatible => "compatible",
-        }
-    }
-
-    /// The sandbox of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Strict, Self::Compatible].into_iter().find(|sandbox| sandbox.as_str() == name)
-    }
-}
-
-/// Whether the arguments in a profile reach the plugin.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ArgsPolicy {
-    /// They do not.
-    #[default]
-    Ignore,
-    /// They follow the provider's own.
-    Append,
-}
-
-/// Whether the variables in a profile reach the plugin.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum EnvPolicy {
-    /// They do not.
-    #[default]
-    Ignore,
-    /// Those that the provider does not set.
-    AppendIfNotExists,
-    /// All, even if the provider sets another value.
-    Replace,
-}
-
-/// What a provider takes from profiles.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ProfileSourced {
-    /// `profileSourcedCLIArgsPolicy`.
-    pub args: ArgsPolicy,
-    /// `profileSourcedEnvVarsPolicy`.
-    pub env: EnvPolicy,
 }
 
 impl Provider {
@@ -237,70 +157,5 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// The service that issues the credentials of one or more providers: an identity provider, a cloud account. The runs of
-/// these providers share its budget.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Issuer {
-    /// Name of the issuer: the provider's `issuer`, else the provider's own name, with the file of a kubeconfig's user.
-    pub name: Arc<str>,
-    /// Maximum number of runs that start in any second.
-    pub runs_per_second: NonZeroUsize,
-    /// Maximum number of runs at a time.
-    pub concurrency: NonZeroUsize,
-}
-
-impl Issuer {
-    /// An issuer with the default rate, 10 runs in a second.
-    pub fn new(name: impl Into<Arc<str>>, concurrency: NonZeroUsize) -> Self {
-        let runs_per_second = NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN);
-        Self { name: name.into(), runs_per_second, concurrency }
-    }
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// More runs than any test has.
-    const MANY: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-
-    /// A minimal provider.
-    pub(crate) fn provider(name: &str, command: Command) -> Provider {
-        Provider {
-            name: name.into(),
-            definition: None,
-            command,
-            args: Vec::new(),
-            env: Vec::new(),
-            inherited: Arc::default(),
-            caller_env: Globs::default(),
-            refuses_other_identities: true,
-            api_version: ApiVersion::V1,
-            provide_cluster_info: false,
-            interactive: Interactive::Never,
-            install_hint: None,
-            issuer: Arc::new(Issuer { name: name.into(), runs_per_second: MANY, concurrency: MANY }),
-            sandbox: Sandbox::Strict,
-            sha256: None,
-            policy: Arc::default(),
-            timeout: Duration::from_secs(30),
-            interactive_timeout: Duration::from_secs(5 * 60),
-            lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
-            clusters: Vec::new(),
-            cluster_info: ClusterInfo::FromCaller,
-            verify: Verify::Auto,
-            profile_sourced: Some(ProfileSourced::default()),
-            profile_env: Globs::new(["*"]),
-            standing: Standing::default(),
-        }
-    }
-
-    #[test]
-    fn debug_shows_no_values_and_no_arguments() {
-        let env = vec![("NAME".to_owned(), "canary".to_owned())];
-        let args = vec!["--secret=canary".to_owned()];
-        let provider = Provider { args, env, ..provider("p", Command::Name("x".into())) };
-        let shown = format!("{provider:?}");
-        assert!(shown.contains("NAME") && !shown.contains("canary"), "{shown}");
-    }
-}
+pub(crate) mod tests;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::definition::shown_path;
+use crate::text::shown_path;
 
 /// Why a plugin that exists is not started.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

@@ -22,7 +22,7 @@ pub(super) enum Effect {
 
 /// The effect of the variable `name`.
 pub(super) fn effect(name: &str) -> Effect {
-    static KNOWN: LazyLock<Known> = LazyLock::new(Known::read);
+    static KNOWN: LazyLock<VariableTable> = LazyLock::new(VariableTable::read);
     // Some programs also read names in lower case, for example those of proxies.
     let upper = if name.bytes().any(|byte| byte.is_ascii_lowercase()) {
         Cow::Owned(name.to_ascii_uppercase())
@@ -32,13 +32,20 @@ pub(super) fn effect(name: &str) -> Effect {
     KNOWN.effect(&upper)
 }
 
+/// Whether a variable of this name, which is in no table, may select an identity.
+pub fn may_select_identity(name: &str) -> bool {
+    static LIKELY: LazyLock<Globs> =
+        LazyLock::new(|| Globs::new(["*PROFILE*", "*ACCOUNT*", "*TOKEN*", "*CONTEXT*"]));
+    LIKELY.matches(&name.to_ascii_uppercase())
+}
+
 /// The table, for quick look-ups: this is on the way of every request.
-struct Known {
+struct VariableTable {
     names: HashMap<&'static str, Effect>,
     patterns: Vec<(Effect, Globs)>,
 }
 
-impl Known {
+impl VariableTable {
     fn read() -> Self {
         let is_pattern = |name: &&str| name.contains('*');
         let patterns = TABLE.map(|(effect, row)| (effect, row.split_whitespace().filter(is_pattern)));
@@ -74,7 +81,7 @@ pub fn is_known_danger(name: &str) -> bool {
 }
 
 /// The first row that matches decides: known names come first, then endings of names.
-const TABLE: [(Effect, &str); 8] = [
+const TABLE: [(Effect, &str); 9] = [
     (Effect::Identity, IDENTITIES),
     (Effect::Value, VALUES),
     (Effect::Program, PROGRAMS),
@@ -82,6 +89,7 @@ const TABLE: [(Effect, &str); 8] = [
     (Effect::Program, PROGRAM_ENDINGS),
     (Effect::Place, PLACES),
     (Effect::Place, PLACE_ENDINGS),
+    (Effect::Identity, IDENTITY_ENDINGS),
     (Effect::Value, VALUE_ENDINGS),
 ];
 
@@ -94,8 +102,10 @@ const IDENTITIES: &str = "
     VAULT_NAMESPACE TELEPORT_CLUSTER TELEPORT_KUBE_CLUSTER TELEPORT_SITE TELEPORT_USER
     OCI_CLI_PROFILE OCI_CLI_TENANCY OCI_CLI_USER OS_APPLICATION_CREDENTIAL_ID
     OS_APPLICATION_CREDENTIAL_NAME OS_CLOUD OS_PROJECT_ID OS_PROJECT_NAME OS_TENANT_ID
-    OS_TENANT_NAME OS_USERNAME OS_USER_ID IBMCLOUD_ACCOUNT_ID IBMCLOUD_CR_PROFILE
-    DIGITALOCEAN_CONTEXT ALIBABA_CLOUD_PROFILE ALIBABA_CLOUD_ROLE_ARN
+    OS_TENANT_NAME OS_USERNAME OS_USER_ID OS_DOMAIN_ID OS_DOMAIN_NAME OS_PROJECT_DOMAIN_ID
+    OS_PROJECT_DOMAIN_NAME OS_USER_DOMAIN_ID OS_USER_DOMAIN_NAME IBMCLOUD_ACCOUNT_ID
+    IBMCLOUD_CR_PROFILE DIGITALOCEAN_CONTEXT ALIBABA_CLOUD_PROFILE ALIBABA_CLOUD_ROLE_ARN
+    DEFAULT_ROLE PINNIPED_USERNAME
 ";
 
 /// Regions, switches, and the secrets of the caller.
@@ -115,6 +125,7 @@ const VALUES: &str = "
     OS_INTERFACE OS_PASSWORD OS_REGION_NAME OS_TOKEN IBMCLOUD_API_KEY IBMCLOUD_REGION
     DIGITALOCEAN_ACCESS_TOKEN DIGITALOCEAN_TOKEN ALIBABA_CLOUD_ACCESS_KEY_ID
     ALIBABA_CLOUD_ACCESS_KEY_SECRET ALIBABA_CLOUD_REGION_ID ALIBABA_CLOUD_SECURITY_TOKEN
+    PINNIPED_PASSWORD
 ";
 
 /// Directories, services, and files, some of which name programs. A directory that holds both settings and extensions
@@ -162,9 +173,14 @@ const PLACE_ENDINGS: &str = "
     *_PROXY* *_SERVER *_SOCK *_SOCKET *_URI *_URL *_URLS
 ";
 
-/// Endings that do not name a program, a file or a service.
+/// Endings that name an identity.
+const IDENTITY_ENDINGS: &str = "
+    *_PROFILE *_TENANT *_TENANT_ID
+";
+
+/// Endings that name neither a program, a file or a service, nor an identity.
 const VALUE_ENDINGS: &str = "
-    *_NAMESPACE *_PROFILE *_REGION *_TENANT *_TENANT_ID
+    *_NAMESPACE *_REGION
 ";
 
 #[cfg(test)]

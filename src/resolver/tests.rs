@@ -79,8 +79,8 @@ fn a_caller_that_sends_no_cluster_gets_the_only_one_there_is() {
     let [one, two] = ["https://one", "https://two"].map(|server| cluster(server, ""));
     let spec = resolver([of(vec![one.clone()])]).resolve(ask("p")).unwrap();
     assert_eq!(spec.cluster.as_deref(), Some(&one));
-    insta::assert_snapshot!(refused(&resolver([of(vec![one, two])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker's kubeconfig uses it for 2 clusters; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
-    insta::assert_snapshot!(refused(&resolver([of(vec![])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker knows none for it; call with `provideClusterInfo: true` in the kubeconfig's `exec` stanza");
+    insta::assert_snapshot!(refused(&resolver([of(vec![one, two])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker's kubeconfig uses it for 2 clusters; set `provideClusterInfo: true` in the `exec` stanza of the caller's kubeconfig");
+    insta::assert_snapshot!(refused(&resolver([of(vec![])]), ask("p")), @"provider `p` has `provideClusterInfo: true`, but the caller sent no cluster and the broker knows none for it; set `provideClusterInfo: true` in the `exec` stanza of the caller's kubeconfig");
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn a_cluster_that_the_plugin_could_not_read_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let providers = resolver([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
     let with = |server, config| CredentialRequest { cluster: Some(cluster(server, config)), ..ask("p") };
-    insta::assert_snapshot!(refused(&providers, with("", "")), @"the caller sent a cluster whose `server` is empty");
-    insta::assert_snapshot!(refused(&providers, with("https://one", "{\n\"canary\"")), @"the exec extension of the cluster that the caller sent is not valid JSON (line 2, column 8)");
+    insta::assert_snapshot!(refused(&providers, with("", "")), @"provider `p`: the caller sent a cluster whose `server` is empty");
+    insta::assert_snapshot!(refused(&providers, with("https://one", "{\n\"canary\"")), @"provider `p`: the exec extension of the cluster that the caller sent is not valid JSON (line 2, column 8)");
 }
 
 #[test]
@@ -215,8 +215,8 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
     assert_eq!(command(ask("x")), "two", "a name is enough where it is the only one");
     let refused = |ask| refused(&resolver, ask);
     insta::assert_snapshot!(refused(ask("rel")), @"provider `rel`: several kubeconfigs define it: /a (--definition c12248ceb715294367dd02b5bbc9639bce29538b), /b (--definition 3acb3e2361669675d9a53b87329660c33d92534e); name the definition, or write your kubeconfig again with `credbroker kubeconfig wrap`");
-    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition 3598bb66043a8e6b667c38ddf844690baf195036: the broker has read only /a, /b; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or restart a broker without one with that kubeconfig in its KUBECONFIG");
-    insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"provider `unheard`: unknown definition 87e652345f8cb9c21d256c18bfa0a2e743101bc2: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or restart a broker without one with that kubeconfig in its KUBECONFIG");
+    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition 3598bb66043a8e6b667c38ddf844690baf195036: the broker has read only /a, /b; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
+    insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"provider `unheard`: unknown definition 87e652345f8cb9c21d256c18bfa0a2e743101bc2: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
     assert_eq!(resolver.providers().names(), ["rel", "x"]);
     let mixed = ProviderRef {
         name: "x".into(),
@@ -232,7 +232,7 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
 fn a_configured_provider_has_no_definition_to_ask_for() {
     let resolver = resolver([provider("gke", Command::Name("x".into()))]);
     assert!(resolver.key(&ask("gke")).is_ok());
-    insta::assert_snapshot!(refused(&resolver, ask_for("/a", "gke")), @"provider `gke`: unknown definition b84ab4f2ec9d23f6e8daa6147fb5cc8e2e63da2d: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or restart a broker without one with that kubeconfig in its KUBECONFIG");
+    insta::assert_snapshot!(refused(&resolver, ask_for("/a", "gke")), @"provider `gke`: unknown definition b84ab4f2ec9d23f6e8daa6147fb5cc8e2e63da2d: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
 }
 
 /// What is held for one is found by no request for the other.

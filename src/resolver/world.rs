@@ -10,7 +10,6 @@ use crate::{
     plugin::{
         ClusterInfo, Entry, Lead, ProfileName, ProviderRef, Providers, ResolveError, Target, difference,
     },
-    text::shown,
 };
 
 /// Everything that requests are resolved against. A reload replaces it as a whole.
@@ -47,7 +46,7 @@ impl World {
                 source.not_allowed()
             }
             ResolveError::Profile { profile, source } => {
-                let shows = |name: &str| permit.allows(access::Target::Provider(name));
+                let shows = |name: &str| permit.allows(access::CallTarget::Provider(name));
                 ResolveError::Profile { profile, source: source.without_configured(shows) }
             }
             other => other,
@@ -74,8 +73,9 @@ impl World {
                 let target = self.target(profile)?;
                 source.check(permit, &target.provider.name, None)?;
                 if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
-                    let known = format!("ClusterProfile `{profile}` names");
-                    return Err(ResolveError::ClusterMismatch { known, difference });
+                    let provider = Arc::clone(&target.provider.name);
+                    let profile = Some(profile.clone());
+                    return Err(ResolveError::ClusterMismatch { provider, profile, difference });
                 }
                 self.providers.configured(&target.provider.name)?.of_target(target)
             }
@@ -89,7 +89,9 @@ impl World {
         let Some(known) = fleet.get(profile) else {
             return Err(match fleet.hub() {
                 HubState { synced: true, .. } => unknown(true),
-                unread => unread.unavailable(format!("ClusterProfile `{}`", shown(&profile.to_string()))),
+                unread => {
+                    ResolveError::ProfileUnread { profile: profile.clone(), problem: unread.why_unread() }
+                }
             });
         };
         let refused = |source| ResolveError::Profile { profile: profile.clone(), source };
@@ -109,8 +111,9 @@ impl World {
         permit: &Permit,
     ) -> Result<Lead<'a>, ResolveError> {
         let provider = &entry.provider;
-        let known = || format!("those that the broker knows for provider `{}`", provider.name);
-        let mismatch = |difference| ResolveError::ClusterMismatch { known: known(), difference };
+        let named = || Arc::clone(&provider.name);
+        let mismatch =
+            |difference| ResolveError::ClusterMismatch { provider: named(), profile: None, difference };
         let mut fitting = provider.clusters.iter().filter(|known| difference(sent, known).is_none());
         if let Some(known) = fitting.next() {
             if provider.provide_cluster_info && fitting.next().is_some() {
@@ -123,7 +126,7 @@ impl World {
         let mut differs = None;
         let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
         let mut same = at_server.unwrap_or_default();
-        same.retain(|target| permit.allows(access::Target::Through(&provider.name, &target.profile)));
+        same.retain(|target| permit.allows(access::CallTarget::Through(&provider.name, &target.profile)));
         same.retain(|target| {
             let difference = difference(sent, &target.endpoint);
             differs = difference.or(differs);
@@ -133,7 +136,9 @@ impl World {
         let Some(target) = same.next() else {
             return Err(match self.fleet.as_ref().map(|fleet| fleet.hub()) {
                 // The first read of the hub may still find it.
-                Some(unread) if !unread.synced => unread.unavailable("the cluster".to_owned()),
+                Some(unread) if !unread.synced => {
+                    ResolveError::ClusterUnread { provider: named(), problem: unread.why_unread() }
+                }
                 _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
             });
         };

@@ -1,6 +1,11 @@
 //! The rights of one connection, kept current.
 
-use std::sync::Arc;
+use std::{
+    future::{pending, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -24,18 +29,18 @@ pub type Policies = watch::Receiver<Arc<Policy>>;
 pub(super) struct Access {
     pub(super) peer: Peer,
     principal: Principal,
-    current: ArcSwap<Current>,
+    current: ArcSwap<CurrentRights>,
 }
 
 /// The rights under one policy.
 #[derive(Debug)]
-struct Current {
+struct CurrentRights {
     /// Has seen the policy of `rights` and no newer one.
     policies: Policies,
     rights: Arc<Rights>,
 }
 
-impl Current {
+impl CurrentRights {
     fn of(principal: &Principal, mut policies: Policies) -> Self {
         let rights = Arc::new(policies.borrow_and_update().rights(principal));
         Self { policies, rights }
@@ -44,7 +49,7 @@ impl Current {
 
 impl Access {
     pub(super) fn new(peer: Peer, principal: Principal, policies: Policies) -> Self {
-        let current = ArcSwap::from_pointee(Current::of(&principal, policies));
+        let current = ArcSwap::from_pointee(CurrentRights::of(&principal, policies));
         Self { peer, principal, current }
     }
 
@@ -61,7 +66,7 @@ impl Access {
         if !current.policies.has_changed().unwrap_or(false) {
             return Arc::clone(&current.rights);
         }
-        let renewed = Arc::new(Current::of(&self.principal, current.policies.clone()));
+        let renewed = Arc::new(CurrentRights::of(&self.principal, current.policies.clone()));
         self.current.store(Arc::clone(&renewed));
         Arc::clone(&renewed.rights)
     }
@@ -104,15 +109,21 @@ impl Access {
         self.current.load().policies.clone()
     }
 
-    /// Waits until the peer has no right at all.
+    /// Waits until the peer has no right at all. Each poll reads the rights, because a new policy is in force slightly
+    /// before its waiters are notified.
     pub(super) async fn lost_all(&self) {
         let mut policies = self.changes();
-        while !self.rights().is_empty() {
-            if policies.changed().await.is_err() {
-                // The broker ends, and the rights remain.
-                return std::future::pending().await;
+        let mut changes = pin!(async {
+            while policies.changed().await.is_ok() {
+                if self.rights().is_empty() {
+                    return;
+                }
             }
-        }
+            // The broker ends, and the rights remain.
+            pending::<()>().await;
+        });
+        poll_fn(|cx| if self.rights().is_empty() { Poll::Ready(()) } else { changes.as_mut().poll(cx) })
+            .await;
     }
 
     /// Whether the peer may ask whether the broker works, under any rules: the broker's own user and root may.
@@ -168,62 +179,4 @@ impl Access {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        access::{Grant, Peers, Rule, Target},
-        plugin::Globs,
-    };
-
-    fn rules(uid: u32, provider: &str) -> Arc<Policy> {
-        let peers = Peers { uids: vec![uid], ..Peers::default() };
-        let verbs = [Verb::Get].into_iter().collect();
-        let allow = Grant { providers: Globs::new([provider]), verbs, ..Grant::default() };
-        Arc::new(Policy::new([Rule { name: "r".into(), peers, allow }]))
-    }
-
-    fn access(policies: Policies) -> Access {
-        let peer = Peer { listener: 0, uid: 7, gid: 7, pid: None };
-        Access::new(peer, Principal { uid: Some(7), ..Principal::default() }, policies)
-    }
-
-    #[test]
-    fn rights_follow_the_policy_and_are_computed_once_for_each() {
-        let sender = watch::Sender::new(Arc::new(Policy::new([])));
-        let access = access(sender.subscribe());
-        assert!(access.rights().is_empty());
-        assert_eq!(access.no_rights(), NoRights::Stranger);
-        sender.send_replace(rules(7, "p"));
-        let rights = access.rights();
-        assert!(rights.allows(Verb::Get, Target::Provider("p")));
-        assert!(Arc::ptr_eq(&rights, &access.rights()), "nothing is computed for a call");
-        assert!(access.need(Verb::Get).is_ok() && access.need(Verb::Admin).is_err());
-        sender.send_replace(rules(8, "p"));
-        assert!(access.rights().is_empty());
-        assert_eq!(access.no_rights(), NoRights::Unlisted);
-    }
-
-    #[test]
-    fn a_permit_is_current_until_the_policy_changes() {
-        let sender = watch::Sender::new(rules(7, "p"));
-        let access = access(sender.subscribe());
-        let permit = access.permit(Verb::Get);
-        assert!(access.is_current(&permit));
-        sender.send_replace(rules(7, "p"));
-        assert!(!access.is_current(&permit));
-        assert!(access.is_current(&Permit::default()), "that of the broker itself");
-    }
-
-    #[test]
-    fn a_watch_learns_of_each_change_after_the_rights_that_it_began_with() {
-        let sender = watch::Sender::new(rules(7, "p"));
-        let access = access(sender.subscribe());
-        sender.send_replace(rules(7, "q"));
-        assert!(access.changes().has_changed().unwrap(), "the rights are those of the first policy");
-        access.rights();
-        let changes = access.changes();
-        assert!(!changes.has_changed().unwrap());
-        sender.send_replace(rules(8, "q"));
-        assert!(changes.has_changed().unwrap());
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use super::{
     service::{BrokerService, span},
 };
 use crate::{
-    access::{Permit, Rights, Target, Verb},
+    access::{CallTarget, Permit, Rights, Verb},
     cache::{KeyStatus, Selector},
     exec::PluginRunner,
     plugin::{Definition, Provider},
@@ -89,18 +89,25 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
         let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
-        let providers = self.resolver.providers();
-        let position = |provider: &Provider| {
-            let definition = provider.definition.as_ref().map_or("", Definition::digest);
-            format!("{definition}/{}", provider.name)
+        let after = match after {
+            None => None,
+            Some(position) => {
+                let (definition, name) = position.split_once('/').ok_or_else(paging::foreign)?;
+                Some((name, definition))
+            }
         };
-        let mut rest = providers.iter();
-        if let Some(after) = after {
-            rest.find(|provider| position(provider) == after).ok_or_else(paging::foreign)?;
-        }
-        let rest = rest.filter(|provider| rights.allows(Verb::List, Target::Provider(&provider.name)));
-        let rows = rest.map(|provider| (overview::provider(&providers, provider), provider));
-        let (providers, next_page_token) = paging.fill(rows, |provider| position(provider));
+        let providers = self.resolver.providers();
+        let shows = |name: &str| rights.allows(Verb::List, CallTarget::Provider(name));
+        let mut rest: Vec<_> = providers
+            .iter()
+            .filter(|provider| shows(&provider.name) && after.is_none_or(|after| position(provider) > after))
+            .collect();
+        rest.sort_unstable_by(|one, other| position(one).cmp(&position(other)));
+        let rows = rest.into_iter().map(|provider| (overview::provider(&providers, provider), provider));
+        let (providers, next_page_token) = paging.fill(rows, |provider| {
+            let (name, definition) = position(provider);
+            format!("{definition}/{name}")
+        });
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
     }
 
@@ -135,6 +142,11 @@ impl<R: PluginRunner> BrokerService<R> {
             }
         }
     }
+}
+
+/// Place of a provider in the list. A page token has it too, and is valid without that provider.
+fn position(provider: &Provider) -> (&str, &str) {
+    (&provider.name, provider.definition.as_ref().map_or("", Definition::digest))
 }
 
 fn count(count: usize) -> u32 {

@@ -156,13 +156,14 @@ impl HttpBody for Answer {
             End::Unwatched(_) | End::Watched(_) => {}
         }
         ready!(this.poll_room(cx));
-        // First, because a stream that always has a message would go on without the right.
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        // After the body, because its frame, or its end, may come from a look at rights that were lost just before.
         if let Some(loss) = &mut this.watching.loss
             && let Poll::Ready(status) = loss.as_mut().poll(cx)
         {
             return Poll::Ready(Some(Ok(this.last(&status))));
         }
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+        if let Poll::Ready(frame) = frame {
             return Poll::Ready(frame.map(|frame| frame.map(|frame| this.first_piece(this.count(frame)))));
         }
         if let End::Unwatched(draining) = &this.end {
@@ -184,91 +185,4 @@ impl HttpBody for Answer {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{pin::pin, time::Duration};
-
-    use futures_util::{StreamExt as _, poll, stream};
-    use http_body_util::{BodyExt as _, StreamBody};
-
-    use super::{super::places::Holding, *};
-
-    const CHUNK: usize = 300 * 1024;
-
-    /// An answer of `chunks` chunks, whose stream then stays open without a message.
-    fn answer(traffic: &Arc<Traffic>, draining: &CancellationToken, chunks: usize) -> Answer {
-        let chunk = || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; CHUNK])));
-        let chunks = stream::iter((0..chunks).map(move |_| chunk())).chain(stream::pending());
-        let call = Call::of(traffic);
-        Answer::new(Body::new(StreamBody::new(chunks)), traffic, draining.clone(), call, Watching::default())
-    }
-
-    fn traffic() -> (Arc<Traffic>, CancellationToken) {
-        let draining = CancellationToken::new();
-        (Traffic::new(draining.child_token(), Holding::default(), Duration::ZERO), draining)
-    }
-
-    #[tokio::test]
-    async fn an_answer_is_counted_before_the_peer_takes_it_and_further_ones_wait() {
-        let (traffic, draining) = traffic();
-        let mut answers: Vec<_> = (0..4).map(|_| answer(&traffic, &draining, 2)).collect();
-        for answer in &mut answers {
-            std::future::poll_fn(|cx| answer.poll_ahead(cx)).await;
-        }
-        assert!(!traffic.has_room());
-        let made = answers.iter().filter(|answer| answer.ahead.is_some()).count();
-        assert_eq!(made, 2, "the others are not even encoded");
-        let [first, second, third, fourth] = &mut answers[..] else { panic!("four") };
-        let (mut third, mut fourth) = (pin!(third.frame()), pin!(fourth.frame()));
-        assert!(poll!(&mut third).is_pending() && poll!(&mut fourth).is_pending());
-        for taken in [first, second] {
-            let mut frame = taken.frame().await.unwrap().unwrap().into_data().unwrap();
-            frame.advance(CHUNK);
-        }
-        let third = third.await.unwrap().unwrap().into_data().unwrap();
-        assert_eq!(third.remaining(), CHUNK);
-        assert!(fourth.await.is_some(), "room is passed on");
-    }
-
-    #[tokio::test]
-    async fn a_whole_answer_is_its_message_and_a_good_end() {
-        let (traffic, _draining) = traffic();
-        let mut answer = Answer::whole(Bytes::from_static(b"message"), &traffic, Call::of(&traffic));
-        assert!(!answer.is_end_stream());
-        let frame = answer.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert_eq!(frame.chunk(), b"message");
-        assert!(!answer.is_end_stream(), "trailers follow");
-        let trailers = answer.frame().await.unwrap().unwrap().into_trailers().unwrap();
-        assert_eq!(trailers["grpc-status"], "0");
-        assert!(answer.frame().await.is_none() && answer.is_end_stream());
-    }
-
-    #[tokio::test]
-    async fn a_message_goes_out_in_pieces_that_are_counted_once() {
-        let (traffic, _draining) = traffic();
-        let message: Vec<u8> = (0..=255).cycle().take(3 * PIECE + 1).collect();
-        let mut answer = Answer::whole(message.clone().into(), &traffic, Call::of(&traffic));
-        let mut sent = Vec::new();
-        while let Ok(mut piece) = answer.frame().await.unwrap().unwrap().into_data() {
-            assert!(piece.remaining() <= PIECE);
-            sent.extend_from_slice(piece.chunk());
-            piece.advance(piece.remaining());
-            assert_eq!(traffic.unsent(), message.len() - sent.len());
-        }
-        assert_eq!(sent, message);
-    }
-
-    #[tokio::test]
-    async fn what_has_nothing_to_say_ends_with_the_broker() {
-        let (traffic, draining) = traffic();
-        let mut answer = answer(&traffic, &draining, 1);
-        assert!(traffic.is_busy());
-        assert!(answer.frame().await.unwrap().unwrap().is_data());
-        assert!(poll!(pin!(answer.frame())).is_pending());
-        draining.cancel();
-        let trailers = answer.frame().await.unwrap().unwrap().into_trailers().unwrap();
-        assert_eq!(trailers["grpc-status"], "14");
-        assert!(answer.frame().await.is_none() && answer.is_end_stream());
-        drop(answer);
-        assert!(!traffic.is_busy());
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use tonic_types::StatusExt as _;
 use super::{access::Access, status};
 use crate::{
     access::Verb,
-    audit::{Audit, Decision, Outcome, PluginRun},
+    audit::{Audit, DecisionRecord, PluginRun, RequestOutcome},
     cache::{CacheError, RunEndFn},
     resolver::Source,
 };
@@ -54,7 +54,7 @@ impl<'a> Asked<'a> {
             return answer;
         }
         let (outcome, reason, generation) = match &answer {
-            Ok(answer) => (Outcome::Allowed, self.rule, generation(answer)),
+            Ok(answer) => (RequestOutcome::Allowed, self.rule, generation(answer)),
             Err(status) => (outcome(status), reason(status), None),
         };
         let mut decision = decision(&self.access, self.call);
@@ -66,9 +66,9 @@ impl<'a> Asked<'a> {
 }
 
 /// A credential that was answered from memory.
-pub(super) fn hit<'a>(access: &'a Access, source: &Source, generation: String) -> Decision<'a> {
+pub(super) fn hit<'a>(access: &'a Access, source: &Source, generation: String) -> DecisionRecord<'a> {
     let rule = access.rights().rule(Verb::Get, source.target()).map(ToString::to_string);
-    Decision {
+    DecisionRecord {
         target: Some(shown(source)),
         reason: rule,
         generation: Some(generation),
@@ -81,7 +81,7 @@ pub(super) fn refused(audit: &Audit, access: &Access, call: &str, status: &Statu
     if let Some(begun) = audit.begin() {
         let call = crate::text::shown(call);
         let mut decision = decision(access, &call);
-        (decision.outcome, decision.reason) = (Outcome::Denied, reason(status));
+        (decision.outcome, decision.reason) = (RequestOutcome::Denied, reason(status));
         audit.decision(Some(begun), decision);
     }
 }
@@ -104,16 +104,16 @@ pub fn record_runs(audit: Audit) -> RunEndFn {
 }
 
 /// An allowed call.
-fn decision<'a>(access: &'a Access, call: &'a str) -> Decision<'a> {
+fn decision<'a>(access: &'a Access, call: &'a str) -> DecisionRecord<'a> {
     let principal = access.principal();
-    Decision {
+    DecisionRecord {
         listener: &principal.listener,
         user: (access.peer.uid, access.peer.gid),
         pid: access.peer.pid,
         executable: principal.process.facts().executable.as_deref(),
         call,
         target: None,
-        outcome: Outcome::Allowed,
+        outcome: RequestOutcome::Allowed,
         reason: None,
         generation: None,
         took: None,
@@ -127,8 +127,8 @@ fn shown(source: &Source) -> String {
     }
 }
 
-fn outcome(status: &Status) -> Outcome {
-    if status.code() == Code::PermissionDenied { Outcome::Denied } else { Outcome::Failed }
+fn outcome(status: &Status) -> RequestOutcome {
+    if status.code() == Code::PermissionDenied { RequestOutcome::Denied } else { RequestOutcome::Failed }
 }
 
 fn reason(status: &Status) -> Option<String> {

@@ -3,39 +3,31 @@
 //! The answers were encoded once, when the credential arrived. They bypass the generated service, which would encode
 //! each of them again.
 
+mod routes;
+
 use std::{
-    convert::Infallible,
-    future::Future,
     hash::{BuildHasher as _, RandomState},
-    pin::Pin,
     sync::{Arc, LazyLock},
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
-use http::Request as HttpRequest;
-use pb::credential_broker_server::CredentialBrokerServer;
 use prost::Message as _;
-use tonic::{
-    Request, Response, Status,
-    body::Body,
-    server::{Grpc, NamedService, ServerStreamingService, UnaryService},
-};
-use tower::Service;
+use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, debug_span};
+
+pub(super) use self::routes::Credentials;
 
 use super::{
     Peer,
     access::Access,
     asked::{self, Asked},
-    codec::Encoded,
     convert,
     deadline::{deadline, wait_within},
     follow::{CredentialMessages, CredentialStream, WatchSlots},
     preencoded::{self, Preencoded},
-    service::{BrokerService, REQUEST},
+    service::BrokerService,
     status::{self, Subject},
 };
 use crate::{
@@ -73,113 +65,6 @@ impl<R: PluginRunner> Memory for BrokerService<R> {
             }
             Lookup::Undecided => None,
         }
-    }
-}
-
-/// The `CredentialBroker` service. It handles the calls of this module, and the generated service handles the others.
-#[derive(Debug)]
-pub(super) struct Credentials<R> {
-    broker: Arc<BrokerService<R>>,
-    others: CredentialBrokerServer<BrokerService<R>>,
-}
-
-impl<R> Clone for Credentials<R> {
-    fn clone(&self) -> Self {
-        Self { broker: Arc::clone(&self.broker), others: self.others.clone() }
-    }
-}
-
-impl<R: PluginRunner> Credentials<R> {
-    pub(super) fn new(broker: Arc<BrokerService<R>>) -> Self {
-        let others = CredentialBrokerServer::from_arc(Arc::clone(&broker));
-        Self { broker, others: others.max_decoding_message_size(REQUEST) }
-    }
-}
-
-impl<R> NamedService for Credentials<R> {
-    const NAME: &'static str = "credbroker.v1.CredentialBroker";
-}
-
-type ResponseFuture<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
-
-impl<R: PluginRunner> Service<HttpRequest<Body>> for Credentials<R> {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: HttpRequest<Body>) -> Self::Future {
-        let broker = Arc::clone(&self.broker);
-        match request.uri().path() {
-            GET => Box::pin(async move { Ok(grpc().unary(GetCredential(broker), request).await) }),
-            "/credbroker.v1.CredentialBroker/WatchCredential" => {
-                Box::pin(async move { Ok(grpc().server_streaming(WatchCredential(broker), request).await) })
-            }
-            "/credbroker.v1.CredentialBroker/AttendCredential" => {
-                Box::pin(async move { Ok(grpc().server_streaming(AttendCredential(broker), request).await) })
-            }
-            "/credbroker.v1.CredentialBroker/ReportRejected" => {
-                Box::pin(async move { Ok(grpc().unary(ReportRejected(broker), request).await) })
-            }
-            _ => self.others.call(request),
-        }
-    }
-}
-
-fn grpc<T: prost::Message + Default + Send + 'static>() -> Grpc<Encoded<T>> {
-    Grpc::new(Encoded::default()).apply_max_message_size_config(Some(REQUEST), None)
-}
-
-struct GetCredential<R>(Arc<BrokerService<R>>);
-
-impl<R: PluginRunner> UnaryService<pb::GetCredentialRequest> for GetCredential<R> {
-    type Response = Bytes;
-    type Future = ResponseFuture<Response<Bytes>>;
-
-    fn call(&mut self, request: Request<pb::GetCredentialRequest>) -> Self::Future {
-        let broker = Arc::clone(&self.0);
-        Box::pin(async move { broker.get(request).await })
-    }
-}
-
-struct WatchCredential<R>(Arc<BrokerService<R>>);
-
-impl<R: PluginRunner> ServerStreamingService<pb::WatchCredentialRequest> for WatchCredential<R> {
-    type Response = Bytes;
-    type ResponseStream = CredentialMessages;
-    type Future = ResponseFuture<Response<CredentialMessages>>;
-
-    fn call(&mut self, request: Request<pb::WatchCredentialRequest>) -> Self::Future {
-        let broker = Arc::clone(&self.0);
-        Box::pin(async move { broker.watch(request).await })
-    }
-}
-
-struct AttendCredential<R>(Arc<BrokerService<R>>);
-
-impl<R: PluginRunner> ServerStreamingService<pb::AttendCredentialRequest> for AttendCredential<R> {
-    type Response = Bytes;
-    type ResponseStream = CredentialMessages;
-    type Future = ResponseFuture<Response<CredentialMessages>>;
-
-    fn call(&mut self, request: Request<pb::AttendCredentialRequest>) -> Self::Future {
-        let broker = Arc::clone(&self.0);
-        Box::pin(async move { broker.attend(request).await })
-    }
-}
-
-struct ReportRejected<R>(Arc<BrokerService<R>>);
-
-impl<R: PluginRunner> UnaryService<pb::ReportRejectedRequest> for ReportRejected<R> {
-    type Response = Bytes;
-    type Future = ResponseFuture<Response<Bytes>>;
-
-    fn call(&mut self, request: Request<pb::ReportRejectedRequest>) -> Self::Future {
-        let broker = Arc::clone(&self.0);
-        Box::pin(async move { broker.report(request).await })
     }
 }
 
@@ -251,7 +136,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
         let spec = access.resolve(&self.resolver, &mut ask).map_err(|error| {
             tracing::debug!("request refused: {error}");
-            status::unresolved(&error)
+            status::unresolved(&error, &ask.source)
         })?;
         trace::names(&spec);
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
@@ -299,43 +184,4 @@ fn named(peer: &Peer, name: &str) -> Caller {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::credential::with_token as issued_for_tests;
-
-    #[test]
-    fn a_report_is_answered_with_the_credential_and_what_was_done() {
-        use pb::report_rejected_response::Outcome;
-        let credential = pb::Credential { generation: "e-7".into(), ..pb::Credential::default() };
-        let get = pb::GetCredentialResponse { credential: Some(credential.clone()), cluster: None };
-        let mut issued = issued_for_tests("t");
-        issued.encoded.frame = preencoded::frame(&get);
-        let retry_after = Duration::from_secs(7);
-        for (outcome, expected) in [
-            (ReportOutcome::Replaced, Outcome::Replaced),
-            (ReportOutcome::AlreadyReplaced, Outcome::AlreadyReplaced),
-            (ReportOutcome::TooEarly { retry_after }, Outcome::TooEarly),
-            (ReportOutcome::NothingNewer, Outcome::NothingNewer),
-            (ReportOutcome::UnknownGeneration, Outcome::UnknownGeneration),
-        ] {
-            let reported = Reported { issued: Arc::new(issued.clone()), outcome };
-            let frame = report_answer(&reported).into_inner();
-            let answer = pb::ReportRejectedResponse::decode(preencoded::message(&frame).unwrap()).unwrap();
-            assert_eq!((answer.outcome(), answer.credential.as_ref()), (expected, Some(&credential)));
-            let after = answer.retry_after.map(|after| after.seconds);
-            assert_eq!(after, (expected == Outcome::TooEarly).then_some(7));
-        }
-    }
-
-    #[test]
-    fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
-        let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid };
-        let at = |pid| of(1, pid);
-        assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
-        assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);
-        assert_eq!(named(&at(None), "a").peer, named(&at(None), "b").peer, "a name proves nothing");
-        assert_ne!(named(&at(None), "a").peer, named(&of(2, None), "a").peer);
-        assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
-        assert_eq!(named(&at(Some(7)), "").name, 0);
-    }
-}
+mod tests;

@@ -1,20 +1,20 @@
 //! One call on a connection: from its headers to the answer of a service.
 
+mod admit;
+
 use std::{convert::Infallible, future::poll_fn, mem, panic::AssertUnwindSafe, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Incoming;
-use tokio::sync::OwnedSemaphorePermit;
-use tonic::{Status, body::Body};
+use tonic::body::Body;
 use tower::Service as _;
 
 use super::{
     access::Access,
-    answer::{Answer, Loss, Watching},
-    asked,
-    connection::{Connections, Refusal},
+    answer::{Answer, Watching},
+    connection::{ConnectionRefusal, Connections},
     credentials::GET,
     follow::WatchSlots,
     preencoded::{self, Preencoded},
@@ -25,11 +25,7 @@ use super::{
 };
 use crate::metrics::Rpc;
 
-/// Prefix of the methods that report whether the broker works.
-const HEALTH: &str = "/grpc.health.v1.Health/";
-/// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
-const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// Prefix of more such methods. Their requests are streams too.
+/// Prefix of streaming methods that this module counts as watches. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";
 
 const GRPC: &str = "application/grpc";
@@ -39,7 +35,7 @@ pub(super) struct Exchanges {
     pub(super) connections: Connections,
     pub(super) watches: WatchSlots,
     pub(super) access: Arc<Access>,
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<ConnectionRefusal>,
     pub(super) traffic: Arc<Traffic>,
 }
 
@@ -105,54 +101,6 @@ fn whole(answer: Answer) -> Response<Answer> {
 }
 
 impl Exchanges {
-    /// Whether the request is a stream of messages, and the watch slot that its answer takes.
-    fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
-        match self.refusal {
-            None => {}
-            Some(Refusal::Denied) => return Err(self.denied(path)),
-            Some(Refusal::Descendant) => return Err(self.refused(path, status::descendant())),
-            Some(Refusal::Full(full)) => return Err(status::too_many_connections(full)),
-        }
-        // The services check more: which verb, and for which credential.
-        if self.access.rights().is_empty() && !self.is_for_owners(path) {
-            return Err(self.denied(path));
-        }
-        self.traffic.check_bytes().map_err(status::too_many_bytes)?;
-        let streams = path.starts_with(REFLECTION);
-        let counts = streams || path == HEALTH_WATCH;
-        Ok((streams, if counts { Some(self.watches.acquire()?) } else { None }))
-    }
-
-    /// Whether the peer may call this without a right.
-    fn is_for_owners(&self, path: &str) -> bool {
-        path.starts_with(HEALTH) && self.access.may_ask_for_health()
-    }
-
-    /// Ends a stream that this module counts as a watch when the peer loses all rights. `None`: it needs none.
-    fn loss(&self, path: &str) -> Option<Loss> {
-        if self.is_for_owners(path) {
-            return None;
-        }
-        let (access, audit, path) =
-            (Arc::clone(&self.access), self.connections.services.audit.clone(), path.to_owned());
-        Some(Box::pin(async move {
-            access.lost_all().await;
-            let status = status::peer_denied(access.peer.uid, access.no_rights());
-            asked::refused(&audit, &access, &path, &status);
-            status
-        }))
-    }
-
-    fn denied(&self, path: &str) -> Status {
-        self.refused(path, status::peer_denied(self.access.peer.uid, self.access.no_rights()))
-    }
-
-    /// Records that the call is denied.
-    fn refused(&self, path: &str, status: Status) -> Status {
-        asked::refused(&self.connections.services.audit, &self.access, path, &status);
-        status
-    }
-
     async fn room(&self, headers: &mut HeaderMap) {
         if self.traffic.has_room() {
             return;

@@ -99,7 +99,8 @@ impl<R: PluginRunner> CredentialStream<R> {
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
-        let spec = access.resolve(&resolver, &mut ask).map_err(|error| status::unresolved(&error))?;
+        let spec = access.resolve(&resolver, &mut ask);
+        let spec = spec.map_err(|error| status::unresolved(&error, &ask.source))?;
         trace::names(&spec);
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
@@ -159,7 +160,7 @@ impl<R: PluginRunner> CredentialStream<R> {
             return Ok(());
         }
         let asked = Asked::credential(&self.audit, &self.access, Verb::Watch, source);
-        asked.decided(allowed.map_err(|error| status::unresolved(&error)))
+        asked.decided(allowed.map_err(|error| status::unresolved(&error, source)))
     }
 
     /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a
@@ -169,7 +170,7 @@ impl<R: PluginRunner> CredentialStream<R> {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
         let spec = self.access.resolve(&self.resolver, &mut self.ask);
-        let spec = spec.map_err(|error| status::unresolved(&error))?;
+        let spec = spec.map_err(|error| status::unresolved(&error, &self.ask.source))?;
         self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }
 

@@ -17,7 +17,7 @@ use super::{
     preencoded::{self, Preencoded},
     ready::HealthChecks,
 };
-use crate::{access::Target, exec::PluginRunner};
+use crate::{access::CallTarget, exec::PluginRunner};
 
 /// The name under which the readiness of the broker with all of its providers is reported.
 const READY: &str = "ready";
@@ -44,7 +44,7 @@ async fn state<R: PluginRunner>(
     access: &Access,
     name: &str,
 ) -> Option<ServingStatus> {
-    if name != READY && !access.rights().reach(Target::Provider(name)) {
+    if name != READY && !access.rights().reach(CallTarget::Provider(name)) {
         return None;
     }
     let is_ready = if name == READY {

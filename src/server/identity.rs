@@ -9,7 +9,7 @@ use tracing::info;
 use super::{
     origin::Home,
     peer::Peer,
-    process::{Pin, Status, executable},
+    process::{ProcessPin, Status, executable},
     users::Users,
 };
 use crate::{
@@ -37,7 +37,7 @@ pub(super) struct Identities {
 
 /// The identity of one peer.
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(super) struct PeerIdentity {
     pub(super) peer: Peer,
     pub(super) principal: Principal,
     /// Whether it is a process of a plugin run.
@@ -46,7 +46,7 @@ pub(super) struct Identity {
 
 impl Identities {
     pub(super) fn new(listeners: Vec<Arc<str>>, runs: LiveRuns) -> Self {
-        if !Pin::is_by_kernel() {
+        if !ProcessPin::is_by_kernel() {
             info!(
                 "the kernel has no SO_PEERPIDFD (Linux 6.5): a peer is identified by its process ID and owner"
             );
@@ -64,12 +64,12 @@ impl Identities {
 
     /// The identity of the peer of `stream`, which the listener of that number accepted. The kernel recorded uid, gid and
     /// process ID when the peer connected.
-    pub(super) fn of(&self, stream: &UnixStream, listener: usize) -> io::Result<Identity> {
+    pub(super) fn of(&self, stream: &UnixStream, listener: usize) -> io::Result<PeerIdentity> {
         let peer = Peer::of(stream, listener)?;
         // A process of another PID namespace is known by its uid and gid only, and so is every process if `/proc` shows
         // another PID namespace than that of the broker.
         let pid = peer.pid.filter(|_| self.home.sees_processes());
-        let pin = pid.and_then(|pid| Pin::of(stream, pid));
+        let pin = pid.and_then(|pid| ProcessPin::of(stream, pid));
         let is_of_a_run = pid.is_some_and(|pid| self.is_of_a_run(peer.uid, pid, pin.as_ref()));
         let process = match pid.zip(pin) {
             None => Process::default(),
@@ -92,15 +92,15 @@ impl Identities {
             listener: self.listeners.get(listener).cloned().unwrap_or_default(),
             is_owner: self.users.is_owner(peer.uid),
         };
-        Ok(Identity { peer, principal, is_of_a_run })
+        Ok(PeerIdentity { peer, principal, is_of_a_run })
     }
 
     /// Whether the process `pid` of user `uid` may be a plugin or a descendant of one. These have the broker's uid. A
     /// process that has ended may have given its connection to one that still runs, so it counts as one of a run while
     /// there are runs.
-    fn is_of_a_run(&self, uid: u32, pid: i32, pin: Option<&Pin>) -> bool {
+    fn is_of_a_run(&self, uid: u32, pid: i32, pin: Option<&ProcessPin>) -> bool {
         let belongs = || self.runs.include(pid.cast_unsigned());
-        let has_ended = || !pin.is_some_and(Pin::is_alive);
+        let has_ended = || !pin.is_some_and(ProcessPin::is_alive);
         self.users.is_own(uid)
             && pid != self.own_pid
             && !self.runs.is_empty()
@@ -116,7 +116,7 @@ impl Identities {
 
 /// What `/proc` says about the process `pid` of `peer`, which does not block. It counts only if the process still runs
 /// afterwards.
-fn facts(home: &Home, users: Users, peer: &Peer, pid: i32, pin: &Pin) -> Facts {
+fn facts(home: &Home, users: Users, peer: &Peer, pid: i32, pin: &ProcessPin) -> Facts {
     let status = Status::of(pid).unwrap_or_default();
     let is_same = status.owner == Some((peer.uid, peer.gid));
     let shared = home.shared(pid);
@@ -126,7 +126,7 @@ fn facts(home: &Home, users: Users, peer: &Peer, pid: i32, pin: &Pin) -> Facts {
         return Facts::default();
     }
     let groups = if is_same { status.groups } else { Vec::new() };
-    let is_beside = users.is_own(peer.uid) && shared.mounts && shared.processes;
+    let is_beside = is_same && users.is_own(peer.uid) && shared.mounts && shared.processes;
     Facts {
         groups: groups.into_iter().filter_map(|gid| users.group(gid)).collect(),
         executable,
@@ -135,35 +135,4 @@ fn facts(home: &Home, users: Users, peer: &Peer, pid: i32, pin: &Pin) -> Facts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_kernel_says_who_it_is() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let identity =
-            Identities::new(vec!["other".into(), "apps".into()], LiveRuns::default()).of(&ours, 1).unwrap();
-        let Identity { peer, principal, is_of_a_run } = identity;
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let facts = principal.process.facts();
-        assert_eq!((peer.uid, peer.gid, facts.origin), (uid, gid, Origin::Beside));
-        assert_eq!(peer.pid, Some(getpid().as_raw_nonzero().get()));
-        assert_eq!((principal.uid, principal.gid, &*principal.listener), (Some(uid), Some(gid), "apps"));
-        assert_eq!(facts.executable.as_deref(), std::env::current_exe().ok().as_deref());
-        let groups: Vec<_> =
-            rustix::process::getgroups().unwrap().into_iter().map(rustix::fs::Gid::as_raw).collect();
-        assert_eq!(facts.groups.to_vec(), groups);
-        assert!(principal.is_owner && !is_of_a_run);
-    }
-
-    #[tokio::test]
-    async fn without_proc_only_uid_and_gid_are_known() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let mut identities = Identities::new(Vec::new(), LiveRuns::default());
-        identities.home = Arc::new(Home::blind());
-        let Identity { principal, .. } = identities.of(&ours, 0).unwrap();
-        let facts = principal.process.facts();
-        assert_eq!(facts.origin, Origin::Elsewhere);
-        assert!(principal.uid.is_some() && facts.groups.is_empty() && facts.executable.is_none());
-    }
-}
+mod tests;

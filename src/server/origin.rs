@@ -18,7 +18,7 @@ struct Namespaces {
 
 /// What a process has in common with the broker.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Shared {
+pub(super) struct SharedWithBroker {
     /// The mounts, so that a path means the same file to both.
     pub(super) mounts: bool,
     /// The PID namespace.
@@ -40,11 +40,11 @@ impl Home {
     }
 
     /// What the process `pid` shares with the broker. Reads `/proc`, which does not block.
-    pub(super) fn shared(&self, pid: i32) -> Shared {
-        let Some(own) = &self.0 else { return Shared::default() };
+    pub(super) fn shared(&self, pid: i32) -> SharedWithBroker {
+        let Some(own) = &self.0 else { return SharedWithBroker::default() };
         let peers = Namespaces::of(pid);
         let shares = |peer: Option<PathBuf>, own: &Option<PathBuf>| peer.is_some() && peer == *own;
-        Shared { mounts: shares(peers.mount, &own.mount), processes: shares(peers.pid, &own.pid) }
+        SharedWithBroker { mounts: shares(peers.mount, &own.mount), processes: shares(peers.pid, &own.pid) }
     }
 }
 
@@ -75,20 +75,20 @@ mod tests {
     #[test]
     fn a_process_with_the_same_namespaces_shares_them() {
         let home = Home::of_this_process();
-        assert_eq!(home.shared(own_pid()), Shared { mounts: true, processes: true });
-        assert_eq!(home.shared(i32::MAX), Shared::default(), "it has ended");
-        assert_eq!(Home::blind().shared(own_pid()), Shared::default());
+        assert_eq!(home.shared(own_pid()), SharedWithBroker { mounts: true, processes: true });
+        assert_eq!(home.shared(i32::MAX), SharedWithBroker::default(), "it has ended");
+        assert_eq!(Home::blind().shared(own_pid()), SharedWithBroker::default());
     }
 
     #[test]
     fn each_other_namespace_is_seen_and_one_that_cannot_be_read_is_not_shared() {
         for other in [Some(PathBuf::from("mnt:[1]")), None] {
             let home = Home(Some(Namespaces { mount: other.clone(), ..Namespaces::of(own_pid()) }));
-            assert_eq!(home.shared(own_pid()), Shared { mounts: false, processes: true });
+            assert_eq!(home.shared(own_pid()), SharedWithBroker { mounts: false, processes: true });
             let home = Home(Some(Namespaces { pid: other, ..Namespaces::of(own_pid()) }));
-            assert_eq!(home.shared(own_pid()), Shared { mounts: true, processes: false });
+            assert_eq!(home.shared(own_pid()), SharedWithBroker { mounts: true, processes: false });
         }
         let home = Home(Some(Namespaces::default()));
-        assert_eq!(home.shared(i32::MAX), Shared::default(), "neither can be read");
+        assert_eq!(home.shared(i32::MAX), SharedWithBroker::default(), "neither can be read");
     }
 }

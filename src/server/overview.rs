@@ -10,7 +10,7 @@ use super::{
     status,
 };
 use crate::{
-    access::{Rights, Target, Verb},
+    access::{CallTarget, Rights, Verb},
     cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
     exec::PluginRunner,
     plugin::{PluginKey, PluginSpec, Provider, Providers},
@@ -50,10 +50,10 @@ pub(super) fn page<R: PluginRunner, T: Message>(
 pub(super) fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
     let provider = &spec.provider.name;
     match spec.target.as_ref().map(|target| &target.profile) {
-        None => rights.allows(verb, Target::Provider(provider)),
+        None => rights.allows(verb, CallTarget::Provider(provider)),
         Some(profile) => {
-            rights.allows(verb, Target::Profile(profile, Some(provider)))
-                || rights.allows(verb, Target::Through(provider, profile))
+            rights.allows(verb, CallTarget::Profile(profile, Some(provider)))
+                || rights.allows(verb, CallTarget::Through(provider, profile))
         }
     }
 }
@@ -126,13 +126,14 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
         rejections: held.rejections.as_ref().map(|known| credential_state::Rejections {
             rejections: known.count,
             verifications: known.verifications,
-            last_verdict: match known.verdict {
-                None => credential_state::Verdict::Unspecified,
-                Some(Verdict::Rejected) => credential_state::Verdict::Rejected,
-                Some(Verdict::Accepted) => credential_state::Verdict::Accepted,
-                Some(Verdict::Unverifiable) => credential_state::Verdict::Unverifiable,
-            }
-            .into(),
+            last_verdict: known.verdict.map(|verdict| {
+                match verdict {
+                    Verdict::Rejected => credential_state::Verdict::Rejected,
+                    Verdict::Accepted => credential_state::Verdict::Accepted,
+                    Verdict::Unverifiable => credential_state::Verdict::Unverifiable,
+                }
+                .into()
+            }),
             next_run_time: known.next_run.and_then(convert::timestamp),
         }),
     }

@@ -17,7 +17,8 @@ use crate::{
 /// The readiness of all profiles at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
-    held: HashMap<ProfileName, (State, Option<Failed>)>,
+    /// With the rank of its state, from the best one.
+    held: HashMap<ProfileName, (u8, State, Option<Failed>)>,
     /// Providers whose plugins cannot run until something changes on this machine.
     broken: HashMap<Arc<str>, ResolveError>,
 }
@@ -28,15 +29,14 @@ impl Readiness {
     pub(super) fn of<R: PluginRunner>(cache: &CredentialCache<R>, resolver: &Resolver) -> Self {
         let mut all = Self::default();
         for (profile, holding, failed) in cache.profile_states() {
-            let state = match holding {
-                Holding::Valid | Holding::Renewing => State::Ready,
-                Holding::Waiting => State::Fetching,
-                Holding::Failed => State::Failed,
-                Holding::Empty => State::Idle,
+            let (rank, state) = match holding {
+                Holding::Valid | Holding::Renewing => (0, State::Ready),
+                Holding::Waiting => (1, State::Fetching),
+                Holding::Failed => (2, State::Failed),
+                Holding::Empty => (3, State::Idle),
             };
-            let better = |known: &(State, Option<Failed>)| rank(state) < rank(known.0);
-            if all.held.get(&profile).is_none_or(better) {
-                all.held.insert(profile, (state, failed));
+            if all.held.get(&profile).is_none_or(|(known, ..)| rank < *known) {
+                all.held.insert(profile, (rank, state, failed));
             }
         }
         let providers = resolver.providers();
@@ -65,25 +65,15 @@ impl Readiness {
             Err(error) => return (State::Unusable, Some((status::profile_reason(error), error))),
         };
         match (self.held.get(&known.profile.name), self.broken.get(&target.provider.name)) {
-            (Some((State::Failed, Some(failed))), _) => {
+            (Some((_, State::Failed, Some(failed))), _) => {
                 (State::Failed, Some((status::cache_reason(&failed.error), &failed.error)))
             }
-            (None | Some((State::Idle, _)), Some(error)) => {
+            (None | Some((_, State::Idle, _)), Some(error)) => {
                 (State::Unusable, Some((status::resolve_reason(error), error)))
             }
             (None, None) => (State::Idle, None),
-            (Some((state, _)), _) => (*state, None),
+            (Some((_, state, _)), _) => (*state, None),
         }
-    }
-}
-
-fn rank(state: State) -> u8 {
-    match state {
-        State::Ready => 0,
-        State::Fetching => 1,
-        State::Failed => 2,
-        State::Idle => 3,
-        State::Unusable | State::Unspecified => 4,
     }
 }
 

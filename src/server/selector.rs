@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use credbroker_proto::v1::{self as pb, credential_selector};
+use credbroker_proto::v1::{self as pb, credential_selector::Selector as Selected};
 use tonic::Status;
 
 use super::{convert, overview::is_about, status};
@@ -10,7 +10,7 @@ use crate::{
     access::{Permit, Rights, Verb},
     cache::{CredentialCache, Selector},
     exec::PluginRunner,
-    plugin::ProviderRef,
+    plugin::{ProviderRef, ResolveError},
     resolver::{Resolver, Source},
 };
 
@@ -47,49 +47,47 @@ pub(super) fn selector(
     resolver: &Resolver,
     permit: &Permit,
 ) -> Result<Selector, Status> {
-    let allowed = |source: Source| {
+    let allowed = |source: &Source| {
         let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
-        allowed.map_err(|error| status::unresolved(&error))
+        allowed.map_err(|error| status::unresolved(&error, source))
     };
     let providers = resolver.providers();
     let known = |name: &str| {
         let source = Source::Provider(ProviderRef::named(name));
-        allowed(source.clone())?;
+        allowed(&source)?;
         let hidden = |error| if permit.hides_unknown() { source.not_allowed() } else { error };
-        providers.find(name).map_err(|error| status::unresolved(&hidden(error)))
+        providers.find(name).map_err(|error| status::unresolved(&hidden(error), &source))
     };
     Ok(match message.and_then(|message| message.selector) {
-        None | Some(credential_selector::Selector::All(false)) => {
+        None | Some(Selected::All(false)) => {
             return Err(status::invalid(
                 "`selector` is empty: set `provider`, `definition`, `cluster_profile`, `key` or `all`",
             ));
         }
-        Some(credential_selector::Selector::All(true)) => Selector::All,
-        Some(credential_selector::Selector::Provider(name)) => {
-            Selector::Provider(Arc::clone(&known(&name)?.name))
-        }
-        Some(credential_selector::Selector::Definition(wanted)) => {
+        Some(Selected::All(true)) => Selector::All,
+        Some(Selected::Provider(name)) => Selector::Provider(Arc::clone(&known(&name)?.name)),
+        Some(Selected::Definition(wanted)) => {
             let provider = Arc::clone(&known(&wanted.name)?.name);
             let pb::ProviderRef { name, definition: Some(definition) } = wanted else {
                 return Err(status::invalid("`selector.definition.definition` is empty"));
             };
             let wanted = ProviderRef { name, definition: Some(definition.clone()) };
-            providers.entry(&wanted).map_err(|error| status::unresolved(&error))?;
+            let entry = providers.entry(&wanted).map(drop);
+            entry.map_err(|error| status::unresolved(&error, &Source::Provider(wanted)))?;
             Selector::Definition { provider, definition: definition.into() }
         }
-        Some(credential_selector::Selector::ClusterProfile(profile)) => {
+        Some(Selected::ClusterProfile(profile)) => {
             let profile = convert::profile_name(profile, "selector.cluster_profile")?;
-            allowed(Source::ClusterProfile(profile.clone()))?;
+            let source = Source::ClusterProfile(profile.clone());
+            allowed(&source)?;
             if resolver.fleet().is_none() {
-                return Err(status::no_hub());
+                let error = ResolveError::UnknownProfile { profile, is_configured: false };
+                return Err(status::unresolved(&error, &source));
             }
             Selector::ClusterProfile(profile)
         }
-        Some(credential_selector::Selector::Key(key)) => {
-            let key = key
-                .parse()
-                .map_err(|error| status::invalid(&format!("`selector.key` is not valid: {error}")))?;
-            Selector::Key(key)
-        }
+        Some(Selected::Key(key)) => Selector::Key(
+            key.parse().map_err(|error| status::invalid(&format!("`selector.key` is not valid: {error}")))?,
+        ),
     })
 }

@@ -54,7 +54,7 @@ pub struct Services {
     pub(super) memory: Arc<dyn Memory>,
     pub(super) audit: Audit,
     pub(super) metrics: Arc<Metrics>,
-    reflection: Arc<OnceLock<Routes>>,
+    pub(super) reflection: Arc<OnceLock<Routes>>,
 }
 
 impl fmt::Debug for Services {
@@ -154,24 +154,4 @@ impl<R: PluginRunner> BrokerService<R> {
 pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
     let peer = Access::of(request)?.peer;
     Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
-}
-
-#[cfg(test)]
-impl Services {
-    /// Refuses every call.
-    pub(super) fn none() -> Self {
-        struct Nothing;
-        impl Memory for Nothing {
-            fn recall(&self, _: &Access, _: bytes::Bytes) -> Option<bytes::Bytes> {
-                None
-            }
-        }
-        Self {
-            routes: Routes::default(),
-            memory: Arc::new(Nothing),
-            audit: Audit::default(),
-            metrics: Arc::default(),
-            reflection: Arc::default(),
-        }
-    }
 }

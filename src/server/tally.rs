@@ -35,9 +35,7 @@ const CODES: [&str; 17] = [
 
 /// Counts an answer of `rpc` by its headers. An answer without a status is a message, or a stream that begins.
 pub(super) fn tally(metrics: &Metrics, rpc: Rpc, peer: &Peer, headers: &HeaderMap) {
-    let status =
-        if headers.contains_key(Status::GRPC_STATUS) { Status::from_header_map(headers) } else { None };
-    let Some(status) = status.filter(|status| status.code() != Code::Ok) else {
+    let Some(status) = Status::from_header_map(headers).filter(|status| status.code() != Code::Ok) else {
         return answered(metrics, rpc);
     };
     let result = result(&status);

@@ -7,12 +7,15 @@ mod none;
 #[cfg(feature = "otlp")]
 mod parent;
 #[cfg(feature = "otlp")]
-mod spans;
+mod request;
+#[cfg(feature = "otlp")]
+mod run;
 
 #[cfg(not(feature = "otlp"))]
 pub use none::{RequestSpan, RunSpan, answered, is_recording, names, start, stop};
 #[cfg(feature = "otlp")]
 pub use {
     export::{start, stop},
-    spans::{RequestSpan, RunSpan, answered, is_recording, names},
+    request::{RequestSpan, answered, is_recording, names},
+    run::RunSpan,
 };

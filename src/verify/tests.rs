@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::{pause, resume};
 
 use super::*;
-use crate::credential::{ApiVersion, Bound, Draft, Generation, Now, decode, encoded::plain};
+use crate::credential::{ApiVersion, Draft, Generation, LifetimeBound, Now, decode, encoded::plain};
 use server::{Answer, Authority, Event, Proxy, Server, Speaks};
 
 /// Longer than any step takes, also on a slow machine.
@@ -38,7 +38,7 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
         expires_at,
         lifetime,
         within_skew: false,
-        bound: Bound::ExpirationTimestamp,
+        bound: LifetimeBound::ExpirationTimestamp,
     })
 }
 
@@ -183,6 +183,23 @@ async fn the_verdict_on_a_certificate_is_that_of_the_server() {
     let (chain, key) = &ours;
     let odd = (chain.replacen("-----\n", "-----\nlocalKeyID: 01\n\n", 1), key.clone());
     assert_eq!(verify(&issued(&odd), &cluster).await, Verdict::Unverifiable);
+}
+
+/// kube-apiserver does not look at the token if it accepts the certificate, and many clients send only the token.
+#[tokio::test]
+async fn of_a_token_with_a_certificate_the_token_is_verified_alone() {
+    let server = ApiServer::start(Accepts::Either);
+    let cluster = Cluster {
+        server: server.url(),
+        certificate_authority_data: server.ca_pem().into(),
+        ..Cluster::default()
+    };
+    let (chain, key) = server.issue_client_certificate("ours", Duration::from_secs(3600));
+    let both = issued(&json!({"token": TOKEN, "clientCertificateData": chain, "clientKeyData": key}));
+    assert_eq!(verify(&both, &cluster).await, Verdict::Rejected);
+    server.accept_token(TOKEN);
+    assert_eq!(verify(&both, &cluster).await, Verdict::Accepted);
+    assert!(server.seen_certificates().is_empty());
 }
 
 #[tokio::test]

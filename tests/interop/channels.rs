@@ -15,10 +15,7 @@ use std::{
 use credbroker_test_support::{Broker, FakePlugin};
 use serde_json::json;
 
-use crate::{
-    programs::{broker, clusterless},
-    python::refresh,
-};
+use crate::programs::{broker, clusterless, refresh};
 
 /// For a line that has to come: a JVM starts slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -139,7 +136,7 @@ fn follows_two_rotations(name: &str, client: impl FnOnce(&Path) -> Client) {
         generations.push(running.generation("watch"));
     }
     let error = running.line().to_uppercase().replace('_', "");
-    assert_eq!(error, "ERROR CODE=NOTFOUND REASON=UNKNOWNPROVIDER DOMAIN=CREDBROKER.IO");
+    assert_eq!(error, "ERROR CODE=NOTFOUND REASON=UNKNOWNPROVIDER");
     let message = running.line();
     assert!(message.starts_with("message ") && message.ends_with(" (UNKNOWN_PROVIDER)"), "{message}");
     let reported = running.generation("report");

@@ -14,7 +14,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use credbroker_proto::v1::{
-    ClusterState, WatchClustersRequest, credential_broker_client::CredentialBrokerClient,
+    ClusterState, HubState, WatchClustersRequest, credential_broker_client::CredentialBrokerClient,
 };
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_directory};
 use serde_json::{Value, json};
@@ -105,6 +105,11 @@ fn cluster_variable(name: &str) -> [(&'static str, Value); 1] {
 
 /// Waits until the broker knows the fleet to be as `is_so` wants it; by the names of profiles.
 pub(crate) fn until(broker: &Broker, is_so: impl Fn(&BTreeMap<String, ClusterState>) -> bool) {
+    until_hub(broker, |hub, known| hub.synced && is_so(known));
+}
+
+/// The same, also while the hub is not available.
+pub(crate) fn until_hub(broker: &Broker, is_so: impl Fn(&HubState, &BTreeMap<String, ClusterState>) -> bool) {
     let follow = async {
         let channel = Endpoint::try_from(format!("unix://{}", broker.socket().display())).unwrap();
         let mut client = CredentialBrokerClient::new(channel.connect().await.unwrap());
@@ -117,7 +122,7 @@ pub(crate) fn until(broker: &Broker, is_so: impl Fn(&BTreeMap<String, ClusterSta
             for gone in message.removed {
                 known.remove(&gone.name);
             }
-            if message.complete && message.hub.unwrap().synced && is_so(&known) {
+            if message.complete && is_so(&message.hub.unwrap(), &known) {
                 return;
             }
         }
@@ -140,6 +145,10 @@ impl Walker {
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.kubectl.dir().join("fleet")
+    }
+
+    pub(crate) fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
     }
 
     /// Writes the kubeconfig as a person would.

@@ -145,8 +145,8 @@ fn a_cluster_that_the_broker_does_not_know_so_is_denied_and_runs_nothing() {
     let mut authority = place;
     authority["certificate-authority-data"] = json!(STANDARD.encode(other.ca_pem()));
     let altered = [
-        ("authority", authority, "its certificate authorities are others"),
-        ("config", cluster_of(&member, &config("admin")), "its exec extension is another"),
+        ("authority", authority, "its certificate authorities are different"),
+        ("config", cluster_of(&member, &config("admin")), "its exec extension is different"),
         ("server", cluster_of(&other, &config("prod")), "its server is not one of theirs"),
     ];
     for (name, place, reason) in altered {

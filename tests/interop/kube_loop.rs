@@ -8,10 +8,7 @@ use std::{
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin};
 use serde_json::json;
 
-use crate::{
-    programs::{broker, clusterless},
-    python::refresh,
-};
+use crate::programs::{broker, clusterless, refresh};
 
 /// For what has to come.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -2,10 +2,8 @@
 
 mod environment;
 mod failures;
-mod hub;
-mod proxy;
+pub(crate) mod proxy;
 mod sharing;
-mod stdin;
 mod terminal;
 mod wrap;
 
@@ -42,7 +40,7 @@ impl Kubectl {
     }
 
     /// In its home directory, with `kubeconfig` and nothing of the caller's environment but `PATH`.
-    fn command(&self, kubeconfig: &Path, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, kubeconfig: &Path, args: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
         command.args(args).current_dir(self.dir()).stdin(Stdio::null());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
@@ -58,7 +56,7 @@ impl Kubectl {
         self.command(kubeconfig, args).output().expect(NO_KUBECTL)
     }
 
-    fn run_with_stdin(&self, kubeconfig: &Path, args: &[&str], stdin: &str) -> Output {
+    pub(crate) fn run_with_stdin(&self, kubeconfig: &Path, args: &[&str], stdin: &str) -> Output {
         let mut command = self.command(kubeconfig, args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect(NO_KUBECTL);
@@ -67,7 +65,8 @@ impl Kubectl {
     }
 }
 
-const NO_KUBECTL: &str = "these tests need kubectl on PATH; Debian has it in the package kubernetes-client";
+pub(crate) const NO_KUBECTL: &str =
+    "these tests need kubectl on PATH; Debian has it in the package kubernetes-client";
 
 /// What kubectl printed, of a command that has to succeed.
 #[track_caller]

@@ -1,6 +1,9 @@
 //! The programs under test, and how each is named where it is used.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use credbroker_test_support::FakePlugin;
 use serde_json::{Value, json};
@@ -34,6 +37,13 @@ pub(crate) fn clusterless(name: &str, plugin: &FakePlugin) -> Value {
     let mut stanza = plugin.exec_stanza();
     stanza["provideClusterInfo"] = json!(false);
     json!({"name": name, "execConfig": stanza})
+}
+
+/// Runs the plugin of `provider` again.
+pub(crate) fn refresh(socket: &Path, provider: &str) {
+    let mut command = Command::new(broker());
+    let output = command.args(["refresh", provider, "--socket"]).arg(socket).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The `exec` stanza of a user whose credential comes from `provider` through the shim.

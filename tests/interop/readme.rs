@@ -131,16 +131,7 @@ fn the_commands_for_a_copy_and_in_place_work() {
 /// The configuration and the commands of `docs/fleet.md`, with the path of the plugin.
 #[test]
 fn the_commands_for_a_fleet_work() {
-    let (hub, paris) = (ApiServer::start(Accepts::Tokens), ApiServer::start(Accepts::Tokens));
-    hub.accept_token("hub");
-    paris.accept_token("token-1");
-    let cluster = json!({
-        "server": paris.url(),
-        "certificate-authority-data": STANDARD.encode(paris.ca_pem()),
-    });
-    let status = json!({"accessProviders": [{"name": "gke", "cluster": cluster}]});
-    let body = json!({"spec": {"clusterManager": {"name": "m"}}, "status": status});
-    hub.apply_cluster_profile("fleet", "paris", body);
+    let (hub, paris) = fleet();
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join(".kube")).unwrap();
@@ -165,36 +156,95 @@ fn the_commands_for_a_fleet_work() {
     assert_eq!((paris.seen_tokens(), plugin.runs()), (vec!["token-1".to_owned()], 1));
 }
 
-/// The README's programs, with the socket of the test.
+/// The README's program, with the socket of the test.
 #[test]
-fn the_python_and_go_programs_of_the_readme_work() {
+fn the_python_program_of_the_readme_works() {
     let channels = root().join("target/channels");
     let plugin = FakePlugin::builder().token("secret").expires_in(3600).build();
     let broker = Broker::builder(broker()).providers(&json!([clusterless("gke", &plugin)])).start();
     let socket = broker.socket().display().to_string();
-    let program = |language: &str| {
-        let program = blocks("README.md", language).remove(0);
-        assert!(program.contains("/run/credbroker/credbroker.sock"), "{program}");
-        program.replace("/run/credbroker/credbroker.sock", &socket)
-    };
+    let program = blocks("README.md", "python").remove(0);
+    assert!(program.contains("/run/credbroker/credbroker.sock"), "{program}");
+    let program = program.replace("/run/credbroker/credbroker.sock", &socket);
     let mut python = Command::new(channels.join("python/venv/bin/python"));
-    python.args(["-c", &program("python")]).env("PYTHONPATH", channels.join("python/generated"));
+    python.args(["-c", &program]).env("PYTHONPATH", channels.join("python/generated"));
     let line = first_line(python);
-    let generation = line.strip_prefix("rotated: ").unwrap_or_else(|| panic!("{line}"));
-
-    let package = read("examples/go/main.go");
-    let package = package.lines().find(|line| line.starts_with("\tpb \"")).expect("the generated package");
-    let imports = ["context", "fmt", "google.golang.org/grpc", "google.golang.org/grpc/credentials/insecure"];
-    let imports = imports.map(|import| format!("\t\"{import}\"\n")).concat();
-    let directory = channels.join("go/readme");
-    fs::create_dir_all(&directory).unwrap();
-    let main = "func main() {\n\tfmt.Println(generation(context.Background(), \"gke\"))\n}\n";
-    let text = format!("package main\n\nimport (\n{imports}{package}\n)\n\n{}\n{main}", program("go"));
-    fs::write(directory.join("main.go"), text).unwrap();
-    let mut go = Command::new("go");
-    go.args(["run", "-buildvcs=false", "./readme"]).current_dir(channels.join("go"));
-    assert_eq!(first_line(go), format!("{generation} <nil>"));
+    assert!(line.starts_with("rotated: "), "{line}");
     assert_eq!(plugin.runs(), 1);
+}
+
+/// The README's function, as a package of the module `client/go`.
+#[test]
+fn the_go_program_of_the_readme_works() {
+    let (hub, paris) = fleet();
+    let plugin = FakePlugin::builder().token("token-1").expires_in(3600).build();
+    let directory = private_directory();
+    let kubeconfig = directory.path().join("hub");
+    Kubeconfig::new()
+        .cluster_of(&hub, "hub")
+        .user("hub", &json!({"token": "hub"}))
+        .context("hub", "hub", "hub")
+        .write(&kubeconfig);
+    let provider = json!({"name": "gke", "execConfig": plugin.exec_stanza()});
+    let config = json!({
+        "apiVersion": "credbroker.io/v1alpha1",
+        "kind": "BrokerConfig",
+        "providers": [provider],
+        "clusterProfiles": {"kubeconfig": kubeconfig},
+    });
+    let broker = Broker::builder(broker()).config(&config.to_string()).start();
+
+    let imports = [
+        "context",
+        "fmt",
+        "github.com/credbroker/credbroker/client/go",
+        "k8s.io/apimachinery/pkg/apis/meta/v1",
+        "k8s.io/apimachinery/pkg/runtime/schema",
+        "k8s.io/client-go/dynamic",
+    ];
+    let imports = imports.map(|import| format!("import \"{import}\"\n")).concat();
+    let main = r#"func main() {
+	client, err := connect(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	pods := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("default")
+	list, err := pods.List(context.Background(), v1.ListOptions{})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(list.Items[0].GetName())
+}
+"#;
+    let program = directory.path().join("main.go");
+    fs::write(&program, format!("package main\n\n{imports}\n{}\n{main}", blocks("README.md", "go")[0]))
+        .unwrap();
+    let module = root().join("client/go");
+    let overlay = directory.path().join("overlay.json");
+    let replaced =
+        json!({"Replace": {module.join("internal/readme/main.go").display().to_string(): program}});
+    fs::write(&overlay, replaced.to_string()).unwrap();
+    let mut go = Command::new("go");
+    go.args(["run", "-buildvcs=false", "-overlay"]).arg(&overlay).arg("./internal/readme");
+    go.current_dir(module).env("CREDBROKER_SOCKET", broker.socket());
+    let line = first_line(go);
+    assert_eq!(line, "web-0");
+    assert_eq!((paris.seen_tokens(), plugin.runs()), (vec!["token-1".to_owned()], 1));
+}
+
+/// A hub with the ClusterProfile `fleet/paris`, and that cluster.
+fn fleet() -> (ApiServer, ApiServer) {
+    let (hub, paris) = (ApiServer::start(Accepts::Tokens), ApiServer::start(Accepts::Tokens));
+    hub.accept_token("hub");
+    paris.accept_token("token-1");
+    let cluster = json!({
+        "server": paris.url(),
+        "certificate-authority-data": STANDARD.encode(paris.ca_pem()),
+    });
+    let status = json!({"accessProviders": [{"name": "gke", "cluster": cluster}]});
+    let body = json!({"spec": {"clusterManager": {"name": "m"}}, "status": status});
+    hub.apply_cluster_profile("fleet", "paris", body);
+    (hub, paris)
 }
 
 /// The first line of the output of `command`, which is then stopped.
@@ -222,7 +272,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("credbroker doctor", "tests/it/doctor.rs"),
     ("credbroker login azure", LOGINS),
     ("credbroker logout azure", LOGINS),
-    ("kill -HUP $(pidof credbroker)", "tests/it/reload/process.rs sends the signal"),
+    ("pkill -HUP -f 'credbroker serve'", "tests/it/reload/process.rs sends the signal"),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
     ("cargo install --locked --path . --features otlp", ".ci/run tests a build with this feature"),
     ("cargo bench --bench fleet", BENCH),
@@ -234,7 +284,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo test --locked --test it words", "the test command"),
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
-        "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::simulation::no_seed",
+        "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::tests::simulation::no_seed",
         "the test command runs three hundred seeds",
     ),
     ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command, with fewer runs"),
@@ -248,14 +298,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "protoc -I proto --ruby_out=. --grpc_out=. --plugin=protoc-gen-grpc=/usr/bin/grpc_ruby_plugin credbroker/v1/credbroker.proto",
         GENERATED,
     ),
-    ("mkdir -p target/python", PYTHON),
+    ("python3 -m venv target/python-venv", GENERATED),
+    (
+        "target/python-venv/bin/python -m pip install --quiet --requirement examples/python/requirements.txt",
+        GENERATED,
+    ),
+    ("mkdir -p target/python", GENERATED),
     (
         "target/python-venv/bin/python -m grpc_tools.protoc -I proto --python_out=target/python --grpc_python_out=target/python proto/credbroker/v1/credbroker.proto",
-        PYTHON,
-    ),
-    (
-        "PYTHONPATH=target/python target/python-venv/bin/python examples/python/watch.py --provider NAME",
-        PYTHON,
+        GENERATED,
     ),
     (
         "PYTHONPATH=target/python target/python-venv/bin/python examples/python/client.py /run/credbroker/credbroker.sock NAME",
@@ -272,6 +323,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         EXAMPLES,
     ),
     ("mvn compile", GENERATED),
+    (".ci/static amd64", RELEASE),
+    (".ci/static arm64", RELEASE),
+    ("deploy/images/build.sh target/dist/amd64 target/dist/arm64", RELEASE),
+    ("deploy/packages/build.sh target/dist/amd64", RELEASE),
     (
         "java -cp '../../target/channels/java/classes:../../target/channels/java/dependency/*' Client /run/credbroker/credbroker.sock NAME",
         EXAMPLES,
@@ -284,8 +339,8 @@ const SETUP: &str = "tests/it/setup.rs, with --yes";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
 const LOGINS: &str = "tests/it/logins, at terminals of the test";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
+const RELEASE: &str = ".ci/run, for the architecture of the machine";
 const EXAMPLES: &str = "channels.rs, with the paths of its test";
-const PYTHON: &str = "python.rs, in a directory of its test";
 
 #[test]
 fn each_command_of_the_documents_is_run_by_something() {

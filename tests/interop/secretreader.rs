@@ -124,7 +124,7 @@ fn a_kubeconfig_of_the_fleet_that_names_another_secret_is_refused() {
     fs::write(walker.kubeconfig(), written.replace(&server, &format!("{server}{forged}"))).unwrap();
 
     let said = failure(&walker.pods("eu-1"));
-    assert!(said.contains("CLUSTER_MISMATCH") && said.contains("its exec extension is another"), "{said}");
+    assert!(said.contains("CLUSTER_MISMATCH") && said.contains("its exec extension is different"), "{said}");
     assert_eq!((hub.secrets_read(), member.requests()), (vec![], vec![]));
 }
 

@@ -10,7 +10,7 @@ use credbroker_proto::{
         report_rejected_response::Outcome,
     },
 };
-use credbroker_test_support::FakePlugin;
+use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory, private_file};
 use serde_json::json;
 use tonic::{Status, transport::Channel};
 use tonic_types::StatusExt as _;
@@ -148,8 +148,35 @@ async fn pages_have_the_size_that_is_asked_for_and_tokens_belong_to_their_list()
         let refused = admin.list_credentials(wrong).await.unwrap_err();
         assert_eq!(reason(&refused), Some(Reason::InvalidRequest));
     }
-    let wrong = pb::ListProvidersRequest { page_token: own, ..Default::default() };
-    assert_eq!(reason(&admin.list_providers(wrong).await.unwrap_err()), Some(Reason::InvalidRequest));
+    let (list, _position) = first.next_page_token.rsplit_once('.').unwrap();
+    for page_token in [own, format!("{list}.aws")] {
+        let wrong = pb::ListProvidersRequest { page_token, ..Default::default() };
+        assert_eq!(reason(&admin.list_providers(wrong).await.unwrap_err()), Some(Reason::InvalidRequest));
+    }
+}
+
+#[tokio::test]
+async fn providers_are_listed_by_name_and_definition_on_every_page() {
+    let (directory, plugin) = (private_directory(), FakePlugin::builder().token("t").build());
+    let files: Vec<_> = (0..10).map(|number| directory.path().join(number.to_string())).collect();
+    for file in &files {
+        let stanza = plugin.exec_stanza();
+        private_file(file, &Kubeconfig::new().exec_user("b", &stanza).exec_user("a", &stanza).to_yaml());
+    }
+    let broker = InProcess::with(json!({"kubeconfigs": files}), &[]);
+    let mut admin = admin(&broker).await;
+    let (mut listed, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let page = pb::ListProvidersRequest { page_size: 3, page_token };
+        let page = admin.list_providers(page).await.unwrap().into_inner();
+        listed.extend(page.providers.into_iter().map(|state| (state.name, state.definition)));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(listed.len(), 20);
+    assert!(listed.is_sorted_by(|one, next| one < next), "{listed:#?}");
 }
 
 #[tokio::test]
@@ -164,7 +191,7 @@ async fn providers_are_listed_with_what_keeps_them_from_running() {
     let [gke, missing] = listed.providers.as_slice() else { panic!("{listed:?}") };
     assert_eq!((gke.name.as_str(), &gke.failure, &gke.definition), ("gke", &None, &None));
     assert!(gke.serves_cluster_profiles && gke.command.ends_with("plugin"), "{gke:?}");
-    assert_eq!(missing.failure.as_ref().map(pb::Failure::reason), Some(Reason::PluginNotFound));
+    assert_eq!(missing.failure.as_ref().map(pb::Failure::reason), Some(pb::ErrorReason::PluginNotFound));
 }
 
 #[tokio::test]
@@ -207,6 +234,9 @@ async fn a_report_says_whether_the_credential_was_replaced_and_whether_it_is_kno
         assert_eq!(answer.retry_after.is_some(), outcome == Outcome::TooEarly);
     }
     assert_eq!(plugin.runs(), runs);
+    let gke = list(&mut admin, selecting(Selector::Provider("gke".into()))).await.remove(0);
+    let rejections = gke.rejections.unwrap();
+    assert_eq!((rejections.verifications, rejections.last_verdict), (0, None), "no API server was asked");
 }
 
 #[tokio::test]

@@ -152,6 +152,26 @@ fn it_does_not_start_where_it_must_not() {
     assert!(shim(&first.socket()).wait_with_output().unwrap().status.success(), "the first still serves");
 }
 
+/// As in an image without `/tmp`.
+#[test]
+fn it_does_not_start_where_plugins_have_no_working_directory() {
+    let directory = private_directory();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("socket"));
+    let plugin = FakePlugin::builder().token("t").build();
+    let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
+        "providers": [provider("cloud", &plugin)]});
+    private_file(&config, &text.to_string());
+    let missing = directory.path().join("none");
+    let mut command = Command::new("timeout");
+    command.args(["60", PROGRAM, "serve", "--socket"]).arg(&socket).arg("--config").arg(&config);
+    let output = command.env("TMPDIR", &missing).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let what = format!("cannot make working directories for plugins in {}: No such file", missing.display());
+    assert!(stderr.contains(&what) && stderr.contains("mount a writable volume"), "{stderr}");
+    assert!(!socket.exists(), "it never listened");
+}
+
 #[test]
 fn a_group_can_connect_with_any_umask() {
     let plugin = FakePlugin::builder().token("t").build();

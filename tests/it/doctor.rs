@@ -145,7 +145,7 @@ fn users_whose_definition_or_shim_is_missing_are_errors() {
         "error kubeconfig: the broker does not know the definitions",
         "lost -> add the kubeconfig",
     );
-    has(&findings, "error kubeconfig: these users", "name a credbroker-exec that is not there: lost");
+    has(&findings, "error kubeconfig: these users", "name a credbroker-exec that does not exist: lost");
     fs::write(patient.path("broken"), "users: [").unwrap();
     assert_eq!(patient.findings(&broker.socket(), "broken").0, Some(78));
 }

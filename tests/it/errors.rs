@@ -21,16 +21,16 @@ Exit codes of `credbroker-exec` and `credbroker`:
 | 2 | wrong usage | `--help` |
 | 69 | no broker answers: `credbroker-exec` and `credbroker get` try for 2 s at a terminal and for 5 s elsewhere, other commands once; or the broker accepted the connection and sent nothing for 5 s; or it is shutting down | start it with `credbroker serve`, or `systemctl --user start credbroker.socket` |
 | 75 | timeout: `--timeout`, by default 45 s for `credbroker-exec` and `credbroker get` (at a terminal as long as the plugin may run, as for `credbroker login`), one hour for `credbroker refresh`, 30 s for `credbroker kubeconfig inject`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
-| 77 | the broker denied this user, or the owner or mode of the socket is not safe | run a separate broker for this user, or add an access rule for it |
+| 77 | the broker denied this user, or the client does not trust the socket or the process behind it | read the line on stderr; for `PEER_DENIED`, add an access rule or run a separate broker for this user |
 | 78 | the configuration or an environment variable is not valid | `credbroker validate`, or correct the variable that the line names |
 
 ## Error reasons
 
-Each gRPC error about a credential carries `google.rpc.ErrorInfo` with the domain `credbroker.io` and one of these reasons.
-Reasons are stable; messages can change. For clients that do not decode details, the message ends with the reason. An
-error with the code UNAVAILABLE carries `google.rpc.RetryInfo` as well: until then the broker answers with the same failure
-and does not run the plugin. Requests that are not valid gRPC have no reason, and
-neither has the status INTERNAL, which is a bug in the broker.
+Each gRPC error of the broker carries `google.rpc.ErrorInfo` with the domain `credbroker.io` and one of these reasons.
+Reasons are stable; messages can change. For clients that do not decode details, the message ends with the reason. Errors
+with the code UNAVAILABLE, and some with RESOURCE_EXHAUSTED, carry `google.rpc.RetryInfo` as well. After a failed plugin
+run, the broker returns the same failure until that time and does not run the plugin. Requests that are not valid gRPC or
+name an unknown method, and the status INTERNAL, which is a bug in the broker, have no reason.
 
 | Reason | gRPC code | Exit code | What happened | What to do |
 |---|---|---|---|---|
@@ -80,7 +80,6 @@ fn screaming(code: &str) -> String {
 
 fn remedy(reason: Reason) -> &'static str {
     match reason {
-        Reason::Unspecified => "",
         Reason::AmbiguousProvider => {
             "use the kubeconfig that `credbroker kubeconfig wrap` writes, or name the definition in the request"
         }
@@ -93,7 +92,9 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::ClusterMismatch => "write the kubeconfig of the fleet again, if the cluster has moved",
         Reason::ClusterProfileInvalid => "correct the field of the ClusterProfile that the message names",
         Reason::Draining => "try again; the next broker answers",
-        Reason::ExecInfoTooLarge => "use a smaller bundle of certificate authorities for the cluster",
+        Reason::ExecInfoTooLarge => {
+            "use a smaller bundle of certificate authorities for the cluster, or pass fewer variables"
+        }
         Reason::HubNotConfigured => "set `clusterProfiles` in the broker's configuration",
         Reason::HubUnavailable => "try again; `credbroker clusters` names the problem of the hub",
         Reason::IdentityConflict => {

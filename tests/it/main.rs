@@ -32,6 +32,7 @@ mod limits;
 mod logins;
 mod many;
 mod map;
+mod names;
 mod operator;
 mod outside;
 mod pages;

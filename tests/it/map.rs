@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -50,20 +50,29 @@ fn the_files_that_documents_name_exist() {
 #[test]
 fn the_links_of_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "benches/README.md".into()];
-    files
-        .extend(["go", "java", "node", "plugins", "python"].map(|name| format!("examples/{name}/README.md")));
-    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
-    files.extend(
-        docs.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "md"))
-            .map(|name| format!("docs/{}", name.to_str().unwrap())),
-    );
+    let mut files = Vec::new();
+    collect_documents(root, &mut files);
+    assert!(files.len() > 25, "{files:?}");
     for file in files {
-        let path = root.join(&file);
-        for link in fs::read_to_string(&path).unwrap().split("](").skip(1) {
+        let text = fs::read_to_string(&file).unwrap();
+        // Not in code blocks, which are the odd pieces.
+        for link in text.split("```").step_by(2).flat_map(|prose| prose.split("](").skip(1)) {
             let target = link.split([')', '#']).next().unwrap();
-            let exists = target.starts_with("https://") || path.parent().unwrap().join(target).exists();
-            assert!(exists, "{file} links to {target}, which does not exist");
+            let exists = target.starts_with("https://") || file.parent().unwrap().join(target).exists();
+            assert!(exists, "{} links to {target}, which does not exist", file.display());
+        }
+    }
+}
+
+/// The Markdown files below `directory`, without those that are built or installed.
+fn collect_documents(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && !name.starts_with('.') && !["target", "node_modules"].contains(&name) {
+            collect_documents(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            files.push(path);
         }
     }
 }
@@ -145,7 +154,7 @@ fn actual() -> Uses {
 
 fn collect(path: &Path, uses: &mut BTreeSet<String>) {
     let name = path.file_stem().unwrap().to_str().unwrap();
-    if ["tests", "simulation"].contains(&name) {
+    if name == "tests" {
         return;
     }
     if path.is_dir() {
@@ -153,15 +162,27 @@ fn collect(path: &Path, uses: &mut BTreeSet<String>) {
             collect(&entry.unwrap().path(), uses);
         }
     } else if path.extension().is_some_and(|extension| extension == "rs") {
-        let text = fs::read_to_string(path).unwrap();
-        // Tests are last in a file.
-        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
-        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-        let code = lines.collect::<Vec<_>>().join("\n");
+        let code = code_of(path);
         for root in ["crate::", "credbroker::"] {
             code.split(root).skip(1).for_each(|after| first_names(after, uses));
         }
     }
+}
+
+/// The lines of a file without comments and tests.
+pub(crate) fn code_of(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    // Tests are last in a file.
+    let begins_tests = |pair: &[&str]| {
+        pair[0].starts_with("#[cfg(")
+            && pair[0].contains("test")
+            && pair[1].contains("mod ")
+            && pair[1].ends_with('{')
+    };
+    let end = lines.windows(2).position(begins_tests).unwrap_or(lines.len());
+    let lines = lines[..end].iter().copied().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// `a` of `a::b`, and `a` and `c` of `{a::{b, d}, c::e}`.

@@ -145,7 +145,7 @@ async fn a_watch_whose_first_credential_fails_ends_with_its_status() {
     let held = &list(&mut admin(&broker).await).await[0];
     assert_eq!((held.state(), held.runs), (State::Failed, 1));
     let failure = held.last_failure.as_ref().unwrap();
-    assert_eq!((failure.reason(), held.failed_attempts), (Reason::PluginExit, 1));
+    assert_eq!((failure.reason(), held.failed_attempts), (pb::ErrorReason::PluginExit, 1));
 }
 
 #[tokio::test]

@@ -176,6 +176,19 @@ fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
 }
 
 #[test]
+fn a_file_of_a_person_in_the_place_of_the_copy_is_named_before_anything_is_written() {
+    let Some(home) = Person::new() else { return };
+    let home = home.with_systemd();
+    home.own(".kube/broker", "apiVersion: v1\nkind: Config\n");
+    let before = home.files();
+    let said = home.said(&["setup", "--yes"], 1);
+    let copy = home.path(".kube/broker");
+    assert!(said.contains(&format!("{} was not written by credbroker", copy.display())), "{said}");
+    assert!(said.contains("move it away, then run setup again"), "{said}");
+    assert_eq!(home.files(), before);
+}
+
+#[test]
 fn what_an_unfinished_undo_left_is_removed_by_the_next_one() {
     let Some(home) = Person::new() else { return };
     let home = home.with_systemd();

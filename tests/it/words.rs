@@ -78,6 +78,7 @@ fn a_phrase_is_found_across_lines_and_not_across_sentences() {
     assert_eq!(found("/// A run of\n/// its own."), [(1, "of its own")]);
     assert_eq!(found("\n\"the key is \\\n no PEM\""), [(2, "is no")]);
     assert_eq!(found("fn a_caller_is_told() {}"), [(1, "told")]);
+    assert_eq!(found("struct CallerIsTold; http.NoBody, TestANewOne"), [(1, "told")]);
     assert_eq!(found("Say what it is. No plugin runs; there is no longer one, there are no more."), []);
     assert_eq!(found("uid 65534 (`nobody`), and it is no longer one"), []);
     assert_eq!(found("<!-- words: examples -->told<!-- words: end -->"), []);
@@ -121,6 +122,23 @@ fn check(text: &str) -> Vec<(usize, &'static str, &'static str)> {
     found
 }
 
+/// `line` in lower case, and with the words of a name such as `NoBody` or `ANewOne` apart.
+fn words_of_names(line: &str) -> String {
+    let mut words = String::with_capacity(line.len());
+    let mut before = ' ';
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        let ends_acronym =
+            before.is_uppercase() && characters.peek().is_some_and(|after| after.is_lowercase());
+        if character.is_uppercase() && (before.is_lowercase() || ends_acronym) {
+            words.push(' ');
+        }
+        before = character;
+        words.extend(character.to_lowercase());
+    }
+    words
+}
+
 /// Words and punctuation with their lines, without comment markers, continued lines and the examples of what not to
 /// write. Punctuation and empty lines end a phrase.
 fn tokens(text: &str) -> Vec<(usize, String)> {
@@ -130,7 +148,7 @@ fn tokens(text: &str) -> Vec<(usize, String)> {
         is_example =
             (is_example || line.contains("<!-- words: examples -->")) && !line.contains("words: end");
         let line = line.trim_start_matches(|c: char| c.is_whitespace() || "/!#*>-".contains(c));
-        let line = line.trim_end_matches(['\\', ' ']).to_lowercase();
+        let line = words_of_names(line.trim_end_matches(['\\', ' ']));
         if is_example || line.contains("words: end") {
             continue;
         }

@@ -1,5 +1,8 @@
 //! The command line.
 
+mod help;
+mod values;
+
 use std::{
     ffi::{OsStr, OsString},
     time::Duration,
@@ -7,48 +10,10 @@ use std::{
 
 use credbroker_client::ClusterProfileRef;
 
-use crate::{ApiVersion, Source, duration};
+use self::values::{api_version, cluster_profile, definition, provider_name, server, timeout};
+use crate::{ApiVersion, Source};
 
-/// What `--help` prints.
-pub(crate) const HELP: &str = "\
-An exec credential plugin for kubectl, helm and every other Kubernetes client: requests a credential from credbroker
-and prints it as an ExecCredential. `credbroker kubeconfig wrap` writes kubeconfigs that use it:
-
-  users:
-  - name: gke
-    user:
-      exec:
-        apiVersion: client.authentication.k8s.io/v1
-        command: credbroker-exec
-        args: [--provider, gke]
-        interactiveMode: Never
-        provideClusterInfo: true
-
-Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [options]
-
-  --provider NAME                   a provider of the broker's configuration or kubeconfig [env: CREDBROKER_PROVIDER]
-  --definition DIGEST               identifies the kubeconfig that defines the provider, as `credbroker kubeconfig wrap`
-                                    writes it; with a broker that did not read that file, the request fails
-  --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker reads
-  --server URL                      the cluster's server according to the kubeconfig, for clients that do not set
-                                    KUBERNETES_EXEC_INFO; if the cluster has moved, the request fails
-  --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
-                                    [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
-                                    else /run/credbroker/credbroker.sock]
-  --server-uid UID                  the only user whose process is trusted on that socket [env: CREDBROKER_SERVER_UID]
-                                    [default: this user, root, or the owner of the socket's directory]
-  --timeout TIME                    longest time to wait, such as 500ms, 10s, or a number of seconds [default: 45s;
-                                    at a terminal, as long as the plugin may run]
-  --api-version v1|v1beta1          version to print for clients that do not set KUBERNETES_EXEC_INFO [default: v1]
-  --help, --version
-
-The shim sends the variables with which common plugins select an identity (AWS_*, AZURE_*, GOOGLE_*, ...) to the broker,
-and those that CREDBROKER_CALLER_ENV matches (comma-separated patterns, * matches any text). The broker uses those that
-the provider's callerEnv names. Their values must be UTF-8.
-
-Exit codes: 0 success; 1 the broker has no credential; 2 wrong usage; 69 no broker; 75 timeout; 77 access denied, or the
-socket cannot be trusted; 78 a variable is not valid. On failure, one line on stderr gives cause and remedy.
-";
+pub(crate) use self::help::HELP;
 
 /// A checked command line.
 #[derive(Clone, Debug, PartialEq)]
@@ -203,47 +168,6 @@ fn after_equals(argument: &OsStr) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let value = argument.as_bytes().iter().skip_while(|byte| **byte != b'=').skip(1).copied();
     OsString::from_vec(value.collect())
-}
-
-fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
-    let name = value.to_str().filter(|name| !name.is_empty() && !name.chars().any(char::is_control));
-    name.map(str::to_owned).ok_or_else(|| refused(flag, value, "the name of a provider"))
-}
-
-fn definition(value: &OsStr) -> Result<String, UsageError> {
-    let digest =
-        value.to_str().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric()));
-    digest
-        .map(str::to_owned)
-        .ok_or_else(|| refused(DEFINITION, value, "a digest that `credbroker kubeconfig` wrote"))
-}
-
-fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {
-    let profile = value.to_str().and_then(|text| text.parse().ok());
-    profile.ok_or_else(|| refused(CLUSTER_PROFILE, value, "NAMESPACE/NAME"))
-}
-
-fn server(value: &OsStr) -> Result<String, UsageError> {
-    let url = value.to_str().filter(|url| url.starts_with("https://") || url.starts_with("http://"));
-    url.map(str::to_owned).ok_or_else(|| refused(SERVER, value, "the URL of the cluster's API server"))
-}
-
-fn timeout(value: &OsStr) -> Result<Duration, UsageError> {
-    let timeout = value.to_str().and_then(duration);
-    timeout.ok_or_else(|| {
-        refused(TIMEOUT, value, "a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
-    })
-}
-
-fn api_version(value: &OsStr) -> Result<ApiVersion, UsageError> {
-    value
-        .to_str()
-        .and_then(ApiVersion::from_short_name)
-        .ok_or_else(|| refused(API_VERSION, value, "v1 or v1beta1"))
-}
-
-fn refused(flag: &'static str, value: &OsStr, expected: &'static str) -> UsageError {
-    UsageError::Value { flag, value: value.to_string_lossy().into_owned(), expected }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! which looks like a first run. With this identity the broker sees that a process requests a credential that it already
 //! has, which the API server has probably rejected.
 
+use std::str::SplitAsciiWhitespace;
+
 /// The process that started the shim. The broker keeps callers in memory, so an identity must be unique for one boot only.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Parent {
@@ -19,11 +21,33 @@ pub struct Parent {
 impl Parent {
     /// Reads `/proc/PID/stat`. The name of the program, in parentheses, may contain any bytes.
     pub(crate) fn from_stat(pid: i32, line: &[u8]) -> Option<Self> {
-        let fields = line.rsplit(|byte| *byte == b')').next().filter(|fields| fields.len() < line.len())?;
-        let mut fields = str::from_utf8(fields).ok()?.split_ascii_whitespace().map(str::to_owned);
+        let mut fields = fields(line)?.map(str::to_owned);
         let start = fields.nth(19)?;
         Some(Self { pid, start, stack: fields.nth(5)? })
     }
+}
+
+/// The process that started the one of this line.
+pub(crate) fn started_by(line: &[u8]) -> Option<i32> {
+    fields(line)?.nth(1)?.parse().ok()
+}
+
+/// The fields after the name of the program.
+fn fields(line: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
+    let fields = line.rsplit(|byte| *byte == b')').next().filter(|fields| fields.len() < line.len())?;
+    Some(str::from_utf8(fields).ok()?.split_ascii_whitespace())
+}
+
+/// Whether the name of the program is that of a shell.
+pub(crate) fn is_shell(line: &[u8]) -> bool {
+    line.rsplitn(2, |byte| *byte == b')').nth(1).is_some_and(|name| name.ends_with(b"sh"))
+}
+
+/// Whether a shell with this `/proc/PID/cmdline` runs one command: `sh -c COMMAND`.
+pub(crate) fn runs_one_command(arguments: &[u8]) -> bool {
+    let arguments = arguments.strip_suffix(&[0]).unwrap_or(arguments);
+    let mut arguments = arguments.split(|byte| *byte == 0);
+    arguments.nth(1) == Some(b"-c") && arguments.count() == 1
 }
 
 /// The identity of `parent` as a client of the cluster in `exec_info`, which is empty if the client does not set
@@ -78,5 +102,23 @@ mod tests {
         let expected = Parent { pid: 42, start: "987654".into(), stack: "140722650".into() };
         assert_eq!(Parent::from_stat(42, stat), Some(expected));
         assert_eq!(Parent::from_stat(42, b"42 (a"), None);
+        assert_eq!((started_by(stat), started_by(b"42 (a")), (Some(1), None));
+    }
+
+    #[test]
+    fn a_shell_runs_one_command_if_it_has_no_other_arguments() {
+        assert!(is_shell(b"42 (dash) S 1") && !is_shell(b"42 (a sh) b) S 1") && !is_shell(b"42 (sh"));
+        let table: [(&[u8], bool); 7] = [
+            (b"sh\0-c\0credbroker-exec --provider gke\0", true),
+            (b"/bin/bash\0-c\0credbroker-exec", true),
+            (b"sh\0-c\0\"$1\"\0sh\0credbroker-exec\0", false),
+            (b"sh\0script\0", false),
+            (b"sh\0script\0-c\0", false),
+            (b"-bash\0", false),
+            (b"", false),
+        ];
+        for (arguments, expected) in table {
+            assert_eq!(runs_one_command(arguments), expected, "{}", arguments.escape_ascii());
+        }
     }
 }

@@ -17,7 +17,7 @@ use rustix::{
     stdio::stdout,
 };
 
-use crate::caller::Parent;
+use crate::caller::{Parent, is_shell, runs_one_command, started_by};
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -37,8 +37,9 @@ pub struct Edges {
     pub terminal: bool,
     /// The effective user is root.
     pub is_root: fn() -> bool,
-    /// The process that started this one. `None`: `/proc` does not show it.
-    pub parent: fn() -> Option<Parent>,
+    /// The process that started this one, or with `true` the one behind a shell that runs one command. `None`: `/proc` does
+    /// not show it.
+    pub parent: fn(bool) -> Option<Parent>,
 }
 
 impl Edges {
@@ -99,14 +100,23 @@ impl Write for StandardOutput {
     }
 }
 
-/// Reads `/proc/PID/stat` once: its line has about 300 bytes.
-fn parent() -> Option<Parent> {
-    let pid = getppid()?.as_raw_nonzero().get();
-    let file = open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut stat = Vec::with_capacity(1024);
-    read(&file, spare_capacity(&mut stat)).ok()?;
-    forget(file); // closed with the process, which ends soon
+fn parent(behind_shell: bool) -> Option<Parent> {
+    let mut pid = getppid()?.as_raw_nonzero().get();
+    let mut stat = of_process(pid, "stat")?;
+    if behind_shell && is_shell(&stat) && runs_one_command(&of_process(pid, "cmdline")?) {
+        pid = started_by(&stat)?;
+        stat = of_process(pid, "stat")?;
+    }
     Parent::from_stat(pid, &stat)
+}
+
+/// Reads `/proc/PID/NAME` once, up to a kilobyte: the line of `stat` has about 300 bytes.
+fn of_process(pid: i32, name: &str) -> Option<Vec<u8>> {
+    let file = open(format!("/proc/{pid}/{name}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut content = Vec::with_capacity(1024);
+    read(&file, spare_capacity(&mut content)).ok()?;
+    forget(file); // closed with the process, which ends soon
+    Some(content)
 }
 
 /// Names of variables, never their values.

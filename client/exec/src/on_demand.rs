@@ -5,10 +5,7 @@ use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Read as _},
-    os::unix::{
-        fs::{MetadataExt as _, OpenOptionsExt as _},
-        net::UnixStream,
-    },
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -17,6 +14,8 @@ use std::{
 use credbroker_client::{Error, Reason, Socket, paths::exposed};
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
     process::geteuid,
 };
 use serde::{Deserialize, Serialize};
@@ -81,12 +80,7 @@ impl Starter {
     /// started.
     fn start(&self) -> Result<Option<Socket>, Failure> {
         let (user, own) = (geteuid(), self.runtime_directory.join("credbroker/credbroker.sock"));
-        let is_absent = || {
-            UnixStream::connect(&own).is_err_and(|error| {
-                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
-            })
-        };
-        if user.is_root() || !is_absent() {
+        if user.is_root() || !is_absent(&own) {
             return Ok(None);
         }
         let Some((mark, recorded)) = self.recorded(user.as_raw())? else { return Ok(None) };
@@ -136,14 +130,24 @@ pub(crate) fn with_start<T>(
     let is_unreachable = matches!(failure, Error::Unreachable { .. });
     // The machine's broker does not serve this user.
     let is_refused = matches!(failure.reason(), Some(Reason::PeerDenied | Reason::UnknownDefinition));
-    if !is_unreachable && !is_refused {
+    let may_be_starting = failure.may_be_starting();
+    if !is_unreachable && !is_refused && !may_be_starting {
         return Err(failure.into());
     }
     match starter.start()? {
         Some(own) => ask(&own, Some(START)),
-        None if is_unreachable => ask(socket, None),
+        None if may_be_starting => ask(socket, None),
         None => Err(failure.into()),
     }
+}
+
+/// Whether no process listens there. Does not block: a listener whose queue is full is there.
+fn is_absent(path: &Path) -> bool {
+    let connected = SocketAddrUnix::new(path).and_then(|address| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        connect(&socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?, &address)
+    });
+    matches!(connected, Err(Errno::NOENT | Errno::CONNREFUSED))
 }
 
 /// Refuses a file that other users can change or replace.

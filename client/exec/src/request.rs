@@ -14,7 +14,7 @@ use crate::{
 
 /// A request for the credential of `source`, with the variables of `environment` that select an identity: those of
 /// common plugins, and those that `CREDBROKER_CALLER_ENV` matches. `caller` names the process that the credential is for;
-/// empty: unknown. `at_terminal`: a person waits for the answer, and the request has the variables of the session.
+/// `None`: unknown. `at_terminal`: a person waits for the answer, and the request has the variables of the session.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub fn request(
     source: Source,
     cluster: Option<Cluster>,
     environment: &Environment,
-    caller: String,
+    caller: Option<String>,
     at_terminal: bool,
 ) -> Result<CredentialRequest, ForwardError> {
     let exec_info = environment.get(OsStr::new("KUBERNETES_EXEC_INFO"));

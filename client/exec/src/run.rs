@@ -131,10 +131,11 @@ fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
     exec_info::parse(text).map(Some)
 }
 
-/// Identity of the process that started the shim. Empty: unknown.
-fn caller_of(edges: &Edges) -> String {
+/// Identity of the process that started the shim. `None`: unknown. A client that starts its plugin through a shell sets no
+/// `KUBERNETES_EXEC_INFO`. Then the broker verifies what looks like a rejection, so that scripts cause no runs.
+fn caller_of(edges: &Edges) -> Option<String> {
     let info = edges.variable("KUBERNETES_EXEC_INFO").and_then(|value| value.to_str()).unwrap_or_default();
-    (edges.parent)().map(|parent| caller(&parent, info)).unwrap_or_default()
+    (edges.parent)(info.is_empty()).map(|parent| caller(&parent, info))
 }
 
 fn print(edges: &mut Edges, text: &str, source: Option<&Source>) -> u8 {

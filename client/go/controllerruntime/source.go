@@ -5,6 +5,9 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"time"
 
 	credbroker "github.com/credbroker/credbroker/client/go"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,11 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
+const betweenAttempts = time.Second
+
 // Source returns a source of one request for each cluster that exists, and then for each that is added, changed or removed.
 // The request has the namespace and the name of the ClusterProfile. A reconciler reads the state with Clusters.Get, which
 // returns nil for a cluster that was removed.
 //
-// The controller starts its workers when the broker has sent all clusters that it knows.
+// The controller starts its workers when the broker has sent all clusters that it knows. For a broker that does not answer,
+// it waits as long as its CacheSyncTimeout.
 func Source(clusters *credbroker.Clusters) source.SyncingSource {
 	return TypedSource(clusters, func(name credbroker.ClusterName) reconcile.Request {
 		return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: name.Name}}
@@ -47,9 +53,32 @@ func (s *clustersSource[Request]) Start(ctx context.Context, queue workqueue.Typ
 	return nil
 }
 
-// WaitForSync implements source.TypedSyncingSource.
+// WaitForSync implements source.TypedSyncingSource. It waits for a broker that does not answer yet until ctx ends, as the
+// sources of informers wait for an API server: an error would end the manager.
 func (s *clustersSource[Request]) WaitForSync(ctx context.Context) error {
-	return s.clusters.Ready(ctx)
+	return waitForSync(ctx, s.clusters.Ready)
+}
+
+func waitForSync(ctx context.Context, ready func(context.Context) error) error {
+	var last error
+	for {
+		// It waits five seconds for a broker that may be starting, and longer for one that does not answer.
+		err := ready(ctx)
+		if err != nil && ctx.Err() != nil {
+			return errors.Join(err, last)
+		}
+		var unreachable *credbroker.UnreachableError
+		var late *credbroker.TimeoutError
+		if !errors.As(err, &unreachable) && !errors.As(err, &late) || errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		last = err
+		// The failure stays until the next watch succeeds or ends, and Ready returns it at once until then.
+		select {
+		case <-time.After(betweenAttempts):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // String names the source in the logs of controller-runtime.

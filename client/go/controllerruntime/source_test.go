@@ -2,7 +2,10 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	credbroker "github.com/credbroker/credbroker/client/go"
@@ -78,6 +81,49 @@ func TestASourceHasARequestForEachChange(t *testing.T) {
 	if found := next(); found != nil {
 		t.Error(found)
 	}
+}
+
+func TestAControllerWaitsForABrokerLongerThanOneAttempt(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Stop()
+	clusters := connect(t, broker).Clusters("")
+	made, synced := Source(clusters), make(chan error)
+	go func() { synced <- made.WaitForSync(patient(t)) }()
+	if err := clusters.Ready(patient(t)); err == nil {
+		t.Fatal("the broker answers")
+	}
+	broker.Start()
+	if err := <-synced; err != nil {
+		t.Error(err)
+	}
+
+	broker.Stop()
+	ended, end := context.WithCancelCause(t.Context())
+	end(errors.New("the controller ended"))
+	if err := Source(connect(t, broker).Clusters("")).WaitForSync(ended); err == nil || !strings.Contains(err.Error(), "the controller ended") {
+		t.Error(err)
+	}
+}
+
+// A failure stays until the next watch ends, so each attempt meanwhile returns it at once.
+func TestTheWaitForABrokerThatDoesNotAnswerPausesBetweenItsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
+		defer stop()
+		attempts := 0
+		err := waitForSync(ctx, func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if attempts++; attempts > 1000 {
+				stop()
+			}
+			return &credbroker.TimeoutError{Limit: time.Minute}
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || attempts != 11 {
+			t.Errorf("%d attempts in ten seconds: %v", attempts, err)
+		}
+	})
 }
 
 func TestClientsAndCachesOfControllerRuntimeFollowTokens(t *testing.T) {

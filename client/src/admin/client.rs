@@ -10,8 +10,9 @@ use credbroker_proto::v1::{
 use http::Uri;
 
 use super::{
+    broker::{BrokerInfo, ProviderState},
     explanation::CredentialExplanation,
-    state::{BrokerInfo, CredentialState, ProviderState},
+    state::CredentialState,
 };
 use crate::{
     client::{ANSWER, Client},

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use credbroker_proto::v1::{self, credential_lifetime, key_part, next_run};
+use credbroker_proto::v1::{self, credential_lifetime, next_run};
 
-use super::state::{CredentialState, time};
+use super::{
+    key_part::KeyPart,
+    state::{CredentialState, time},
+};
 
 /// Why a credential is as it is. It holds no secret.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,78 +17,13 @@ pub struct CredentialExplanation {
     pub state: CredentialState,
     /// Everything that its key is made of.
     pub key_parts: Vec<KeyPart>,
-    /// How long it is served. `None`: there is no valid credential.
+    /// How long it is served. `None`: it has no valid credential.
     pub lifetime: Option<CredentialLifetime>,
     /// Why the plugin runs next, or does not.
     pub next_run: RunCause,
     /// No run starts before this time, except for a rejection or when a person asks for one. `None`: `next_run` does not
     /// wait for a time.
     pub next_run_at: Option<SystemTime>,
-}
-
-/// A part of a key.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct KeyPart {
-    /// What it is.
-    pub kind: KeyPartKind,
-    /// The name of a variable or of a field of the cluster, or the position of an argument; otherwise empty.
-    pub name: String,
-    /// Where the value comes from.
-    pub origin: KeyPartOrigin,
-    /// A keyed hash of the value. Parts of one kind and name have equal values if their fingerprints are equal, until the
-    /// broker restarts.
-    pub fingerprint: String,
-    /// The value, if it is a name and not a secret. Never that of an argument, a variable or a cluster.
-    pub value: Option<String>,
-}
-
-/// What a part of a key is.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[non_exhaustive]
-pub enum KeyPartKind {
-    /// The name of the provider.
-    Provider,
-    /// The definition of the provider.
-    Definition,
-    /// The plugin's command as configured.
-    Command,
-    /// The `apiVersion` that the plugin speaks.
-    ApiVersion,
-    /// Whether the plugin receives its cluster.
-    ProvideClusterInfo,
-    /// An argument of the plugin.
-    Argument,
-    /// A variable of the plugin's environment.
-    Variable,
-    /// The `ClusterProfile` that the credential is for.
-    ClusterProfile,
-    /// A field of the cluster that the credential is for.
-    Cluster,
-    /// A kind that this release does not know.
-    Unknown,
-}
-
-/// Where the value of a part comes from.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum KeyPartOrigin {
-    /// The provider's stanza.
-    Stanza,
-    /// The broker's environment, for every plugin.
-    Always,
-    /// The broker's environment, because of the provider's `passEnv`, or because a kubeconfig defines the provider.
-    PassEnv,
-    /// The caller's environment, because of the provider's `callerEnv`.
-    CallerEnv,
-    /// The caller's cluster.
-    Caller,
-    /// The `ClusterProfile`.
-    ClusterProfile,
-    /// The kubeconfig that defines the provider.
-    Kubeconfig,
-    /// An origin that this release does not know.
-    Unknown,
 }
 
 /// How long a credential is served, and why not longer.
@@ -136,7 +74,7 @@ pub enum RunCause {
     BackOff,
     /// The issuer asked for fewer requests.
     IssuerPaused,
-    /// It is watched, and there is no valid credential.
+    /// It is watched and has no valid credential.
     Watched,
     /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts
     /// the next one.
@@ -145,7 +83,7 @@ pub enum RunCause {
     LoginNeeded,
     /// It is valid and will not be in use at that time: the first request after it starts a run.
     NotInUse,
-    /// There is no valid credential: the first request after that time starts a run.
+    /// It has no valid credential: the first request after that time starts a run.
     NextRequest,
     /// A cause that this release does not know.
     Unknown,
@@ -162,36 +100,6 @@ impl CredentialExplanation {
             next_run: RunCause::from_message(next_run.cause()),
             next_run_at: time(next_run.time),
         }
-    }
-}
-
-impl KeyPart {
-    fn from_message(message: v1::KeyPart) -> Self {
-        use key_part::{Kind, Origin};
-        let kind = match message.kind() {
-            Kind::Unspecified => KeyPartKind::Unknown,
-            Kind::Provider => KeyPartKind::Provider,
-            Kind::Definition => KeyPartKind::Definition,
-            Kind::Command => KeyPartKind::Command,
-            Kind::ApiVersion => KeyPartKind::ApiVersion,
-            Kind::ProvideClusterInfo => KeyPartKind::ProvideClusterInfo,
-            Kind::Argument => KeyPartKind::Argument,
-            Kind::Variable => KeyPartKind::Variable,
-            Kind::ClusterProfile => KeyPartKind::ClusterProfile,
-            Kind::Cluster => KeyPartKind::Cluster,
-        };
-        let origin = match message.origin() {
-            Origin::Unspecified => KeyPartOrigin::Unknown,
-            Origin::Stanza => KeyPartOrigin::Stanza,
-            Origin::Always => KeyPartOrigin::Always,
-            Origin::PassEnv => KeyPartOrigin::PassEnv,
-            Origin::CallerEnv => KeyPartOrigin::CallerEnv,
-            Origin::Caller => KeyPartOrigin::Caller,
-            Origin::ClusterProfile => KeyPartOrigin::ClusterProfile,
-            Origin::Kubeconfig => KeyPartOrigin::Kubeconfig,
-        };
-        let v1::KeyPart { kind: _, name, origin: _, fingerprint, value } = message;
-        Self { kind, name, origin, fingerprint, value }
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a broker says about itself and what it holds.
+//! What a broker holds.
 
 use std::time::SystemTime;
 
 use credbroker_proto::v1::{self, credential_state};
 
-use crate::{cluster_state::HubState, failure::Failure, reference::ClusterProfileRef};
+use crate::{failure::Failure, reference::ClusterProfileRef};
 
 /// A credential in the broker's cache, without its secrets.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,58 +84,8 @@ pub enum Verdict {
     Accepted,
     /// The answer was not conclusive, or the broker has no API server to ask.
     Unverifiable,
-}
-
-/// A provider of the broker.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ProviderState {
-    /// Its name.
-    pub name: String,
-    /// Its definition. `None`: the broker's configuration defines it.
-    pub definition: Option<String>,
-    /// The plugin's command as configured.
-    pub command: String,
-    /// Whether `ClusterProfile`s can use it.
-    pub serves_cluster_profiles: bool,
-    /// Why a run cannot start.
-    pub failure: Option<Failure>,
-}
-
-/// A running broker.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct BrokerInfo {
-    /// Its version.
-    pub version: String,
-    /// The commit that it was built from, if it is known.
-    pub commit: Option<String>,
-    /// When it started.
-    pub started_at: Option<SystemTime>,
-    /// The files that its configuration was read from, kubeconfigs included.
-    pub config_files: Vec<String>,
-    /// The sockets that it listens on.
-    pub sockets: Vec<String>,
-    /// The hub. `None`: none is configured.
-    pub hub: Option<HubState>,
-    /// Which configuration is in force. `None`: the broker does not say.
-    pub configuration: Option<ConfigurationState>,
-}
-
-/// Which configuration of a broker is in force. The broker follows its files.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct ConfigurationState {
-    /// When the files were read last and had no problem.
-    pub read_at: Option<SystemTime>,
-    /// Changed configurations that were put in force since the broker started.
-    pub reloads: u64,
-    /// Problems of the files as they are now, each with its place. Not empty: an earlier configuration is in force.
-    pub problems: Vec<String>,
-    /// Since when the files have problems.
-    pub problems_since: Option<SystemTime>,
-    /// Keys that have changed, and whose new value is used after a restart.
-    pub restart_needed: Vec<String>,
+    /// A verdict that this release does not know.
+    Unknown,
 }
 
 impl CredentialState {
@@ -193,7 +143,7 @@ impl State {
 
 impl Rejections {
     fn from_message(message: credential_state::Rejections) -> Self {
-        let last_verdict = Verdict::from_message(message.last_verdict());
+        let last_verdict = message.last_verdict.map(|_| Verdict::from_message(message.last_verdict()));
         let credential_state::Rejections { rejections, verifications, last_verdict: _, next_run_time } =
             message;
         Self { rejections, verifications, last_verdict, next_run: time(next_run_time) }
@@ -201,62 +151,12 @@ impl Rejections {
 }
 
 impl Verdict {
-    fn from_message(verdict: credential_state::Verdict) -> Option<Self> {
+    fn from_message(verdict: credential_state::Verdict) -> Self {
         match verdict {
-            credential_state::Verdict::Unspecified => None,
-            credential_state::Verdict::Rejected => Some(Self::Rejected),
-            credential_state::Verdict::Accepted => Some(Self::Accepted),
-            credential_state::Verdict::Unverifiable => Some(Self::Unverifiable),
-        }
-    }
-}
-
-impl ProviderState {
-    pub(crate) fn from_message(message: v1::ProviderState) -> Self {
-        let v1::ProviderState { name, definition, command, serves_cluster_profiles, failure } = message;
-        Self {
-            name,
-            definition,
-            command,
-            serves_cluster_profiles,
-            failure: failure.map(Failure::from_message),
-        }
-    }
-}
-
-impl BrokerInfo {
-    pub(crate) fn from_message(message: v1::GetBrokerInfoResponse) -> Self {
-        let v1::GetBrokerInfoResponse {
-            version,
-            commit,
-            start_time,
-            config_files,
-            sockets,
-            hub,
-            configuration,
-        } = message;
-        Self {
-            version,
-            commit,
-            started_at: time(start_time),
-            config_files,
-            sockets,
-            hub: hub.map(HubState::from_message),
-            configuration: configuration.map(ConfigurationState::from_message),
-        }
-    }
-}
-
-impl ConfigurationState {
-    pub(crate) fn from_message(message: v1::ConfigurationState) -> Self {
-        let v1::ConfigurationState { read_time, reloads, problems, problems_since_time, restart_needed } =
-            message;
-        Self {
-            read_at: time(read_time),
-            reloads,
-            problems,
-            problems_since: time(problems_since_time),
-            restart_needed,
+            credential_state::Verdict::Unspecified => Self::Unknown,
+            credential_state::Verdict::Rejected => Self::Rejected,
+            credential_state::Verdict::Accepted => Self::Accepted,
+            credential_state::Verdict::Unverifiable => Self::Unverifiable,
         }
     }
 }

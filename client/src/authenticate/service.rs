@@ -1,7 +1,6 @@
 //! One request with a credential.
 
 use std::{
-    error::Error as StdError,
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
@@ -18,12 +17,10 @@ use super::{
     policy::Policy,
     repeat::{Repeat, WithoutBody},
 };
-use crate::{credential::Credential, error::Error, source::handle::CredentialSource};
+use crate::{credential::Credential, error::Error, source::handle::CredentialSource, transport::BoxError};
 
 /// How long a request waits for a credential.
 const CREDENTIAL: Duration = Duration::from_secs(10);
-
-type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The service of [`Authenticate`](super::Authenticate).
 #[derive(Clone, Debug)]

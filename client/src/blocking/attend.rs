@@ -13,9 +13,8 @@ use credbroker_proto::v1::{GetCredentialRequest, Lease};
 use h2::client::{ResponseFuture, SendRequest};
 
 use super::{
+    call::{ExchangeError, begin, lost},
     deadline::Deadline,
-    error::ExchangeError,
-    exchange::{begin, lost},
     grpc::{ATTEND, DEPOSIT, MAX_RESPONSE, RawResponse, attending, framed, head, message, take_framed},
     lease::{GLANCE, LeasedRun, has_terminal},
     link::Link,
@@ -49,7 +48,7 @@ impl Attend<'_> {
 
 /// What the second call has found out.
 #[derive(Default)]
-struct Progress {
+struct AttendProgress {
     /// There is a run, and the broker lets the caller attend it.
     has_run: Cell<bool>,
     time_left: Cell<Option<Duration>>,
@@ -77,7 +76,7 @@ pub(super) fn attend(
     let mut lend = lend.filter(|_| can_run_plugin);
     // Without a deadline: that of the run counts.
     let response = begin(requests, head(ATTEND, None), attending(request, is_login, can_run_plugin))?;
-    let progress = Progress::default();
+    let progress = AttendProgress::default();
     let mut attended = pin!(attended(response, lines, &progress));
     let mut has_ended = false;
     let (mut run, mut deposits) = (None::<LeasedRun>, Vec::new());
@@ -130,7 +129,7 @@ pub(super) fn attend(
 async fn attended(
     response: ResponseFuture,
     lines: &mut dyn FnMut(&str),
-    progress: &Progress,
+    progress: &AttendProgress,
 ) -> Result<RawResponse, ExchangeError> {
     let (head, mut stream) = response.await.map_err(lost)?.into_parts();
     let (mut body, mut last) = (Vec::new(), Vec::new());

@@ -9,7 +9,11 @@ use rustix::{
     net::{SendFlags, send},
 };
 
-use super::{deadline::Deadline, error::ExchangeError, wire::Wire};
+use super::{
+    call::{ExchangeError, lost},
+    deadline::Deadline,
+    wire::Wire,
+};
 
 /// A peer that has closed must be an error and not a signal. std sets the same for its sockets where there is no such flag.
 #[cfg(not(target_vendor = "apple"))]
@@ -117,8 +121,4 @@ impl<'a> Link<'a> {
             Err(error) => Err(lost(error)),
         }
     }
-}
-
-fn lost(error: Errno) -> ExchangeError {
-    ExchangeError::Lost(std::io::Error::from(error).to_string())
 }

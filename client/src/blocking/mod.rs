@@ -4,8 +4,8 @@
 //! needed, so the whole request is one write.
 
 mod attend;
+mod call;
 mod deadline;
-mod error;
 mod exchange;
 mod grpc;
 mod lease;
@@ -26,8 +26,8 @@ use crate::{
     socket::Socket,
 };
 use attend::Attend;
+use call::ExchangeError;
 use deadline::{Attending, Deadline};
-use error::ExchangeError;
 use exchange::{Call, exchange};
 use timeouts::Pauses;
 

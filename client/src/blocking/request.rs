@@ -21,11 +21,11 @@ impl CredentialRequest {
     /// credential that it already has, the broker suspects that the API server rejected that credential, and may run the
     /// provider's plugin. A service that sends a constant `id` therefore makes the broker renew valid credentials.
     ///
-    /// `id` identifies the process for its lifetime. Empty: unknown. `without_exec_info`: the process did not set
+    /// `id` identifies the process for its lifetime. `None`: unknown. `without_exec_info`: the process did not set
     /// `KUBERNETES_EXEC_INFO`. Its second request is then weaker evidence.
     #[must_use]
-    pub fn exec_plugin_caller(mut self, id: impl Into<String>, without_exec_info: bool) -> Self {
-        self.0.exec_plugin_caller = Some(ExecPluginCaller { id: id.into(), without_exec_info });
+    pub fn exec_plugin_caller(mut self, id: Option<String>, without_exec_info: bool) -> Self {
+        self.0.exec_plugin_caller = Some(ExecPluginCaller { id: id.unwrap_or_default(), without_exec_info });
         self
     }
 
@@ -58,7 +58,7 @@ mod tests {
         let request = CredentialRequest::new(CredentialRef::provider("p").env("AWS_PROFILE", "c4n4ry"));
         assert_eq!(request.message().exec_plugin_caller, None);
         let session = [("DISPLAY".to_owned(), "c4n4ry".to_owned())];
-        let request = request.exec_plugin_caller("me", true).at_terminal(true).session(session);
+        let request = request.exec_plugin_caller(Some("me".into()), true).at_terminal(true).session(session);
         assert!(!format!("{request:?}").contains("c4n4ry"), "{request:?}");
         let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session } =
             request.message().clone();
@@ -66,5 +66,7 @@ mod tests {
         assert_eq!(r#ref.unwrap().env["AWS_PROFILE"], "c4n4ry");
         let caller = ExecPluginCaller { id: "me".into(), without_exec_info: true };
         assert_eq!((exec_plugin_caller, at_terminal), (Some(caller), true));
+        let unknown = CredentialRequest::new(CredentialRef::provider("p")).exec_plugin_caller(None, false);
+        assert_eq!(unknown.message().exec_plugin_caller, Some(ExecPluginCaller::default()));
     }
 }

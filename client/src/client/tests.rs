@@ -1,6 +1,14 @@
 #![expect(clippy::disallowed_methods, reason = "tests read the paused clock and start the other end")]
 
+use std::pin::Pin;
+
+use credbroker_proto::v1::{
+    self,
+    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+};
+use futures_util::{StreamExt as _, stream};
 use tokio::io::duplex;
+use tonic::{Request, Response, Status};
 
 use super::*;
 use crate::admin::{Selector, client::REFRESH};
@@ -109,4 +117,94 @@ async fn a_peer_that_stops_answering_pings_is_lost_long_before_a_generous_deadli
     let error = admin.refresh(&Selector::All).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(now() - begun <= Duration::from_secs(46), "{:?}", now() - begun);
+}
+
+/// A broker whose watches have one message and then the end, which the test chooses.
+struct Ending {
+    credential: v1::Credential,
+    end: Option<Status>,
+}
+
+type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl Ending {
+    /// Without an end the stream stays open.
+    fn messages<T: Send + 'static>(&self, message: T, is_open: bool) -> Messages<T> {
+        let first = stream::iter([Ok(message)]).chain(stream::iter(self.end.clone().map(Err)));
+        if is_open { first.chain(stream::pending()).boxed() } else { first.boxed() }
+    }
+
+    fn is_unusable(&self) -> bool {
+        self.credential.token.is_none()
+    }
+
+    async fn serve(self) -> Client {
+        let (ours, theirs) = duplex(64 * 1024);
+        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
+        let service = CredentialBrokerServer::new(self);
+        tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
+        Client::over(ours, &Socket::at("/s")).await.unwrap()
+    }
+}
+
+#[tonic::async_trait]
+impl CredentialBroker for Ending {
+    async fn watch_credential(
+        &self,
+        _: Request<WatchCredentialRequest>,
+    ) -> Result<Response<Messages<v1::WatchCredentialResponse>>, Status> {
+        let message =
+            v1::WatchCredentialResponse { credential: Some(self.credential.clone()), cluster: None };
+        Ok(Response::new(self.messages(message, self.is_unusable())))
+    }
+
+    async fn watch_clusters(
+        &self,
+        _: Request<WatchClustersRequest>,
+    ) -> Result<Response<Messages<v1::WatchClustersResponse>>, Status> {
+        Ok(Response::new(self.messages(v1::WatchClustersResponse::default(), false)))
+    }
+}
+
+fn token() -> v1::Credential {
+    v1::Credential { generation: "1".into(), token: Some("t".into()), ..v1::Credential::default() }
+}
+
+/// The errors of a stream, which ends.
+async fn errors<T>(stream: impl Stream<Item = Result<T, Error>>) -> Vec<Error> {
+    let items: Vec<_> = stream.collect().await;
+    items.into_iter().filter_map(Result::err).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_its_first_error_and_has_no_other() {
+    let reference = CredentialRef::provider("p");
+    let denied = || Some(Status::permission_denied("no"));
+    let client = Ending { credential: token(), end: denied() }.serve().await;
+    for errors in [
+        errors(client.watch(&reference).await.unwrap()).await,
+        errors(client.watch_clusters(None).await.unwrap()).await,
+    ] {
+        assert!(matches!(&*errors, [Error::Failed(failure)] if failure.message == "no"), "{errors:?}");
+    }
+
+    let client = Ending { credential: token(), end: None }.serve().await;
+    for errors in [
+        errors(client.watch(&reference).await.unwrap()).await,
+        errors(client.watch_clusters(None).await.unwrap()).await,
+    ] {
+        assert!(matches!(&*errors, [Error::Unreachable { .. }]), "{errors:?}");
+    }
+
+    let unusable = v1::Credential { token: None, ..token() };
+    let client = Ending { credential: unusable, end: None }.serve().await;
+    let errors = timeout(ANSWER, errors(client.watch(&reference).await.unwrap())).await.unwrap();
+    assert!(matches!(&*errors, [Error::Unusable { .. }]), "{errors:?}");
+}
+
+#[tokio::test]
+async fn the_longest_duration_is_a_timeout_as_any_other() {
+    let client = Ending { credential: token(), end: None }.serve().await.timeout(Duration::MAX);
+    let error = client.clusters(None).await.unwrap_err();
+    assert_eq!(error.failure().unwrap().code, credbroker_proto::Code::Unimplemented, "{error:?}");
 }

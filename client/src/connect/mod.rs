@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
+mod platform;
 #[cfg(any(test, not(target_os = "linux")))]
 mod portable;
 mod shared;
@@ -14,16 +15,12 @@ use std::{
     sync::Arc,
 };
 
-#[cfg(target_os = "linux")]
-use linux as platform;
-#[cfg(not(target_os = "linux"))]
-use portable as platform;
-
 use crate::{
     error::Error,
     socket::Socket,
     trust::{TrustError, check_server, is_private},
 };
+use platform::own_uid;
 use shared::Refusal;
 
 pub(crate) use platform::Directory;
@@ -84,11 +81,6 @@ fn split(path: &Path) -> io::Result<(&Path, &Path)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((directory.unwrap_or(Path::new(".")), Path::new(name)))
-}
-
-/// A system call, made only where it decides.
-fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Directory, own_uid};
+use super::platform::{Directory, own_uid};
 use crate::{
     paths::{OWN_SOCKET, exposed, own_folder},
     trust::{ROOT, TrustError, is_private, is_writable_by_others},

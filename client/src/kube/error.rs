@@ -1,5 +1,7 @@
 //! Why there is no client.
 
+use std::{error::Error as StdError, sync::Arc};
+
 use credbroker_proto::Reason;
 
 use crate::{authenticate::Destination, error::Error, tls::SettingsError};
@@ -13,7 +15,10 @@ pub enum BuildError {
     Authorities(#[source] SettingsError),
     /// The config cannot be used; see its source.
     #[error("the kube config cannot be used")]
-    Config(#[source] Box<::kube::Error>),
+    Config {
+        /// What is wrong with it.
+        source: Arc<dyn StdError + Send + Sync>,
+    },
     /// The config has credentials, which the source would replace. Remove them.
     #[error("the kube config already has credentials ({what}); remove them, the source provides its own")]
     Credentials {
@@ -70,5 +75,5 @@ impl BuildError {
 }
 
 pub(super) fn unusable(error: ::kube::Error) -> BuildError {
-    BuildError::Config(Box::new(error))
+    BuildError::Config { source: Arc::new(error) }
 }

@@ -19,9 +19,12 @@ use tower::Service;
 use super::{
     endpoint,
     error::BuildError,
-    stack::{BoxError, Stack, StackConfig},
+    stack::{Stack, StackConfig},
 };
-use crate::{authenticate::service::current, credential::Credential, source::handle::CredentialSource};
+use crate::{
+    authenticate::service::current, credential::Credential, source::handle::CredentialSource,
+    transport::BoxError,
+};
 
 /// Why a request was not answered, other than an error of the network. kube wraps it in `kube::Error::Service`.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! The services of a client of one server.
 
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
 use ::kube::{
     Client, Config,
@@ -31,9 +31,8 @@ use crate::{
         dialer::{HyperDialer, tcp},
         settings::DRAIN,
     },
+    transport::BoxError,
 };
-
-pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Sends requests to one server, with the credentials of one source.
 pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;

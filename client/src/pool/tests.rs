@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_proto::{DOMAIN, LIMIT, Reason};
+use credbroker_proto::{DOMAIN, LIMIT, Reason, to_tonic};
 use futures_util::future::{Ready, ready};
 use tokio::{io::duplex, time::sleep};
 use tonic::{Status, body::Body, server::NamedService};
@@ -38,7 +38,7 @@ fn refusal(limit: Option<&str>) -> Status {
     let metadata: HashMap<_, _> =
         limit.map(|limit| (LIMIT.to_owned(), limit.to_owned())).into_iter().collect();
     let details = ErrorDetails::with_error_info(Reason::Overloaded.name(), DOMAIN, metadata);
-    Status::with_error_details(Reason::Overloaded.code(), "too much at once", details)
+    Status::with_error_details(to_tonic(Reason::Overloaded.code()), "too much at once", details)
 }
 
 /// A broker that answers every call with one status, over connections without a socket.

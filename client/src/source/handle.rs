@@ -33,8 +33,13 @@ const REPLACEMENT: Duration = Duration::from_secs(10);
 
 /// A credential that follows every rotation until the last clone is dropped.
 ///
-/// A task watches the broker, reconnects after a restart, and keeps the last valid credential meanwhile. Reading is a
-/// plain call on a snapshot: it takes no lock, allocates nothing, does not wait, and never returns an expired credential.
+/// A task watches the broker, reconnects after a restart, and keeps the last valid credential meanwhile, until it expires.
+/// Only when the broker reports that the provider was changed or removed
+/// ([`Reason::ProviderChanged`](crate::Reason::ProviderChanged)), the credential is dropped at once: no credential of the
+/// earlier definition is returned again.
+///
+/// Reading is a plain call on a snapshot: it takes no lock, allocates nothing, does not wait, and never returns an expired
+/// credential.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,7 +84,8 @@ impl CredentialSource {
         Ok(source)
     }
 
-    /// The newest credential. `None` before the first one, and when the last one expired without a replacement.
+    /// The newest credential. `None` before the first one, and when the last one expired or was dropped without a
+    /// replacement.
     pub fn current(&self) -> Option<Arc<Credential>> {
         let state = &self.shared.state;
         let newest = state.current();
@@ -120,7 +126,7 @@ impl CredentialSource {
             }
             let failure = progress.borrow_and_update().failure.clone();
             if let Some(error) = failure
-                && (start.is_elapsed() || !error.may_be_starting())
+                && (start.is_elapsed() || !(error.may_be_starting() || error.ends_definition()))
             {
                 return Err(error);
             }

@@ -1,8 +1,11 @@
 //! The state that the readers of a source share with its task.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::watch;
 
 use crate::{clock::Clock, credential::Credential, error::Error, supervisor::Follower};
@@ -11,6 +14,8 @@ use crate::{clock::Clock, credential::Credential, error::Error, supervisor::Foll
 #[derive(Debug)]
 pub(crate) struct SourceState {
     current: ArcSwapOption<Credential>,
+    /// Belongs to the credentials that come from now on; see [`Credential::until`].
+    withdrawn: ArcSwap<AtomicBool>,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) rejection: watch::Sender<Rejection>,
     clock: Clock,
@@ -40,13 +45,14 @@ impl SourceState {
     pub(crate) fn new(clock: Clock) -> Self {
         Self {
             current: ArcSwapOption::empty(),
+            withdrawn: ArcSwap::default(),
             progress: watch::Sender::default(),
             rejection: watch::Sender::default(),
             clock,
         }
     }
 
-    /// The newest credential, unless it has expired.
+    /// The newest credential, unless it has expired or was withdrawn.
     pub(crate) fn current(&self) -> Option<Arc<Credential>> {
         let newest = self.current.load();
         let valid = newest.as_ref().is_some_and(|credential| self.is_valid(credential));
@@ -65,12 +71,19 @@ impl SourceState {
         let is_new = before.as_ref().is_none_or(|before| {
             before.generation() != credential.generation() || before.cluster() != credential.cluster()
         });
+        let credential = credential.until(self.withdrawn.load_full());
         self.current.store(Some(Arc::new(credential)));
         self.progress.send_modify(|progress| {
             progress.failure = None;
             progress.rotations += u64::from(is_new);
         });
         is_new
+    }
+
+    /// No credential that has come so far is returned again, also not by the sources of single endpoints.
+    fn withdraw(&self) {
+        self.withdrawn.swap(Arc::default()).store(true, Ordering::Release);
+        self.current.store(None);
     }
 
     /// Notes a 401, unless it is noted already or the generation is no longer current.
@@ -94,13 +107,22 @@ impl SourceState {
 }
 
 impl Follower<Credential> for Arc<SourceState> {
-    fn begin(&mut self) {}
+    /// The broker accepts the watch, so it runs, and it may have another definition, whose first credential is waited for.
+    fn begin(&mut self) {
+        self.progress.send_if_modified(|progress| {
+            let is_over = |error: &mut Error| error.may_be_starting() || error.ends_definition();
+            progress.failure.take_if(is_over).is_some()
+        });
+    }
 
     fn apply(&mut self, credential: Credential) -> bool {
         self.publish(credential)
     }
 
     fn fail(&mut self, error: Error) {
+        if error.ends_definition() {
+            self.withdraw();
+        }
         self.progress.send_modify(|progress| progress.failure = Some(error));
     }
 }

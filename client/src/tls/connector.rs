@@ -13,7 +13,7 @@ use std::{
 
 use http::{Uri, uri::Scheme};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use rustls::pki_types::ServerName;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tower::Service;
@@ -67,7 +67,7 @@ pub enum ConnectError {
         /// The host of the URI.
         host: String,
         /// What is wrong with it.
-        source: InvalidDnsNameError,
+        source: Arc<dyn Error + Send + Sync>,
     },
     /// It took longer than [`Settings::connect_timeout`].
     #[error("no connection within {limit:?}")]
@@ -138,5 +138,5 @@ impl<D> fmt::Debug for Connector<D> {
 fn server_name(host: &str) -> Result<ServerName<'static>, ConnectError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(bare.to_owned());
-    name.map_err(|source| ConnectError::ServerName { host: host.to_owned(), source })
+    name.map_err(|source| ConnectError::ServerName { host: host.to_owned(), source: Arc::new(source) })
 }

@@ -1,6 +1,6 @@
 //! What makes connections to hosts.
 
-use std::{error::Error, fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, time::Duration};
 
 use http::Uri;
 use hyper::rt::{Read, Write};
@@ -11,7 +11,7 @@ use tokio::{
 };
 use tower::Service;
 
-type BoxError = Box<dyn Error + Send + Sync>;
+use crate::transport::BoxError;
 
 /// Makes connections to hosts: [`Tcp`], or your own, for example through a tunnel.
 pub trait Dialer: Clone + Send + Sync + 'static {

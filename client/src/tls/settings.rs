@@ -1,12 +1,12 @@
 //! The settings of TLS connections, without the identity.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use rustls::{
     ClientConfig, RootCertStore,
     client::Resumption,
     crypto::{CryptoProvider, aws_lc_rs::default_provider},
-    pki_types::{CertificateDer, ServerName, pem, pem::PemObject},
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
     sign::SingleCertAndKey,
 };
 use tokio_util::sync::CancellationToken;
@@ -40,12 +40,15 @@ pub struct Settings {
 }
 
 /// Why settings are not valid.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// A certificate of the bundle is not valid.
     #[error("a certificate of the authorities' bundle cannot be used")]
-    Authority(#[source] rustls::Error),
+    Authority {
+        /// The problem of the certificate.
+        source: Arc<dyn Error + Send + Sync>,
+    },
     /// The TLS config has a client certificate, which the source would replace. Remove it.
     #[error("the TLS config already has a client certificate; remove it, the source provides one")]
     Identity,
@@ -54,16 +57,28 @@ pub enum SettingsError {
     NoAuthority,
     /// The bundle is not PEM.
     #[error("the authorities' bundle is not valid PEM")]
-    Pem(#[source] pem::Error),
+    Pem {
+        /// The problem of the text.
+        source: Arc<dyn Error + Send + Sync>,
+    },
     /// The provider cannot do TLS 1.2 or 1.3.
     #[error("the cryptography provider lacks what TLS needs")]
-    Provider(#[source] rustls::Error),
+    Provider {
+        /// What it lacks.
+        source: Arc<dyn Error + Send + Sync>,
+    },
     /// The name is neither a DNS name nor an IP address.
     #[error("{name:?} is not a valid TLS server name; use a DNS name or an IP address")]
     ServerName {
         /// The name.
         name: String,
     },
+}
+
+impl SettingsError {
+    pub(crate) fn pem(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Pem { source: Arc::new(error) }
+    }
 }
 
 impl Settings {
@@ -75,14 +90,15 @@ impl Settings {
     pub fn trusting(authorities: &[u8]) -> Result<Self, SettingsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(authorities) {
-            roots.add(certificate.map_err(SettingsError::Pem)?).map_err(SettingsError::Authority)?;
+            let certificate = certificate.map_err(SettingsError::pem)?;
+            roots.add(certificate).map_err(|error| SettingsError::Authority { source: Arc::new(error) })?;
         }
         if roots.is_empty() {
             return Err(SettingsError::NoAuthority);
         }
         let base = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(SettingsError::Provider)?
+            .map_err(|error| SettingsError::Provider { source: Arc::new(error) })?
             .with_root_certificates(roots)
             .with_no_client_auth();
         Self::with_config(base)
@@ -141,5 +157,25 @@ impl Settings {
             config.client_auth_cert_resolver = Arc::new(resolver);
         }
         Arc::new(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unusable_bundle_is_refused_with_its_cause() {
+        let pem =
+            |content: &str| format!("-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----\n");
+        let refused = |bundle: &str| Settings::trusting(bundle.as_bytes()).unwrap_err();
+        let (broken, empty) = (refused(&pem("!")), refused(&pem("AA==")));
+        assert!(matches!(broken, SettingsError::Pem { .. }), "{broken:?}");
+        assert!(matches!(empty, SettingsError::Authority { .. }), "{empty:?}");
+        for error in [broken, empty] {
+            let source = error.source().map(ToString::to_string);
+            assert!(source.is_some_and(|source| !source.is_empty()), "{error:?}");
+        }
+        assert!(matches!(refused("no PEM"), SettingsError::NoAuthority));
     }
 }

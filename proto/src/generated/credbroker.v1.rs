@@ -138,10 +138,10 @@ pub struct GetCredentialRequest {
     /// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
     #[prost(bool, tag = "3")]
     pub at_terminal: bool,
-    /// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS, SSH_AUTH_SOCK,
-    /// BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the broker's own uid,
-    /// mount namespace and PID namespace. If the request starts a plugin run, the plugin gets them, and the caller attends that run from its start;
-    /// see AttendCredential. They are not part of the identity of the credential.
+    /// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS,
+    /// SSH_AUTH_SOCK, BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the
+    /// broker's own uid, mount namespace and PID namespace. If the request starts a plugin run, the plugin gets them, and the
+    /// caller attends that run from its start; see AttendCredential. They are not part of the identity of the credential.
     #[prost(btree_map = "string, string", tag = "4")]
     pub session: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -472,7 +472,7 @@ pub mod cluster_state {
         pub name: ::prost::alloc::string::String,
         /// Why it does not, for people.
         #[prost(string, tag = "2")]
-        pub reason: ::prost::alloc::string::String,
+        pub message: ::prost::alloc::string::String,
     }
     /// Whether a credential is available for a cluster.
     #[derive(
@@ -644,9 +644,9 @@ pub mod credential_state {
         /// How often the broker asked the API server whether it accepts the credential.
         #[prost(uint64, tag = "2")]
         pub verifications: u64,
-        /// Result of the last verification.
-        #[prost(enumeration = "Verdict", tag = "3")]
-        pub last_verdict: i32,
+        /// Result of the last verification. Absent: there was none.
+        #[prost(enumeration = "Verdict", optional, tag = "3")]
+        pub last_verdict: ::core::option::Option<i32>,
         /// A rejection does not start a run before this time. Absent: the next one may.
         #[prost(message, optional, tag = "4")]
         pub next_run_time: ::core::option::Option<::prost_types::Timestamp>,
@@ -720,7 +720,7 @@ pub mod credential_state {
     )]
     #[repr(i32)]
     pub enum Verdict {
-        /// It was not asked.
+        /// Never sent.
         Unspecified = 0,
         /// It answered 401.
         Rejected = 1,
@@ -1071,7 +1071,8 @@ pub mod next_run {
         IssuerPaused = 6,
         /// There is no valid credential, and it is watched.
         Watched = 7,
-        /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the next one.
+        /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the
+        /// next one.
         PersonNeeded = 8,
         /// Prompts were not answered: only a login starts the next one.
         LoginNeeded = 9,
@@ -1218,8 +1219,8 @@ pub struct GetBrokerInfoResponse {
     #[prost(message, optional, tag = "7")]
     pub configuration: ::core::option::Option<ConfigurationState>,
 }
-/// Which configuration is in force. The broker follows its files, and replaces the configuration as a whole when a changed
-/// one has no problem.
+/// Which configuration is in force. The broker follows its files, and replaces the configuration as a whole when a
+/// changed one has no problem.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfigurationState {
     /// When the files were read last and had no problem.
@@ -1228,8 +1229,8 @@ pub struct ConfigurationState {
     /// Number of changed configurations that were put in force since the broker started.
     #[prost(uint64, tag = "2")]
     pub reloads: u64,
-    /// Problems of the files as they are now, each with its file, line and column. Empty: the files are in force as they are.
-    /// Otherwise the configuration of `read_time` stays in force.
+    /// Problems of the files as they are now, each with its file, line and column. Empty: the files are in force as they
+    /// are. Otherwise the configuration of `read_time` stays in force.
     #[prost(string, repeated, tag = "3")]
     pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Since when the files have problems. Absent: they have none.
@@ -1246,13 +1247,13 @@ pub struct ConfigurationState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ErrorReason {
-    /// The server gave no reason.
+    /// Never sent.
     Unspecified = 0,
     /// Several providers have this name, and the request does not say which definition it means.
     AmbiguousProvider = 1,
-    /// The plugin printed a time that is not RFC 3339, or a certificate with an invalid one.
+    /// The plugin printed an `expirationTimestamp` that is not an RFC 3339 time.
     BadTimestamp = 2,
-    /// The client certificate had expired when the plugin printed it.
+    /// The client certificate had expired more than five minutes before the plugin printed it.
     CertExpired = 3,
     /// The caller's cluster is not the one that the broker knows for this credential.
     ClusterMismatch = 4,
@@ -1260,13 +1261,13 @@ pub enum ErrorReason {
     ClusterProfileInvalid = 5,
     /// The broker is shutting down.
     Draining = 6,
-    /// The plugin's input (KUBERNETES_EXEC_INFO) exceeds the kernel's limit for one variable.
+    /// The plugin's input (KUBERNETES_EXEC_INFO), or its arguments and environment together, exceed a limit of the kernel.
     ExecInfoTooLarge = 7,
-    /// The credential had expired when the plugin printed it.
+    /// The credential had expired more than five minutes before the plugin printed it.
     ExpiredOutput = 8,
     /// The request needs ClusterProfiles, and the broker is not configured to read any.
     HubNotConfigured = 9,
-    /// The hub has not been read, so the broker does not know whether the ClusterProfile exists.
+    /// The hub has not been read, so the broker does not know the ClusterProfile or the caller's cluster yet.
     HubUnavailable = 10,
     /// The caller selects an identity with a variable that the plugin would not receive.
     IdentityConflict = 11,
@@ -1282,13 +1283,13 @@ pub enum ErrorReason {
     NoCredential = 16,
     /// No provider serves this ClusterProfile.
     NoMatchingProvider = 17,
-    /// The plugin's output is not one valid ExecCredential.
+    /// The plugin's output is not one valid ExecCredential, or its client certificate is not valid yet.
     OutputInvalid = 18,
     /// The plugin's output exceeds the limit.
     OutputTooLarge = 19,
     /// A limit of the broker is reached. The metadata key `limit` names it.
     Overloaded = 20,
-    /// This process is not allowed to use the broker.
+    /// This process is not allowed to use the broker, or to send this request.
     PeerDenied = 21,
     /// The plugin exited with a code other than 0.
     PluginExit = 22,
@@ -1298,7 +1299,7 @@ pub enum ErrorReason {
     PluginSignal = 24,
     /// The plugin ran longer than its limit.
     PluginTimeout = 25,
-    /// The plugin requested its own credential from the broker.
+    /// A process of a plugin run sent a request to the broker.
     Recursion = 26,
     /// The request was not received completely in time.
     RequestIncomplete = 27,
@@ -1523,7 +1524,8 @@ pub mod credential_broker_client {
         }
         /// Sends the credential, then a message after each rotation, and when its expiry changes. Each message is complete; a
         /// slow reader gets only the newest. The broker keeps a watched credential refreshed. The stream ends with UNAVAILABLE
-        /// and RetryInfo when the credential expires without a replacement, and when the broker shuts down.
+        /// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
+        /// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
         pub async fn watch_credential(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchCredentialRequest>,
@@ -1550,11 +1552,11 @@ pub mod credential_broker_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
-        /// As GetCredential, for a person who watches: sends what the plugin writes to stderr while the request waits for a
+        /// Like GetCredential, for a person at a terminal: sends what the plugin writes to stderr while the request waits for a
         /// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
         /// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
-        /// broker's own user, and for callers with the verb `login`. The deadline of the call counts; without one, the broker's
-        /// limits of the run do.
+        /// broker's own user, and for callers with the verb `login`. The deadline of the call applies; without one, only the
+        /// broker's limits for the run apply.
         pub async fn attend_credential(
             &mut self,
             request: impl tonic::IntoRequest<super::AttendCredentialRequest>,
@@ -1581,7 +1583,7 @@ pub mod credential_broker_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Returns what a plugin printed that the caller ran in its own terminal; see Lease.
+        /// Sends the broker the output of a plugin that the caller ran in its own terminal; see Lease.
         pub async fn deposit_output(
             &mut self,
             request: impl tonic::IntoRequest<super::DepositOutputRequest>,
@@ -1664,7 +1666,8 @@ pub mod credential_broker_client {
             self.inner.unary(req, path, codec).await
         }
         /// Sends all clusters, then each change. Changes that happen close together, or while the client reads slowly, arrive
-        /// in one message. The stream ends with UNAVAILABLE when the broker shuts down.
+        /// in one message. The stream ends with UNAVAILABLE when the broker shuts down, and with PEER_DENIED when the access
+        /// rules no longer allow it.
         pub async fn watch_clusters(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchClustersRequest>,
@@ -1720,7 +1723,8 @@ pub mod credential_broker_server {
         }
         /// Sends the credential, then a message after each rotation, and when its expiry changes. Each message is complete; a
         /// slow reader gets only the newest. The broker keeps a watched credential refreshed. The stream ends with UNAVAILABLE
-        /// and RetryInfo when the credential expires without a replacement, and when the broker shuts down.
+        /// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
+        /// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
         async fn watch_credential(
             &self,
             request: tonic::Request<super::WatchCredentialRequest>,
@@ -1730,11 +1734,11 @@ pub mod credential_broker_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
-        /// As GetCredential, for a person who watches: sends what the plugin writes to stderr while the request waits for a
+        /// Like GetCredential, for a person at a terminal: sends what the plugin writes to stderr while the request waits for a
         /// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
         /// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
-        /// broker's own user, and for callers with the verb `login`. The deadline of the call counts; without one, the broker's
-        /// limits of the run do.
+        /// broker's own user, and for callers with the verb `login`. The deadline of the call applies; without one, only the
+        /// broker's limits for the run apply.
         async fn attend_credential(
             &self,
             request: tonic::Request<super::AttendCredentialRequest>,
@@ -1744,7 +1748,7 @@ pub mod credential_broker_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
-        /// Returns what a plugin printed that the caller ran in its own terminal; see Lease.
+        /// Sends the broker the output of a plugin that the caller ran in its own terminal; see Lease.
         async fn deposit_output(
             &self,
             request: tonic::Request<super::DepositOutputRequest>,
@@ -1776,7 +1780,8 @@ pub mod credential_broker_server {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
         /// Sends all clusters, then each change. Changes that happen close together, or while the client reads slowly, arrive
-        /// in one message. The stream ends with UNAVAILABLE when the broker shuts down.
+        /// in one message. The stream ends with UNAVAILABLE when the broker shuts down, and with PEER_DENIED when the access
+        /// rules no longer allow it.
         async fn watch_clusters(
             &self,
             request: tonic::Request<super::WatchClustersRequest>,

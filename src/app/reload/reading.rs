@@ -73,7 +73,7 @@ impl Reading {
 
 /// What to do with a reading.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum ReadingVerdict {
     /// It has no problem.
     Adopt,
     /// The configuration in force stays.
@@ -90,7 +90,7 @@ pub(super) fn judge(
     in_force: &Sources,
     absences: &mut Absences,
     now: Duration,
-) -> Verdict {
+) -> ReadingVerdict {
     let sources = match result {
         Ok(loaded) => &loaded.sources,
         Err(error) => &error.sources,
@@ -104,13 +104,13 @@ pub(super) fn judge(
     problems
         .extend(awaited.iter().flat_map(|awaited: &Awaited| awaited.files.iter().map(|file| absent(file))));
     if problems.is_empty() {
-        return Verdict::Adopt;
+        return ReadingVerdict::Adopt;
     }
     if let Some(more) = problems.len().checked_sub(MOST).filter(|more| *more > 0) {
         problems.truncate(MOST);
         problems.push(format!("and {more} more; `credbroker validate` prints all"));
     }
-    Verdict::Keep { problems, again }
+    ReadingVerdict::Keep { problems, again }
 }
 
 fn absent(file: &Path) -> String {

@@ -1,4 +1,4 @@
-use super::*;
+use super::{adopt::Adopted, *};
 use crate::plugin::ProviderChanges;
 
 /// A reading that never ends holds its turn.

@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::{
     pending::Touch,
-    places::{Names, Places},
+    places::{Names, WatchedPlaces},
 };
 
 /// Bytes of events that are read at a time.
@@ -84,7 +84,7 @@ impl Watches {
     pub(super) fn add(inotify: Option<&OwnedFd>, files: &[PathBuf]) -> Self {
         let Some(inotify) = inotify else { return Self::default() };
         let mut all = Self { by_number: HashMap::new(), is_complete: true };
-        for (directory, names) in Places::of(files).0 {
+        for (directory, names) in WatchedPlaces::of(files).0 {
             let contents = if names.has_files { CONTENTS } else { WatchFlags::empty() };
             let number = inotify::add_watch(inotify, &directory, NAMES | contents | WatchFlags::ONLYDIR);
             all.is_complete &= number.is_ok() && !is_remote(&directory);

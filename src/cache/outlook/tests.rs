@@ -36,7 +36,7 @@ fn the_cause_is_the_first_that_applies() {
         let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}, idle {idle}");
         assert_eq!(outlook(&state, usage, None, after(at)), (cause, wait), "{row}");
         // What is said is what the maintenance does.
-        let starts = matches!(next_action(&state, usage, after(at)), NextAction::Refresh { .. });
+        let starts = matches!(next_action(&state, usage, after(at)), NextAction::Refresh(_));
         let says = !matches!(cause, NotInUse | NextRequest) && wait == Some(Duration::ZERO);
         assert_eq!(starts, says, "{row}");
         if !matches!(cause, NotInUse | NextRequest) {

@@ -6,10 +6,12 @@ use proptest::prelude::*;
 
 use super::{
     super::{CacheError, flight::Flight, state::Failure},
+    renewal::lead,
     *,
 };
 use crate::{
-    credential::{Bound, Draft, Generation, Token, encoded::plain},
+    cache::state::Current,
+    credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, encoded::plain},
     exec::{RunError, Urgency},
 };
 
@@ -33,7 +35,11 @@ fn material(text: &str) -> Material {
 }
 
 fn lifetime(expires: u64) -> Lifetime {
-    Lifetime { expires_at: wall() + secs(expires), within_skew: false, bound: Bound::ExpirationTimestamp }
+    Lifetime {
+        expires_at: wall() + secs(expires),
+        within_skew: false,
+        bound: LifetimeBound::ExpirationTimestamp,
+    }
 }
 
 fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
@@ -58,7 +64,7 @@ fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
         expires_at,
         lifetime: left,
         within_skew: false,
-        bound: Bound::ExpirationTimestamp,
+        bound: LifetimeBound::ExpirationTimestamp,
     })
 }
 
@@ -111,24 +117,25 @@ fn name(decision: &Decision) -> &'static str {
 
 #[test]
 fn a_request_gets_what_the_table_says() {
-    let refresh = |urgent| NextAction::Refresh { urgent };
-    let queued = |urgent, abandon| NextAction::Adjust { urgent, abandon };
+    use Urgency::{Background, Urgent};
+    let refresh = NextAction::Refresh;
+    let queued = |urgency, abandon| NextAction::Adjust { urgency, abandon };
     // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, action when watched, action when idle
     let table = [
-        (false, None, false, 0, "wait", refresh(true), NextAction::Forget),
-        (false, None, true, 0, "wait", queued(true, false), queued(false, true)),
+        (false, None, false, 0, "wait", refresh(Urgent), NextAction::Forget),
+        (false, None, true, 0, "wait", queued(Urgent, false), queued(Background, true)),
         (false, Some(5), false, 4, "fail", NextAction::Keep, NextAction::Keep),
-        (false, Some(5), false, 5, "wait", refresh(true), NextAction::Forget),
+        (false, Some(5), false, 5, "wait", refresh(Urgent), NextAction::Forget),
         (true, None, false, 0, "serve", NextAction::Keep, NextAction::Keep),
         (true, None, false, 74, "serve", NextAction::Keep, NextAction::Keep),
-        (true, None, false, 75, "serve and refresh", refresh(false), NextAction::Keep),
-        (true, None, true, 80, "serve", queued(false, false), queued(false, true)),
+        (true, None, false, 75, "serve and refresh", refresh(Background), NextAction::Keep),
+        (true, None, true, 80, "serve", queued(Background, false), queued(Background, true)),
         (true, Some(80), false, 79, "serve", NextAction::Keep, NextAction::Keep),
-        (true, Some(80), false, 80, "serve and refresh", refresh(false), NextAction::Keep),
-        (true, None, false, 90, "serve and refresh", refresh(false), NextAction::Keep),
-        (true, None, false, 91, "serve and refresh", refresh(true), NextAction::Keep),
-        (true, None, true, 91, "serve", queued(true, false), queued(false, true)),
-        (true, None, false, 100, "wait", refresh(true), NextAction::Forget),
+        (true, Some(80), false, 80, "serve and refresh", refresh(Background), NextAction::Keep),
+        (true, None, false, 90, "serve and refresh", refresh(Background), NextAction::Keep),
+        (true, None, false, 91, "serve and refresh", refresh(Urgent), NextAction::Keep),
+        (true, None, true, 91, "serve", queued(Urgent, false), queued(Background, true)),
+        (true, None, false, 100, "wait", refresh(Urgent), NextAction::Forget),
         (true, Some(110), false, 100, "fail", NextAction::Keep, NextAction::Keep),
     ];
     for (held, retry_at, running, at, decision, watched, idle) in table {
@@ -149,7 +156,7 @@ fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
     let state = state(Some(current()), None, false);
     assert_eq!(name(&decide(&state, Asker::Program, FILE + 1, after(10))), "serve and refresh");
     let usage = Usage { file: FILE + 1, ..usage(1, false) };
-    assert_eq!(next_action(&state, usage, after(10)), NextAction::Refresh { urgent: false });
+    assert_eq!(next_action(&state, usage, after(10)), NextAction::Refresh(Urgency::Background));
     let again = replace(state.current.as_ref(), &material("old"), lifetime(100), after(10), 0.5, FILE + 1);
     let Replacement::Unchanged(again) = again else { panic!("{again:?}") };
     assert!(!again.is_due_at(after(11), FILE + 1));
@@ -160,7 +167,7 @@ fn a_refresh_is_urgent_when_little_is_left_for_two_runs() {
     let state = state(Some(current()), None, false);
     let urgent = |timeout: u64, at: u64| {
         next_action(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at))
-            == NextAction::Refresh { urgent: true }
+            == NextAction::Refresh(Urgency::Urgent)
     };
     assert!(!urgent(12, 76) && urgent(12, 77), "less than 24 s");
     assert!(!urgent(1, 90) && urgent(1, 91), "less than a tenth of the lifetime");
@@ -235,7 +242,7 @@ fn what_replaces_what() {
 
 #[test]
 fn a_loan_is_used_up_before_the_next_run() {
-    let lent = Lifetime { expires_at: wall() + secs(10), within_skew: true, bound: Bound::ClockSkew };
+    let lent = Lifetime { expires_at: wall() + secs(10), within_skew: true, bound: LifetimeBound::ClockSkew };
     let lent = replace(None, &material("late"), lent, after(0), 0.5, FILE);
     assert!(matches!(lent, Replacement::Rotated { due_in } if due_in == secs(10)), "{lent:?}");
 }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::credential::{Bound, EncodedCredential, Generation};
+use crate::credential::{EncodedCredential, Generation, LifetimeBound};
 
 fn at(secs: u64) -> Now {
     let since = Duration::from_secs(secs);
@@ -21,7 +21,7 @@ fn issued(number: u64, fetched: u64, lifetime: u64) -> Issued {
         expires_at: fetched.wall + lifetime,
         lifetime,
         within_skew: false,
-        bound: Bound::ExpirationTimestamp,
+        bound: LifetimeBound::ExpirationTimestamp,
     }
 }
 

@@ -13,6 +13,7 @@ mod retiring;
 mod room;
 mod schedule;
 mod selecting;
+mod simulation;
 mod status;
 mod suspicion;
 mod time;

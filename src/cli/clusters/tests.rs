@@ -7,7 +7,9 @@ use credbroker_proto::{
     },
 };
 
-use super::{ClusterList, ClustersArgs, Environment, Value, as_json, as_table, json, run};
+use serde_json::{Value, json};
+
+use super::{ClusterList, ClustersArgs, Environment, as_table, json::document, run};
 use crate::cli::fleet::tests::{FakeBroker, Fleet, fleet, hub, ready, unusable};
 
 #[derive(Debug, Parser)]
@@ -104,7 +106,7 @@ fn json_has_every_field_with_the_names_of_the_api() {
         provider: Some("gke".into()),
         skipped_providers: vec![SkippedProvider {
             name: "eks".into(),
-            reason: "the profile does not list it".into(),
+            message: "the profile does not list it".into(),
         }],
         cluster: Some(Cluster {
             server: "https://paris".into(),
@@ -121,7 +123,7 @@ fn json_has_every_field_with_the_names_of_the_api() {
     let mut fleet =
         fleet([("fleet/paris", profile), ("fleet/rome", unusable(Reason::NoMatchingProvider, "m"))]);
     fleet.hub = Some(hub(false, "down"));
-    insta::assert_snapshot!(format!("{:#}", as_json(&ClusterList::from(fleet))), @r#"
+    insta::assert_snapshot!(format!("{:#}", document(&ClusterList::from(fleet))), @r#"
     {
       "clusters": [
         {
@@ -157,8 +159,8 @@ fn json_has_every_field_with_the_names_of_the_api() {
           "readiness": "failed",
           "skippedProviders": [
             {
-              "name": "eks",
-              "reason": "the profile does not list it"
+              "message": "the profile does not list it",
+              "name": "eks"
             }
           ]
         },
@@ -195,7 +197,7 @@ fn json_has_every_field_with_the_names_of_the_api() {
 
 #[test]
 fn without_a_hub_the_list_in_json_is_empty() {
-    assert_eq!(as_json(&ClusterList::default()), json!({"clusters": [], "hub": null}));
+    assert_eq!(document(&ClusterList::default()), json!({"clusters": [], "hub": null}));
 }
 
 #[test]

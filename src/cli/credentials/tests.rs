@@ -38,7 +38,7 @@ fn message() -> v1::CredentialState {
         rejections: Some(Rejections {
             rejections: 3,
             verifications: 2,
-            last_verdict: Verdict::Accepted.into(),
+            last_verdict: Some(Verdict::Accepted.into()),
             next_run_time: at(1_800_000_040),
         }),
     }
@@ -57,15 +57,17 @@ fn the_summary_of_rejections_is_one_line() {
     let mut rejections = Rejections { rejections: 1, ..Rejections::default() };
     assert_eq!(line(rejections), "1 rejection");
     rejections.verifications = 1;
-    rejections.last_verdict = Verdict::Unverifiable.into();
+    rejections.last_verdict = Some(Verdict::Unverifiable.into());
     assert_eq!(line(rejections), "1 rejection, 1 verification, the last: unverifiable");
+    rejections.last_verdict = Some(99);
+    assert_eq!(line(rejections), "1 rejection, 1 verification, the last: unknown", "of a newer broker");
 }
 
 #[test]
 fn a_failure_with_several_lines_is_one_line_below() {
     let mut failed = v1::CredentialState { rejections: None, ..message() };
     failed.last_failure.as_mut().unwrap().message = "plugin failed:\n  no \x1b[31msession\n".into();
-    let text = table(&[Row::of(&failed.into(), now())], Screen::default());
+    let text = table(&[CredentialRow::of(&failed.into(), now())], Screen::default());
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(
         text.ends_with("\n\ngke (fleet/paris): PLUGIN_EXIT: plugin failed: no U+001B[31msession\n"),
@@ -80,7 +82,7 @@ fn the_table_has_a_row_per_credential_and_rejections_below() {
         state: State::Empty.into(),
         ..v1::CredentialState::default()
     };
-    let rows = [Row::of(&held(), now()), Row::of(&empty.into(), now())];
+    let rows = [CredentialRow::of(&held(), now()), CredentialRow::of(&empty.into(), now())];
     insta::assert_snapshot!(table(&rows, Screen::default()), @r"
     PROVIDER           STATE     EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
     gke (fleet/paris)  renewing  in 10m   in 60s    9     2        0a1b2c
@@ -129,6 +131,8 @@ fn json_has_every_field() {
         },
     });
     assert_eq!(state_json(&held()), expected);
+    let unverified = v1::CredentialState { rejections: Some(Rejections::default()), ..message() };
+    assert_eq!(state_json(&unverified.into())["rejections"]["lastVerdict"], Value::Null);
     let unsuspected = v1::CredentialState { rejections: None, ..message() };
     assert_eq!(state_json(&unsuspected.into())["rejections"], Value::Null);
 }

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 use credbroker_client::{Client, CredentialRef, Socket};
 
-use super::{progress::Progress, signals::Signals, table};
+use super::{progress::Progress, signals::CommandSignals, table};
 use crate::{
     app::{self, Drained, Edges, Listening},
     clock::{Clock as _, SystemClock},
@@ -95,7 +95,7 @@ impl Demo {
         config: Config,
         environment: &Environment,
     ) -> anyhow::Result<Option<Vec<DemoStep>>> {
-        let mut signals = Signals::new();
+        let mut signals = CommandSignals::new();
         let path = self.shims.socket().to_owned();
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let mut bound = app::build(config, vec![Listening::at(options)], Edges::system(environment))?;
@@ -191,37 +191,4 @@ fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_fits_80_columns() {
-        let step = |what, calls, millis, remark: &str| DemoStep {
-            what,
-            calls,
-            took: Duration::from_millis(millis),
-            runs: 1,
-            remark: remark.to_owned(),
-        };
-        let steps = [
-            step("cold call", 1, 512, "the plugin ran"),
-            step("50 shims at once", 50, 87, "from memory, all the same token"),
-            step("refresh ahead of expiry", 0, 13_400, "5 s early; no caller waited"),
-        ];
-        let mut out = Vec::new();
-        print(&steps, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        insta::assert_snapshot!(text, @r"
-        WHAT RAN                 CALLS  TOOK      RUNS
-        cold call                1      512.0 ms  1     the plugin ran
-        50 shims at once         50     87.0 ms   1     from memory, all the same token
-        refresh ahead of expiry         13.4 s    1     5 s early; no caller waited
-
-        51 calls, 3 plugin runs. Without a broker, each call runs the plugin, for
-        half a second.
-        Next: `credbroker serve &`, `credbroker kubeconfig wrap -o FILE`, and
-        `KUBECONFIG=FILE kubectl get pods`.
-        ");
-    }
-}
+mod tests;

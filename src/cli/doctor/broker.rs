@@ -21,13 +21,13 @@ use crate::{
 
 /// What a running broker says about itself.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningBroker {
     pub(super) info: BrokerInfo,
     providers: Vec<ProviderState>,
     credentials: Vec<CredentialState>,
 }
 
-impl Running {
+impl RunningBroker {
     /// The digests of its definitions.
     pub(super) fn definitions(&self) -> HashSet<&str> {
         self.providers.iter().filter_map(|provider| provider.definition.as_deref()).collect()
@@ -39,11 +39,11 @@ pub(super) fn check(
     socket: &SocketArg,
     limit: Duration,
     environment: &Environment,
-) -> anyhow::Result<(Vec<Finding>, Option<Running>)> {
+) -> anyhow::Result<(Vec<Finding>, Option<RunningBroker>)> {
     let answer = ask(socket, limit, environment, async |client| {
         let admin = client.admin();
         let (info, providers) = (admin.broker_info().await?, admin.providers().await?);
-        Ok(Running { info, providers, credentials: admin.credentials(&Selector::All).await? })
+        Ok(RunningBroker { info, providers, credentials: admin.credentials(&Selector::All).await? })
     })?;
     let failure = match answer {
         Ok(running) => {
@@ -68,7 +68,7 @@ pub(super) fn check(
 
 /// Whether the files of the configuration are in force.
 pub(super) fn configuration(
-    running: Option<&Running>,
+    running: Option<&RunningBroker>,
     file: Option<&Path>,
     environment: &Environment,
 ) -> Vec<Finding> {
@@ -102,7 +102,7 @@ pub(super) fn configuration(
 
 /// Whether the plugins are there and may run.
 pub(super) fn plugins(
-    running: Option<&Running>,
+    running: Option<&RunningBroker>,
     file: Option<&Path>,
     environment: &Environment,
 ) -> Vec<Finding> {
@@ -142,7 +142,7 @@ fn missing(file: Option<&Path>, environment: &Environment) -> Vec<(String, Strin
 }
 
 /// The credentials whose last run failed.
-pub(super) fn failures(running: Option<&Running>) -> Vec<Finding> {
+pub(super) fn failures(running: Option<&RunningBroker>) -> Vec<Finding> {
     const CHECK: &str = "failures";
     let Some(running) = running else { return Vec::new() };
     let failed = running.credentials.iter().filter_map(|credential| {
@@ -157,7 +157,7 @@ pub(super) fn failures(running: Option<&Running>) -> Vec<Finding> {
     let mut findings: Vec<_> = failed.collect();
     if findings.is_empty() {
         let count = running.credentials.len();
-        findings.push(Finding::ok(CHECK, format!("no last run of {count} credentials failed")));
+        findings.push(Finding::ok(CHECK, format!("the last runs of all {count} credentials succeeded")));
     }
     findings
 }

@@ -4,6 +4,7 @@ mod broker;
 mod finding;
 mod host;
 mod users;
+mod versions;
 
 use std::{
     io::Write,
@@ -51,7 +52,7 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let (mut findings, running) = broker::check(&args.socket, args.timeout.limit, environment)?;
-    findings.extend(host::versions(running.as_ref(), shim, environment));
+    findings.extend(versions::check(running.as_ref(), shim, environment));
     findings.extend(broker::configuration(running.as_ref(), args.config.as_deref(), environment));
     findings.extend(users::check(args.kubeconfig.as_deref(), running.as_ref(), environment));
     findings.extend(broker::plugins(running.as_ref(), args.config.as_deref(), environment));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{broker::Running, finding::Finding};
+use super::{broker::RunningBroker, finding::Finding};
 use crate::{
     cli::EX_CONFIG,
     config::{
@@ -18,7 +18,7 @@ const CHECK: &str = "kubeconfig";
 
 pub(super) fn check(
     file: Option<&Path>,
-    running: Option<&Running>,
+    running: Option<&RunningBroker>,
     environment: &Environment,
 ) -> Vec<Finding> {
     let (paths, mode) = Kubeconfig::chosen(file, environment);
@@ -43,7 +43,7 @@ pub(super) fn check(
 /// The users that run the shim.
 fn through_broker(
     kubeconfig: &Kubeconfig,
-    running: Option<&Running>,
+    running: Option<&RunningBroker>,
     environment: &Environment,
     list: &str,
 ) -> Vec<Finding> {
@@ -51,7 +51,7 @@ fn through_broker(
     let stanzas = users.iter().filter_map(|user| Some((user.name, user.body.get("exec")?, user.file)));
     let shims: Vec<_> = stanzas.filter(|(_, exec, _)| is_shim(exec)).collect();
     let (mut unknown, mut broken) = (Vec::new(), Vec::new());
-    let known = running.map(Running::definitions);
+    let known = running.map(RunningBroker::definitions);
     for (name, exec, file) in &shims {
         let definition = argument(exec, "--definition");
         if definition.is_some_and(|digest| known.as_ref().is_some_and(|known| !known.contains(digest))) {
@@ -72,7 +72,7 @@ fn through_broker(
     }
     if !broken.is_empty() {
         let text =
-            format!("these users of {list} name a credbroker-exec that is not there: {}", listed(&broken));
+            format!("these users of {list} name a credbroker-exec that does not exist: {}", listed(&broken));
         let remedy =
             "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`";
         findings.push(Finding::error(CHECK, 1, text).remedy(remedy));

@@ -1,11 +1,12 @@
 //! `credbroker explain -o json`.
 
-use credbroker_client::admin::{
-    CredentialExplanation, CredentialLifetime, KeyPart, KeyPartKind, KeyPartOrigin, LifetimeBound, RunCause,
-};
+use credbroker_client::admin::{CredentialExplanation, CredentialLifetime, KeyPart, KeyPartKind};
 use serde_json::{Value, json};
 
-use super::differences::{PartName, by_provider, differing};
+use super::{
+    differences::{PartName, by_provider, differing},
+    names,
+};
 use crate::{
     cli::{credentials::state_json, time::rfc3339},
     plugin::Environment,
@@ -22,7 +23,7 @@ pub(super) fn document(explained: &[CredentialExplanation], own: Option<&Environ
             let more = json!({
                 "keyParts": parts.collect::<Vec<_>>(),
                 "lifetime": lifetime.as_ref().map(self::lifetime),
-                "nextRun": {"cause": cause(*next_run), "time": next_run_at.map(rfc3339)},
+                "nextRun": {"cause": names::cause(*next_run), "time": next_run_at.map(rfc3339)},
             });
             with(state_json(state), more)
         };
@@ -34,9 +35,9 @@ pub(super) fn document(explained: &[CredentialExplanation], own: Option<&Environ
 fn key_part(part: &KeyPart, differs: bool, own: Option<&Environment>) -> Value {
     let KeyPart { kind, name, origin, fingerprint, value, .. } = part;
     let document = json!({
-        "kind": self::kind(*kind),
+        "kind": names::kind(*kind),
         "name": name,
-        "origin": self::origin(*origin),
+        "origin": names::origin(*origin),
         "fingerprint": fingerprint,
         "value": value,
         "differs": differs,
@@ -59,59 +60,6 @@ fn lifetime(lifetime: &CredentialLifetime) -> Value {
     json!({
         "fetchTime": lifetime.fetched_at.map(rfc3339),
         "seconds": lifetime.lifetime.map(|lifetime| lifetime.as_secs()),
-        "bound": match lifetime.bound {
-            LifetimeBound::ExpirationTimestamp => "expirationTimestamp",
-            LifetimeBound::CertificateNotAfter => "certificateNotAfter",
-            LifetimeBound::TokenExp => "tokenExp",
-            LifetimeBound::MaxAge => "maxAge",
-            LifetimeBound::UnknownExpiryMaxAge => "unknownExpiryMaxAge",
-            LifetimeBound::ClockSkew => "clockSkew",
-            _ => "unknown",
-        },
+        "bound": names::bound(lifetime.bound),
     })
-}
-
-fn kind(kind: KeyPartKind) -> &'static str {
-    match kind {
-        KeyPartKind::Provider => "provider",
-        KeyPartKind::Definition => "definition",
-        KeyPartKind::Command => "command",
-        KeyPartKind::ApiVersion => "apiVersion",
-        KeyPartKind::ProvideClusterInfo => "provideClusterInfo",
-        KeyPartKind::Argument => "argument",
-        KeyPartKind::Variable => "variable",
-        KeyPartKind::ClusterProfile => "clusterProfile",
-        KeyPartKind::Cluster => "cluster",
-        _ => "unknown",
-    }
-}
-
-fn origin(origin: KeyPartOrigin) -> &'static str {
-    match origin {
-        KeyPartOrigin::Stanza => "stanza",
-        KeyPartOrigin::Always => "always",
-        KeyPartOrigin::PassEnv => "passEnv",
-        KeyPartOrigin::CallerEnv => "callerEnv",
-        KeyPartOrigin::Caller => "caller",
-        KeyPartOrigin::ClusterProfile => "clusterProfile",
-        KeyPartOrigin::Kubeconfig => "kubeconfig",
-        _ => "unknown",
-    }
-}
-
-fn cause(cause: RunCause) -> &'static str {
-    match cause {
-        RunCause::InProgress => "inProgress",
-        RunCause::RefreshPoint => "refreshPoint",
-        RunCause::SameCredential => "sameCredential",
-        RunCause::PluginChanged => "pluginChanged",
-        RunCause::BackOff => "backOff",
-        RunCause::IssuerPaused => "issuerPaused",
-        RunCause::Watched => "watched",
-        RunCause::PersonNeeded => "personNeeded",
-        RunCause::LoginNeeded => "loginNeeded",
-        RunCause::NotInUse => "notInUse",
-        RunCause::NextRequest => "nextRequest",
-        _ => "unknown",
-    }
 }

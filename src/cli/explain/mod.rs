@@ -3,6 +3,7 @@
 
 mod differences;
 mod json;
+mod names;
 mod view;
 
 use std::io::Write;
@@ -17,7 +18,7 @@ use crate::{
     plugin::Environment,
 };
 
-/// Explain credentials: why they are several, what bounds their lifetime, and when and why the plugin runs next
+/// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next
 ///
 /// A credential has a key, which is made of everything that can change what the plugin prints: the provider, its command
 /// and arguments, each variable of the plugin's environment, and the cluster. For each part this command shows where it

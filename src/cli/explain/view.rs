@@ -1,22 +1,21 @@
 //! `credbroker explain` for people.
 
-use std::{
-    fmt::Write as _,
-    time::{Duration, SystemTime},
-};
+mod rows;
+
+use std::time::{Duration, SystemTime};
 
 use credbroker_client::admin::{
-    CredentialExplanation, CredentialLifetime, CredentialState, KeyPart, KeyPartKind, KeyPartOrigin,
-    LifetimeBound, RunCause,
+    CredentialExplanation, CredentialLifetime, CredentialState, KeyPart, LifetimeBound, RunCause,
 };
 
+use self::rows::{differing_row, row, table};
 use super::differences::{PartName, by_provider, differing};
 use crate::{
     cli::{
         credentials::{described, name, provider, summary},
-        screen::{Screen, Tone, wrapped},
-        table,
+        screen::Screen,
         time::{ahead, expiry, rfc3339, span},
+        wrapped::wrapped,
     },
     plugin::Environment,
     text::{one_line, shown},
@@ -113,16 +112,16 @@ fn next_run(explained: &CredentialExplanation, now: SystemTime) -> String {
     let when = at.map_or_else(|| "now".to_owned(), |at| expiry_ahead(at, now));
     match explained.next_run {
         RunCause::InProgress => "a run is queued or in progress".to_owned(),
-        RunCause::RefreshPoint => format!("{when}: its refresh point"),
+        RunCause::RefreshPoint => format!("{when}: the credential is due for renewal"),
         RunCause::SameCredential => {
             format!("{when}: the plugin returned the same credential, and is asked again")
         }
         RunCause::PluginChanged => format!("{when}: the file of the plugin has changed"),
-        RunCause::BackOff => format!("{when}: the last run failed, and its back-off ends then"),
+        RunCause::BackOff => format!("{when}: the last run failed, and the back-off ends then"),
         RunCause::IssuerPaused => {
             format!("{when}: the issuer asked for fewer requests, and its pause ends then")
         }
-        RunCause::Watched => format!("{when}: it is watched, and there is no valid credential"),
+        RunCause::Watched => format!("{when}: it is watched and has no valid credential"),
         RunCause::PersonNeeded => format!(
             "with a request at a terminal, or `{}`: the plugin needs a person",
             login(&explained.state)
@@ -137,7 +136,7 @@ fn next_run(explained: &CredentialExplanation, now: SystemTime) -> String {
         RunCause::NextRequest if at.is_some() => {
             format!("with the first request after {when}: until then callers get the last failure")
         }
-        RunCause::NextRequest => "with the next request: there is no valid credential".to_owned(),
+        RunCause::NextRequest => "with the next request: it has no valid credential".to_owned(),
         _ => format!("{when}: a cause that this release does not know"),
     }
 }
@@ -153,66 +152,6 @@ fn login(state: &CredentialState) -> String {
         Some(profile) => one_line(&format!("credbroker login --cluster-profile {profile}")),
         None => format!("credbroker login {}", shown(&state.provider)),
     }
-}
-
-/// A row of the table: the part, its origin, its fingerprint, and the value in this process.
-type Cells = [String; 4];
-
-fn differing_row(part: &PartName<'_>, explained: &CredentialExplanation, own: Option<&Environment>) -> Cells {
-    let found = explained.key_parts.iter().find(|found| PartName::of(found) == *part);
-    found.map_or_else(
-        || [format!("* {}", label(part, None)), "-".to_owned(), "absent".to_owned(), own_value(part, own)],
-        |found| row("*", found, own),
-    )
-}
-
-fn row(mark: &str, part: &KeyPart, own: Option<&Environment>) -> Cells {
-    let origin = match part.origin {
-        KeyPartOrigin::Stanza => "stanza",
-        KeyPartOrigin::Always => "broker (always)",
-        KeyPartOrigin::PassEnv => "broker (passEnv)",
-        KeyPartOrigin::CallerEnv => "caller (callerEnv)",
-        KeyPartOrigin::Caller => "caller",
-        KeyPartOrigin::ClusterProfile => "ClusterProfile",
-        KeyPartOrigin::Kubeconfig => "kubeconfig",
-        _ => "unknown",
-    };
-    let part_name = PartName::of(part);
-    let label = label(&part_name, part.value.as_deref());
-    [format!("{mark} {label}"), origin.to_owned(), one_line(&part.fingerprint), own_value(&part_name, own)]
-}
-
-fn label(part: &PartName<'_>, value: Option<&str>) -> String {
-    let kind = match part.kind {
-        KeyPartKind::Provider => "provider",
-        KeyPartKind::Definition => "definition",
-        KeyPartKind::Command => "command",
-        KeyPartKind::ApiVersion => "apiVersion",
-        KeyPartKind::ProvideClusterInfo => "provideClusterInfo",
-        KeyPartKind::Argument => "argument",
-        KeyPartKind::Variable => "variable",
-        KeyPartKind::ClusterProfile => "ClusterProfile",
-        KeyPartKind::Cluster => "cluster",
-        _ => "unknown part",
-    };
-    let mut label = kind.to_owned();
-    for text in [part.name, value.unwrap_or_default()].into_iter().filter(|text| !text.is_empty()) {
-        let _infallible = write!(label, " {}", shown(text));
-    }
-    label
-}
-
-fn own_value(part: &PartName<'_>, own: Option<&Environment>) -> String {
-    match own.filter(|_| part.kind == KeyPartKind::Variable) {
-        Some(own) => own.get(part.name).map_or("unset".to_owned(), |value| shown(&value.to_string_lossy())),
-        None => String::new(),
-    }
-}
-
-fn table(rows: &[Cells], own: Option<&Environment>, screen: Screen) -> String {
-    let rows: Vec<_> = rows.iter().map(|cells| (Tone::Plain, cells.clone())).collect();
-    let here = if own.is_some() { "HERE" } else { "" };
-    table::fitted(["  PART", "FROM", "FINGERPRINT", here], &rows, (1, &[2]), screen)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::document::{self, Aliases, Node, Outline, Value};
 const KEY: &str = "kubeconfigs";
 
 /// A range of the text, and what replaces it.
-type Edit = (Range<usize>, String);
+type TextEdit = (Range<usize>, String);
 
 /// A new configuration.
 pub(super) fn new(kubeconfigs: &[PathBuf]) -> String {
@@ -105,7 +105,7 @@ pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String
 }
 
 /// Removes the lines of the items that are gone.
-fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<Edit>> {
+fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
     let gone = list.items().iter().zip(gone).filter(|(_, gone)| **gone);
     let lines = gone.map(|(part, _)| {
         let line = text.get(..part.range.start)?.rfind('\n').map_or(0, |at| at + 1);
@@ -117,7 +117,7 @@ fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<Edit>> {
 }
 
 /// Removes the items that are gone, each with one comma.
-fn between_brackets(list: &Outline, gone: &[bool]) -> Option<Vec<Edit>> {
+fn between_brackets(list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
     let (parts, mut edits, mut is_first) = (list.items(), Vec::new(), true);
     for (index, part) in parts.iter().enumerate() {
         if !*gone.get(index)? {
@@ -149,7 +149,7 @@ fn key_line(text: &str, list: usize) -> Option<(Range<usize>, usize)> {
 }
 
 /// `text` with these edits, if it means `expected` then. Its end stays as it is.
-fn edited(text: &str, edits: Vec<Edit>, expected: &Node) -> Option<String> {
+fn edited(text: &str, edits: Vec<TextEdit>, expected: &Node) -> Option<String> {
     let mut new = document::replaced(text, edits)?;
     if !text.ends_with('\n') {
         new.truncate(new.trim_end_matches(['\r', '\n']).len());
@@ -158,74 +158,4 @@ fn edited(text: &str, edits: Vec<Edit>, expected: &Node) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn add(text: &str) -> Option<String> {
-        added(text, &["/home/u/.kube/config".into(), "/a b".into()])
-    }
-
-    fn both_ways(text: &str, expected: &str) {
-        let with = add(text).expect(text);
-        assert_eq!(with, expected);
-        let without = removed(&with, |item| item == "/home/u/.kube/config" || item == "/a b");
-        assert_eq!(without.as_deref(), Some(text));
-    }
-
-    #[test]
-    fn a_path_is_added_and_removed_and_all_else_stays() {
-        both_ways(
-            "kind: x\nkubeconfigs: # mine\n  - ~/a   # first\nlimits: {}\n",
-            "kind: x\nkubeconfigs: # mine\n  - ~/a   # first\n  - /home/u/.kube/config\n  - \"/a b\"\nlimits: {}\n",
-        );
-        both_ways(
-            "kubeconfigs: [~/a] # mine\nkind: x",
-            "kubeconfigs: [~/a, \"/home/u/.kube/config\", \"/a b\"] # mine\nkind: x",
-        );
-        both_ways(
-            "{\"kubeconfigs\": [\"/c\"]}",
-            "{\"kubeconfigs\": [\"/c\", \"/home/u/.kube/config\", \"/a b\"]}",
-        );
-        both_ways(
-            "kubeconfigs:\r\n- /c\r\n",
-            "kubeconfigs:\r\n- /c\r\n- /home/u/.kube/config\r\n- \"/a b\"\r\n",
-        );
-    }
-
-    #[test]
-    fn a_configuration_without_the_list_gets_one_and_loses_it_again() {
-        both_ways(
-            "kind: x # why\n# end\n",
-            "kind: x # why\nkubeconfigs:\n- /home/u/.kube/config\n- \"/a b\"\n# end\n",
-        );
-        both_ways("kind: x", "kind: x\nkubeconfigs:\n- /home/u/.kube/config\n- \"/a b\"");
-        assert_eq!(
-            add("kubeconfigs: # mine\nkind: x\n").unwrap(),
-            "kubeconfigs: # mine\n- /home/u/.kube/config\n- \"/a b\"\nkind: x\n"
-        );
-        assert_eq!(add("{kind: x}"), None);
-        assert_eq!(add("kubeconfigs: &x [/c]\nother: *x\n"), None);
-    }
-
-    #[test]
-    fn a_list_that_becomes_empty_is_not_null() {
-        for (text, expected) in [
-            ("kind: x\nkubeconfigs: # mine\n- /c\n", "kind: x\nkubeconfigs: [] # mine\n"),
-            ("kubeconfigs:\n- /c\n- /c\n", "kubeconfigs: []\n"),
-            ("'kubeconfigs':\r\n# kubeconfigs:\r\n- /c # 1\r\nkind: x", "# kubeconfigs:\r\nkind: x"),
-            ("{\"kubeconfigs\": [/c]}", "{\"kubeconfigs\": []}"),
-        ] {
-            assert_eq!(removed(text, |item| item == "/c").as_deref(), Some(expected));
-        }
-    }
-
-    #[test]
-    fn any_item_is_removed_with_one_comma() {
-        let without = |items: &[&str]| removed("kubeconfigs: [/a, /b, /c] # x", |item| items.contains(&item));
-        assert_eq!(without(&["/a"]).unwrap(), "kubeconfigs: [/b, /c] # x");
-        assert_eq!(without(&["/b"]).unwrap(), "kubeconfigs: [/a, /c] # x");
-        assert_eq!(without(&["/a", "/b"]).unwrap(), "kubeconfigs: [/c] # x");
-        assert_eq!(without(&["/a", "/c"]).unwrap(), "kubeconfigs: [/b] # x");
-        assert_eq!(without(&["/b", "/c"]).unwrap(), "kubeconfigs: [/a] # x");
-    }
-}
+mod tests;

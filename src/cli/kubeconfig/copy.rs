@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -40,6 +41,14 @@ pub(in crate::cli) fn originals_with_plugins(environment: &Environment) -> anyho
     let runs_shim = kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim));
     let files = kubeconfig.files().iter().map(|file| file.path.clone());
     Ok(if served.is_empty() && !runs_shim { Vec::new() } else { files.collect() })
+}
+
+/// Whether there is nothing but a copy at `path`, so that another copy may replace it.
+pub(in crate::cli) fn is_place_for_copy(path: &Path) -> bool {
+    match fs::read(path) {
+        Ok(contents) => contents.trim_ascii().is_empty() || earlier(path).is_some(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 /// Whether the copy at `path` has nothing that a person added or changed, except for the current context.

@@ -10,7 +10,7 @@ use super::{
     report,
     shim::Shim,
     swap::{Editable, New},
-    targets::Plan,
+    targets::FilePlan,
     wrap::replaced_exec,
 };
 use crate::{
@@ -24,7 +24,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Writes the stanzas of `plan` to the file `moved`, with the texts that will replace them.
-pub(super) fn prepare(path: &Path, plan: &Plan, moved: &Path, shim: &Shim) -> anyhow::Result<()> {
+pub(super) fn prepare(path: &Path, plan: &FilePlan, moved: &Path, shim: &Shim) -> anyhow::Result<()> {
     let shown = path.display().to_string();
     let text = read(path)?;
     let editable = Editable::of(&text, &shown)?;
@@ -62,7 +62,7 @@ fn located(exec: &Node, path: &Path) -> Node {
 }
 
 /// Replaces the stanzas in the kubeconfig, if they are still the ones that were moved.
-pub(super) fn swap(path: &Path, plan: &Plan, moved: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn swap(path: &Path, plan: &FilePlan, moved: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
     let shown = path.display().to_string();
     let file = Moved::read(moved)?
         .with_context(|| format!("{} is gone; run this command again", moved.display()))?;

@@ -31,8 +31,8 @@ use crate::{
 /// Without a context, all exec users of KUBECONFIG or ~/.kube/config are changed. Only their `exec`
 /// stanzas are replaced; everything else in the files stays as it is, comments too. First the command
 /// writes the stanzas to a file below ~/.config/credbroker/, adds that file to the broker's
-/// configuration, and waits until the running broker has read it. So no command fails meanwhile, and
-/// if this command is interrupted, run it again. `credbroker kubeconfig restore` undoes it:
+/// configuration, and waits until the running broker has read it, so that no kubectl command fails
+/// meanwhile. If it is interrupted, run it again. `credbroker kubeconfig restore` undoes the change:
 ///
 ///   credbroker kubeconfig inject
 ///   credbroker kubeconfig inject prod

@@ -31,7 +31,7 @@ use std::{
 use clap::Subcommand;
 
 pub(super) use broker_config::BrokerConfig;
-pub(super) use copy::{is_unchanged_copy, originals_with_plugins, wrap_to};
+pub(super) use copy::{is_place_for_copy, is_unchanged_copy, originals_with_plugins, wrap_to};
 pub(super) use inject::own_directory;
 
 use crate::plugin::Environment;

@@ -43,7 +43,6 @@ impl Record {
     /// Of a file that was written; `None`: by another program.
     pub(super) fn read(root: &Node) -> Option<Self> {
         let ours = extension(root, MARK)?;
-        let text = |key: &str| ours.get(key).and_then(Node::as_str).unwrap_or_default();
         let sources = ours.get("sources").and_then(Node::as_sequence).unwrap_or_default();
         let items = LISTS.iter().flat_map(|(list, _)| {
             let digests = ours.get(list).and_then(Node::as_mapping).unwrap_or_default();
@@ -53,7 +52,7 @@ impl Record {
         });
         Some(Self {
             sources: sources.iter().filter_map(Node::as_str).map(PathBuf::from).collect(),
-            current_context: text("current-context").to_owned(),
+            current_context: current_context(ours).to_owned(),
             items: items.collect(),
         })
     }

@@ -12,7 +12,7 @@ use super::{
     broker_config::BrokerConfig,
     inject::own_directory,
     moved::{Moved, MovedUser},
-    swap::{Editable, New, Stanza},
+    swap::{Editable, New, StanzaText},
 };
 use crate::{
     cli::files::{Locked, is_same},
@@ -24,7 +24,7 @@ use crate::{
 /// Undo `credbroker kubeconfig inject`
 ///
 /// Puts the original `exec` stanzas back into the kubeconfigs. A file that has not changed since is
-/// afterwards what it was, byte for byte. In a file that has changed, only the stanzas are replaced,
+/// restored byte for byte. In a file that has changed, only the stanzas are replaced,
 /// and all changes stay. A user that has another stanza now stays as it is, and so does its original
 /// definition, in a file that the command names.
 ///
@@ -148,7 +148,7 @@ fn put_back(moved: &Moved, out: &mut dyn Write) -> anyhow::Result<Vec<(String, b
 }
 
 /// Whether a stanza runs the shim with the definition that was moved: kubectl has written it in another form since.
-fn is_ours(stanza: &Stanza<'_>, user: &MovedUser, origin: &Path) -> bool {
+fn is_ours(stanza: &StanzaText<'_>, user: &MovedUser, origin: &Path) -> bool {
     let digest = Definition::new(origin.to_owned(), &user.name);
     let args = stanza.exec.get("args").and_then(Node::as_sequence).unwrap_or_default();
     is_shim(&stanza.exec) && args.iter().any(|arg| arg.as_str() == Some(digest.digest()))

@@ -14,7 +14,7 @@ use crate::{
 
 /// Which users of one file are changed.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct FilePlan {
     /// The path that identifies the file.
     pub(super) identity: PathBuf,
     pub(super) users: Vec<(String, Definition)>,
@@ -26,17 +26,17 @@ pub(super) fn plans(
     contexts: &[String],
     environment: &Environment,
     err: &mut dyn Write,
-) -> anyhow::Result<BTreeMap<PathBuf, Plan>> {
+) -> anyhow::Result<BTreeMap<PathBuf, FilePlan>> {
     let definitions = config::definitions(kubeconfig, environment);
     let wanted = users_of(kubeconfig, contexts)?;
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|user| user == name));
     report::warn(&definitions, err)?;
     let users = kubeconfig.users();
-    let mut plans: BTreeMap<PathBuf, Plan> = BTreeMap::new();
+    let mut plans: BTreeMap<PathBuf, FilePlan> = BTreeMap::new();
     for (name, definition) in definitions.served.into_iter().filter(|(name, _)| is_wanted(name)) {
         let Some(user) = users.iter().find(|user| user.name == name) else { continue };
         let identity = user.identity.to_owned();
-        let plan = plans.entry(user.file.to_owned()).or_insert(Plan { identity, users: Vec::new() });
+        let plan = plans.entry(user.file.to_owned()).or_insert(FilePlan { identity, users: Vec::new() });
         plan.users.push((name, definition));
     }
     Ok(plans)

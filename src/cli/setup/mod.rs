@@ -22,17 +22,18 @@ use crate::plugin::Environment;
 
 /// Set credbroker up for this user: one command, and one to undo it
 ///
-/// Shows what it will do, and asks. It names your kubeconfigs in the broker's configuration; writes user units of systemd
-/// and enables the socket, or without systemd lets credbroker-exec start the broker if none runs; writes a copy of your
-/// kubeconfig that uses the broker, completions for bash, zsh and fish, and man pages; and prints the line for the profile
-/// of your shell. Files that it did not write stay as they are. Run it again after you have moved the programs.
+/// Shows what it will do, and asks for confirmation. It names your kubeconfigs in the broker's configuration; writes user
+/// units of systemd and enables the socket, or without systemd lets credbroker-exec start the broker if none runs; writes
+/// a copy of your kubeconfig that uses the broker, completions for bash, zsh and fish, and man pages; and prints the line
+/// for the profile of your shell. Files that it did not write stay as they are. Run it again after you have moved the
+/// programs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct SetupArgs {
-    /// Remove exactly what setup wrote; files that were changed since stay, and are named
+    /// Remove what setup wrote, except files that have changed since then, which it lists
     #[arg(long)]
     undo: bool,
-    /// Do it without a question
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
     /// Do not use systemd

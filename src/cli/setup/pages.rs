@@ -11,7 +11,7 @@ const NAME: &str = "credbroker";
 
 /// Where files for a person's shells and `man` belong.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places<'a> {
+pub(super) struct PagePlaces<'a> {
     /// `$XDG_DATA_HOME`, else `~/.local/share`.
     pub(super) data: &'a Path,
     /// `$XDG_CONFIG_HOME`, else `~/.config`.
@@ -19,7 +19,7 @@ pub(super) struct Places<'a> {
 }
 
 /// The paths of the completions and their contents.
-pub(super) fn completions(places: Places<'_>) -> Vec<(PathBuf, String)> {
+pub(super) fn completions(places: PagePlaces<'_>) -> Vec<(PathBuf, String)> {
     vec![
         (places.data.join("bash-completion/completions").join(NAME), completion(Shell::Bash)),
         (places.data.join("zsh/site-functions/_credbroker"), completion(Shell::Zsh)),
@@ -32,7 +32,7 @@ fn completion(shell: Shell) -> String {
 }
 
 /// The paths of the man pages and their contents: one page for each command.
-pub(super) fn man_pages(places: Places<'_>) -> Vec<(PathBuf, String)> {
+pub(super) fn man_pages(places: PagePlaces<'_>) -> Vec<(PathBuf, String)> {
     let dir = places.data.join("man/man1");
     man::pages().into_iter().map(|(name, text)| (dir.join(name), text)).collect()
 }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn each_command_has_a_page_and_each_shell_completes_it() {
-        let places = Places { data: Path::new("/d"), config: Path::new("/c") };
+        let places = PagePlaces { data: Path::new("/d"), config: Path::new("/c") };
         let pages = man_pages(places);
         let text = |name: &str| {
             let path = Path::new("/d/man/man1").join(name);

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use super::{
     manifest::Manifest,
-    pages::{Places, completions, man_pages},
+    pages::{PagePlaces, completions, man_pages},
     start::Start,
     units::units,
 };
@@ -59,7 +59,7 @@ impl Plan {
             let units = units(name, has_config.then_some(config.as_path()));
             unit_files.extend(units.map(|(name, text)| (dir.join(name), text)));
         }
-        let places = Places { data: &data, config: &config_home };
+        let places = PagePlaces { data: &data, config: &config_home };
         let mut pages = [completions(places), man_pages(places)].concat();
         let is_foreign = |(path, _): &mut (PathBuf, String)| !manifest.may_write(path);
         let foreign = unit_files.extract_if(.., is_foreign).chain(pages.extract_if(.., is_foreign));
@@ -71,6 +71,11 @@ impl Plan {
             start = Start::ByHand("setup did not write the file that says what credbroker-exec starts");
         }
         let copy = home.join(".kube/broker");
+        anyhow::ensure!(
+            kubeconfigs.is_empty() || kubeconfig::is_place_for_copy(&copy),
+            "{} was not written by credbroker, and is the place for its copy of your kubeconfig; move it away, then run setup again",
+            copy.display()
+        );
         Ok(Self { own, config, kubeconfigs, start, unit_files, pages, foreign, copy })
     }
 

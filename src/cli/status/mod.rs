@@ -19,22 +19,22 @@ use crate::{
     plugin::Environment,
 };
 pub(super) use json::hub;
-use overview::Filter;
+use overview::StatusFilter;
 
 /// Show a running broker, its providers and its credentials, without their secrets
 ///
 /// The table has a line for each credential, and for each provider without one:
 ///
 ///   valid      the broker holds a valid credential
-///   renewing   it holds a valid one, and its successor is being fetched or could not be fetched
-///   waiting    there is none, and the plugin is running or waits for its turn
-///   failed     there is none, because the last run failed
-///   empty      there is none now; the next request runs the plugin
-///   idle       there was no request for the provider yet
+///   renewing   the broker holds a valid credential; the run for the next one is in progress or failed
+///   waiting    no credential; the plugin is running or queued
+///   failed     no credential, because the last run failed
+///   empty      no credential; the next request runs the plugin
+///   idle       no request for the provider yet
 ///   unusable   the plugin is not installed, or may not run
 ///
 /// Below the table are the last failures, rejections by API servers, and problems of the configuration.
-/// A narrow terminal leaves columns out; -o json has everything.
+/// A narrow terminal hides columns; -o json has everything.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(super) struct StatusArgs {
@@ -50,7 +50,7 @@ pub(super) struct StatusArgs {
     /// Exit with 1 if a plugin run, a plugin, the hub or the configuration has failed
     #[arg(long)]
     exit_code: bool,
-    /// Show the state again every second, until Ctrl-C; what expires first comes first
+    /// Refresh the view every second until Ctrl-C, sorted by expiry
     #[arg(short, long, conflicts_with_all = ["output", "exit_code"])]
     watch: bool,
     #[command(flatten)]
@@ -88,11 +88,11 @@ pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Wr
 }
 
 impl StatusArgs {
-    fn filter(&self) -> Filter {
+    fn filter(&self) -> StatusFilter {
         match (&self.provider, &self.cluster_profile) {
-            (Some(name), _) => Filter(Selector::Provider(name.clone())),
-            (None, Some(profile)) => Filter(Selector::ClusterProfile(profile.clone())),
-            (None, None) => Filter(Selector::All),
+            (Some(name), _) => StatusFilter(Selector::Provider(name.clone())),
+            (None, Some(profile)) => StatusFilter(Selector::ClusterProfile(profile.clone())),
+            (None, None) => StatusFilter(Selector::All),
         }
     }
 }

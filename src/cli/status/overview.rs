@@ -17,9 +17,9 @@ pub(super) struct Overview {
 
 /// What to show.
 #[derive(Clone, Debug)]
-pub(super) struct Filter(pub(super) Selector);
+pub(super) struct StatusFilter(pub(super) Selector);
 
-impl Filter {
+impl StatusFilter {
     pub(super) async fn read(&self, client: &Client) -> Result<Overview, Error> {
         let admin = client.admin();
         let credentials = admin.credentials(&self.0).await?;

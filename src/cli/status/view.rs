@@ -8,9 +8,10 @@ use super::overview::Overview;
 use crate::{
     cli::{
         configuration,
-        credentials::{Row, table},
-        screen::{Screen, Tone, wrapped},
+        credentials::{CredentialRow, table},
+        screen::{Screen, Tone},
         time::span,
+        wrapped::wrapped,
     },
     text::one_line,
 };
@@ -29,9 +30,9 @@ pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> Stri
 }
 
 /// The credentials and the providers without one, by the names of the providers.
-fn rows(overview: &Overview, now: SystemTime) -> Vec<Row> {
-    let held = overview.credentials.iter().map(|held| (&held.provider, Row::of(held, now)));
-    let idle = overview.idle().map(|provider| (&provider.name, Row::idle(provider)));
+fn rows(overview: &Overview, now: SystemTime) -> Vec<CredentialRow> {
+    let held = overview.credentials.iter().map(|held| (&held.provider, CredentialRow::of(held, now)));
+    let idle = overview.idle().map(|provider| (&provider.name, CredentialRow::idle(provider)));
     let mut rows: Vec<_> = held.chain(idle).collect();
     rows.sort_by_key(|(name, _)| *name);
     rows.into_iter().map(|(_, row)| row).collect()

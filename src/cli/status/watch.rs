@@ -13,17 +13,18 @@ use tokio::time::sleep;
 
 use super::{
     StatusArgs,
-    overview::{Filter, Overview},
+    overview::{Overview, StatusFilter},
     sparkline::Runs,
     view::title,
 };
 use crate::{
     cli::{
         broker::{ask, fail},
-        credentials::{Row, table},
-        screen::{Screen, Tone, wrapped},
-        signals::Signals,
+        credentials::{CredentialRow, table},
+        screen::{Screen, Tone},
+        signals::CommandSignals,
         table::shortened,
+        wrapped::wrapped,
     },
     clock::{Clock as _, SystemClock},
     plugin::Environment,
@@ -36,14 +37,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Draws until a signal ends it.
 pub(super) fn run(
     args: &StatusArgs,
-    filter: &Filter,
+    filter: &StatusFilter,
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let limit = args.timeout.limit;
     let socket = args.socket.locate(environment);
     let ended = ask(&args.socket, limit, environment, async |mut client| {
-        let mut signals = Signals::new();
+        let mut signals = CommandSignals::new();
         // A failure before the first frame ends the command.
         let mut last = filter.read(&client).await?;
         let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(out));
@@ -103,7 +104,10 @@ fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, n
     let mut held: Vec<_> = overview.credentials.iter().collect();
     // Those without a credential come first: they fail, or are being fetched.
     held.sort_by_key(|held| held.expires_at);
-    let rows = held.into_iter().map(|held| Row::of(held, now)).chain(overview.idle().map(Row::idle));
+    let rows = held
+        .into_iter()
+        .map(|held| CredentialRow::of(held, now))
+        .chain(overview.idle().map(CredentialRow::idle));
     text.push_str(&table(&rows.collect::<Vec<_>>(), screen));
     text
 }

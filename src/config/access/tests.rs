@@ -1,7 +1,7 @@
 //! The section `access`.
 
 use crate::{
-    access::{Principal, Target, Verb},
+    access::{CallTarget, Principal, Verb},
     config::{
         Config,
         tests::{HEAD, Home, stanza},
@@ -38,8 +38,8 @@ fn a_rule_is_read_as_it_is_written() {
     );
     let peer = Principal { uid: Some(65532), listener: "apps".into(), ..Principal::default() };
     assert!(rule.peers.include(&peer));
-    assert!(rule.allow.covers(Verb::Report, Target::Provider("gke")));
-    assert!(!rule.allow.covers(Verb::List, Target::Provider("gke")));
+    assert!(rule.allow.covers(Verb::Report, CallTarget::Provider("gke")));
+    assert!(!rule.allow.covers(Verb::List, CallTarget::Provider("gke")));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_a_rule_lacks_or_has_wrong_is_a_problem() {
 ~/.config/credbroker/config.yaml:8:99: access[1].allow.clusterProfiles[0]: must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`
 ~/.config/credbroker/config.yaml:8:106: access[1].allow.clusterProfiles[1]: must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`
 ~/.config/credbroker/config.yaml:8:115: access[1].allow.clusterProfiles[2]: must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`
-~/.config/credbroker/config.yaml:8:130: access[1].allow.verbs[0]: must be one of `get`, `watch`, `report`, `list`, `login`, `admin`, but is `got`
+~/.config/credbroker/config.yaml:8:130: access[1].allow.verbs[0]: must be one of `get`, `watch`, `report`, `list`, `login`, `admin`, not `got`
 ~/.config/credbroker/config.yaml:9:3: access[2]: rule `a` is defined already at ~/.config/credbroker/config.yaml:8:3; rename one of them
 ~/.config/credbroker/config.yaml:9:46: access[2].peers.executables[0]: must be an absolute path
 ~/.config/credbroker/config.yaml:9:68: access[2].peers.listeners[0]: must be the name of a listener

@@ -93,19 +93,19 @@ fn all_problems_are_reported_at_once_with_their_lines() {
     ~/.config/credbroker/config.yaml:10:31: clusterProfiles.namespaces[3]: must be the name of a namespace; to read all namespaces, remove `namespaces`
     ~/.config/credbroker/config.yaml:10:35: clusterProfiles.namespaces[4]: must be the name of a namespace; to read all namespaces, remove `namespaces`
     ~/.config/credbroker/config.yaml:10:40: clusterProfiles.namespaces[5]: must be the name of a namespace; to read all namespaces, remove `namespaces`
-    ~/.config/credbroker/config.yaml:10:45: clusterProfiles.namespaces[6]: must be a string, but is a number; put it in quotes
-    ~/.config/credbroker/config.yaml:11:18: clusterProfiles.labelSelector: must be a string, but is a list
-    ~/.config/credbroker/config.yaml:12:14: clusterProfiles.allowHttp: must be true or false, but is a string
+    ~/.config/credbroker/config.yaml:10:45: clusterProfiles.namespaces[6]: expected a string, found a number; put it in quotes
+    ~/.config/credbroker/config.yaml:11:18: clusterProfiles.labelSelector: expected a string, found a list
+    ~/.config/credbroker/config.yaml:12:14: clusterProfiles.allowHttp: expected a boolean, found a string
     ~/.config/credbroker/config.yaml:14:23: clusterProfiles.prewarm[0].clusterProfiles[0]: must be `NAMESPACE/NAME`, in which `*` matches any text
     ~/.config/credbroker/config.yaml:14:28: clusterProfiles.prewarm[0].clusterProfiles[1]: must be `NAMESPACE/NAME`, in which `*` matches any text
-    ~/.config/credbroker/config.yaml:14:37: clusterProfiles.prewarm[0].clusterProfiles[2]: must be a string, but is a number; put it in quotes
+    ~/.config/credbroker/config.yaml:14:37: clusterProfiles.prewarm[0].clusterProfiles[2]: expected a string, found a number; put it in quotes
     ~/.config/credbroker/config.yaml:15:17: clusterProfiles.prewarm[0].providers[0]: `gkee` is not one of `providers`, did you mean `gke`?
     ~/.config/credbroker/config.yaml:15:23: clusterProfiles.prewarm[0].providers[1]: `aks` is not one of `providers`
-    ~/.config/credbroker/config.yaml:15:33: clusterProfiles.prewarm[0].providers[3]: must be a string, but is a number; put it in quotes
+    ~/.config/credbroker/config.yaml:15:33: clusterProfiles.prewarm[0].providers[3]: expected a string, found a number; put it in quotes
     ~/.config/credbroker/config.yaml:16:18: clusterProfiles.prewarm[0].concurrency: must be a whole number above 0
     ~/.config/credbroker/config.yaml:17:20: clusterProfiles.prewarm[0].runsPerSecond: must be a whole number above 0
     ~/.config/credbroker/config.yaml:18:5: clusterProfiles.prewarm[0]: unknown key `rate`
-    ~/.config/credbroker/config.yaml:19:5: clusterProfiles.prewarm[1]: must be a map, but is a string
+    ~/.config/credbroker/config.yaml:19:5: clusterProfiles.prewarm[1]: expected a map, found a string
     ");
 }
 
@@ -119,12 +119,12 @@ fn lists_and_texts_of_another_shape_are_reported() {
         "{kubeconfig: in-cluster, namespaces: fleet, prewarm: {}}",
     ];
     insta::assert_snapshot!(table.map(|section| with(section).problems()).join("\n"), @r"
-    ~/.config/credbroker/config.yaml:6:18: clusterProfiles: must be a map, but is a list
-    ~/.config/credbroker/config.yaml:6:18: clusterProfiles: must be a map, but is a string
-    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: must be a string, but is a list
+    ~/.config/credbroker/config.yaml:6:18: clusterProfiles: expected a map, found a list
+    ~/.config/credbroker/config.yaml:6:18: clusterProfiles: expected a map, found a string
+    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: expected a string, found a list
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: must be a path, or `in-cluster`
-    ~/.config/credbroker/config.yaml:6:55: clusterProfiles.namespaces: must be a list, but is a string
-    ~/.config/credbroker/config.yaml:6:71: clusterProfiles.prewarm: must be a list, but is a map
+    ~/.config/credbroker/config.yaml:6:55: clusterProfiles.namespaces: expected a list, found a string
+    ~/.config/credbroker/config.yaml:6:71: clusterProfiles.prewarm: expected a list, found a map
     ");
 }
 
@@ -157,7 +157,7 @@ fn clusters_that_must_match_and_none_that_is_known_are_warned_about() {
     };
     insta::assert_snapshot!(config("").warnings(), @"~/.config/credbroker/config.yaml:1:1: provider `p` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused");
     assert_eq!(config("clusterProfiles: {kubeconfig: in-cluster}\n").warnings(), "");
-    insta::assert_snapshot!(Home::new(&format!("{HEAD}providers:\n- name: p\n  clusterInfo: Match\n  {}\n", stanza("x"))).problems(), @"~/.config/credbroker/config.yaml:5:16: providers[0].clusterInfo: must be one of `fromCaller`, `match`, but is `Match`");
+    insta::assert_snapshot!(Home::new(&format!("{HEAD}providers:\n- name: p\n  clusterInfo: Match\n  {}\n", stanza("x"))).problems(), @"~/.config/credbroker/config.yaml:5:16: providers[0].clusterInfo: must be one of `fromCaller`, `match`, not `Match`");
 }
 
 /// A provider with these policies, in our own config and in the stock file.
@@ -203,9 +203,9 @@ fn the_policies_are_those_of_the_reference_library() {
 fn another_policy_is_refused_when_the_file_is_read() {
     for home in with_policies("\"Replace\"", "\"Append\"") {
         let problems = home.problems();
-        assert!(problems.contains("must be one of `Ignore`, `Append`, but is `Replace`"), "{problems}");
+        assert!(problems.contains("must be one of `Ignore`, `Append`, not `Replace`"), "{problems}");
         assert!(
-            problems.contains("must be one of `Ignore`, `AppendIfNotExists`, `Replace`, but is `Append`"),
+            problems.contains("must be one of `Ignore`, `AppendIfNotExists`, `Replace`, not `Append`"),
             "{problems}"
         );
     }

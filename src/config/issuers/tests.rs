@@ -76,7 +76,7 @@ fn what_is_wrong_with_a_section_is_reported() {
 ~/.config/credbroker/config.yaml:10:19: issuers[2].runsPerSecond: must be a whole number above 0
 ~/.config/credbroker/config.yaml:11:10: issuers[3].name: must be a name: not empty, without control characters
 ~/.config/credbroker/config.yaml:11:14: issuers[3]: unknown key `rate`
-~/.config/credbroker/config.yaml:12:3: issuers[4]: must be a map, but is a string
+~/.config/credbroker/config.yaml:12:3: issuers[4]: expected a map, found a string
 ");
     let home = Home::new(&format!(
         "{HEAD}providers:\n- {{name: p, issuer: \"\", {}}}\n- {{name: q, issuer: [x], {}}}\n",
@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_section_is_reported() {
     ));
     insta::assert_snapshot!(home.problems(), @r"
 ~/.config/credbroker/config.yaml:4:21: providers[0].issuer: must be a name: not empty, without control characters
-~/.config/credbroker/config.yaml:5:21: providers[1].issuer: must be a string, but is a list
+~/.config/credbroker/config.yaml:5:21: providers[1].issuer: expected a string, found a list
 ");
 }
 

@@ -20,7 +20,7 @@ type DefinitionRef<'a> = (&'a Path, &'a str);
 pub(super) struct ContextClusters<'a> {
     /// Of a user, the clusters of the contexts that lead to it.
     by_user: HashMap<DefinitionRef<'a>, Vec<DefinitionRef<'a>>>,
-    all: Definitions<'a>,
+    all: DefinedItems<'a>,
     /// `None`: it cannot be read.
     read: HashMap<DefinitionRef<'a>, Option<Cluster>>,
     files: HashMap<PathBuf, Bytes>,
@@ -35,8 +35,8 @@ impl<'a> ContextClusters<'a> {
     /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
         let (users, all) = (
-            Definitions::of(kubeconfig, "users", "user"),
-            Definitions::of(kubeconfig, "clusters", "cluster"),
+            DefinedItems::of(kubeconfig, "users", "user"),
+            DefinedItems::of(kubeconfig, "clusters", "cluster"),
         );
         let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
         let mut lead = |context: &Named<'a>, file: Option<&'a Path>| {
@@ -99,12 +99,12 @@ impl<'a> ContextClusters<'a> {
 
 /// Every item of one list.
 #[derive(Debug)]
-struct Definitions<'a> {
+struct DefinedItems<'a> {
     at: HashMap<DefinitionRef<'a>, Named<'a>>,
     first: HashMap<&'a str, Named<'a>>,
 }
 
-impl<'a> Definitions<'a> {
+impl<'a> DefinedItems<'a> {
     fn of(kubeconfig: &'a Kubeconfig, list: &str, body: &'static str) -> Self {
         let (mut at, mut first) = (HashMap::new(), HashMap::new());
         for named in kubeconfig.files().iter().flat_map(|file| file.items(list, body)) {

@@ -149,7 +149,7 @@ pub fn is_shim(exec: &Node) -> bool {
     let first = exec.get("args").and_then(Node::as_sequence).and_then(<[Node]>::first).and_then(Node::as_str);
     match Path::new(command).file_name().and_then(|name| name.to_str()) {
         Some("credbroker-exec") => true,
-        Some("credbroker") => first == Some("shim"),
+        Some("credbroker" | "kubectl-credbroker") => first == Some("shim"),
         _ => false,
     }
 }

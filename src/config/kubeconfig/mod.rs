@@ -24,10 +24,7 @@ use super::{
     problem::Report,
     reader::{Cursor, Dialect, whole},
 };
-use crate::{
-    document::{Node, Position},
-    plugin::Environment,
-};
+use crate::document::{Node, Position};
 
 pub use context::ContextError;
 use defining::defining_file;
@@ -83,22 +80,6 @@ pub struct Named<'a> {
 }
 
 impl Kubeconfig {
-    /// The paths that a command reads, and how: the one that a person named, else those of the environment.
-    pub fn chosen(named: Option<&Path>, env: &Environment) -> (Vec<PathBuf>, Mode) {
-        let Some(path) = named else { return (Self::default_paths(env), Mode::Ambient) };
-        (vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())], Mode::Named)
-    }
-
-    /// The files of `KUBECONFIG`, or `~/.kube/config`. None of them need exist.
-    pub fn default_paths(env: &Environment) -> Vec<PathBuf> {
-        let Some(list) = env.set("KUBECONFIG") else {
-            return env.set("HOME").map(|home| Path::new(home).join(".kube/config")).into_iter().collect();
-        };
-        let mut seen = HashSet::new();
-        let absolute = std::env::split_paths(list).filter_map(|path| std::path::absolute(path).ok());
-        absolute.filter(|path| seen.insert(path.clone())).collect()
-    }
-
     /// Reads what of `paths` is there.
     pub(in crate::config) fn read(paths: &[PathBuf], mode: Mode, report: &mut Report) -> Self {
         let mut seen = HashSet::new();

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     credential::Cluster,
-    plugin::{Command, Globs, Provider},
+    plugin::{Command, Environment, Globs, Provider},
 };
 
 /// Files of a `KUBECONFIG` list in a separate directory.
@@ -66,6 +66,8 @@ fn each_user_that_runs_a_plugin_is_a_provider() {
         user("bare", "credbroker-exec"),
         user("absolute", "/opt/bin/credbroker-exec"),
         "- name: inner\n  user: {exec: {command: credbroker, args: [shim, --provider, x], apiVersion: x}}\n"
+            .to_owned(),
+        "- name: plugin\n  user: {exec: {command: /k/kubectl-credbroker, args: [shim], apiVersion: x}}\n"
             .to_owned(),
         user("not-the-shim", "credbroker"),
     ];
@@ -180,7 +182,7 @@ fn a_broken_user_does_not_affect_others_unless_a_config_names_the_file() {
     assert!(report.problems.is_empty());
     insta::assert_snapshot!(files.shown(&report.warnings), @r"
 0/config:3:16: user `broken`.exec: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
-0/config:3:52: user `broken`.exec.env[0].value: must be a string, but is a boolean; put it in quotes
+0/config:3:52: user `broken`.exec.env[0].value: expected a string, found a boolean; put it in quotes
 0/config:5:9: user `two`: authProvider cannot be provided in combination with an exec plugin
 ");
     assert_eq!(files.import(Mode::Named).1.problems, report.warnings);
@@ -215,10 +217,10 @@ fn what_client_go_refuses_to_load_is_an_error() {
 0/config:2:7: kind: a kubeconfig has `kind: Config`
 0/config:1:30: the name `u` is there twice in one list
 0/config:1:70: the name `e` is there twice in one list
-0/config:1:8: users: must be a list, but is a map
+0/config:1:8: users: expected a list, found a map
 0/config:1:9: an item needs a `name`, which is text; write it in quotes if it looks like something else
 0/config:1:8: the document is not well-formed
-0/config:1:1: must be a map, but is a list
+0/config:1:1: expected a map, found a list
 ");
 }
 

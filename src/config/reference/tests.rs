@@ -149,7 +149,8 @@ fn the_schema_accepts_what_the_broker_accepts_and_refuses_what_it_refuses() {
             let problems =
                 load(&home, &document.to_string()).err().map(|error| error.problems).unwrap_or_default();
             // The others depend on files and on other sections.
-            let shape = ["must be ", "must not ", "unknown key", "no longer part of Kubernetes"];
+            let shape =
+                ["must be ", "must not ", "expected a ", "unknown key", "no longer part of Kubernetes"];
             let refused =
                 problems.iter().find(|problem| shape.iter().any(|shape| problem.message.contains(shape)));
             let by_schema = refusal(&schema, &schema, &document);

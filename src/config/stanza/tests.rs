@@ -90,19 +90,19 @@ fn all_that_is_wrong_is_reported_together() {
     ), @r"
 f:7:1: unknown key `instalHint`, did you mean `installHint`?
 f:1:13: apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
-f:2:10: command: must be a string, but is a list
-f:3:7: args: must be a list, but is a string
-f:4:6: env: must be a list, but is a map
-f:5:21: provideClusterInfo: must be true or false, but is a string
-f:6:18: interactiveMode: must be one of `Never`, `IfAvailable`, `Always`, but is `never`
+f:2:10: command: expected a string, found a list
+f:3:7: args: expected a list, found a string
+f:4:6: env: expected a list, found a map
+f:5:21: provideClusterInfo: expected a boolean, found a string
+f:6:18: interactiveMode: must be one of `Never`, `IfAvailable`, `Always`, not `never`
 ");
 }
 
 #[test]
 fn a_yaml_1_1_boolean_is_not_text() {
     insta::assert_snapshot!(problems(&format!("{PLAIN}args: [-n, on]\nenv: [{{name: A, value: y}}]\n")), @r"
-f:3:12: args[1]: must be a string, but is a boolean; put it in quotes
-f:4:24: env[0].value: must be a string, but is a boolean; put it in quotes
+f:3:12: args[1]: expected a string, found a boolean; put it in quotes
+f:4:24: env[0].value: expected a string, found a boolean; put it in quotes
 ");
 }
 

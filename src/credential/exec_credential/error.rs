@@ -38,7 +38,7 @@ pub enum DecodeError {
     #[error("the plugin returned no `status`")]
     NoStatus,
     /// The document is not a map.
-    #[error("the output is {found}, not an ExecCredential{}", at.suffix())]
+    #[error("expected an ExecCredential, found {found}{}", at.suffix())]
     NotAnObject {
         /// What it is.
         found: &'static str,
@@ -68,7 +68,7 @@ pub enum DecodeError {
     },
     /// The output has another version than the provider.
     #[error(
-        "the plugin printed {}, but the provider is configured for {}; set `apiVersion` of the provider to the plugin's",
+        "the plugin printed {}, but the provider is configured for {}; set `apiVersion` of the provider to the version that the plugin prints",
         found.map_or("another version", ApiVersion::as_str),
         expected.as_str()
     )]
@@ -91,7 +91,7 @@ pub enum DecodeError {
         at: Position,
     },
     /// A field has the wrong type.
-    #[error("`{field}` must be of type {expected}, not {found}{}", at.suffix())]
+    #[error("`{field}`: expected {expected}, found {found}{}", at.suffix())]
     WrongType {
         /// The field.
         field: &'static str,

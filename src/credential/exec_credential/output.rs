@@ -34,7 +34,7 @@ pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeErro
     check_type(&root, expected)?;
     let status = root.get("status").filter(|status| !status.is_null()).ok_or(DecodeError::NoStatus)?;
     if status.as_mapping().is_none() {
-        return Err(wrong_type("status", "map", status));
+        return Err(wrong_type("status", "a map", status));
     }
     read_status(status)
 }
@@ -91,7 +91,7 @@ fn bearer(token: &str, node: &Node) -> Result<Token, DecodeError> {
 fn expiration(status: &Node) -> Result<Option<SystemTime>, DecodeError> {
     let field = status.get("expirationTimestamp").filter(|node| !node.is_null());
     let Some(node) = field else { return Ok(None) };
-    let text = node.as_str().ok_or_else(|| wrong_type("status.expirationTimestamp", "text", node))?;
+    let text = node.as_str().ok_or_else(|| wrong_type("status.expirationTimestamp", "a string", node))?;
     let time = timestamp::parse(text).ok_or(DecodeError::BadTimestamp { at: node.at })?;
     Ok(Some(time).filter(|time| !timestamp::is_zero(*time)))
 }
@@ -105,7 +105,7 @@ fn text<'a>(
     match map.get(key).filter(|node| !node.is_null()) {
         None => Ok(None),
         Some(node) => {
-            let text = node.as_str().ok_or_else(|| wrong_type(field, "text", node))?;
+            let text = node.as_str().ok_or_else(|| wrong_type(field, "a string", node))?;
             Ok(Some((text, node)).filter(|_| !text.is_empty()))
         }
     }

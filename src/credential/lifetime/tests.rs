@@ -33,7 +33,7 @@ fn limits(max_age: Option<u64>) -> LifetimeLimits {
 
 #[test]
 fn the_earliest_expiry_is_used_and_named() {
-    use Bound::{ExpirationTimestamp, MaxAge, NotAfter, TokenExp, UnknownExpiry};
+    use LifetimeBound::{ExpirationTimestamp, MaxAge, NotAfter, TokenExp, UnknownExpiry};
     for (status, certificate, token, max_age, expected, bound) in [
         (Some(3600), None, None, None, 3600, ExpirationTimestamp),
         (Some(3600), Some(1800), None, None, 1800, NotAfter),
@@ -65,9 +65,9 @@ fn a_credential_that_expired_within_five_minutes_is_valid_for_ten_seconds() {
         (None, None, Some(-299)),
     ] {
         let decoded = decoded(status, certificate, token);
-        let expected = Lifetime { expires_at: time(10), within_skew: true, bound: Bound::ClockSkew };
+        let expected = Lifetime { expires_at: time(10), within_skew: true, bound: LifetimeBound::ClockSkew };
         assert_eq!(lifetime(&decoded, limits(None), time(0)), Ok(expected));
-        let expected = Lifetime { expires_at: time(5), within_skew: true, bound: Bound::MaxAge };
+        let expected = Lifetime { expires_at: time(5), within_skew: true, bound: LifetimeBound::MaxAge };
         assert_eq!(lifetime(&decoded, limits(Some(5)), time(0)), Ok(expected));
     }
 }

@@ -37,7 +37,7 @@ use crate::{
 };
 
 pub use gate::Cause;
-pub use permit::Permit;
+pub use permit::RunPermit;
 pub use share::RunShares;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
 pub use urgency::Urgency;

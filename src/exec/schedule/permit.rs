@@ -8,13 +8,13 @@ use crate::exec::RunError;
 /// The right to one run. Dropping it returns the slot and says nothing about the issuer.
 #[derive(Debug)]
 #[must_use = "dropping a permit returns its slot"]
-pub struct Permit {
+pub struct RunPermit {
     shared: Arc<SharedScheduler>,
     id: u64,
     outcome: Outcome,
 }
 
-impl Permit {
+impl RunPermit {
     pub(super) fn new(shared: &Arc<SharedScheduler>, id: u64) -> Self {
         Self { shared: Arc::clone(shared), id, outcome: Outcome::Unknown }
     }
@@ -32,7 +32,7 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl Drop for RunPermit {
     fn drop(&mut self) {
         self.shared.finish(self.id, self.outcome);
     }
@@ -68,44 +68,4 @@ fn outcome<T>(result: &Result<T, RunError>) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{io, time::Duration};
-
-    use super::*;
-    use crate::{credential::DecodeError, exec::schedule::words::Throttling};
-
-    #[test]
-    fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {
-        let command = || Arc::<str>::from("429"); // names mean nothing
-        let stderr = || Arc::<str>::from("HTTP 429");
-        let after = |retry_after| Outcome::Throttled(Throttling { retry_after });
-        let (long, second) = (Duration::from_secs(30), Duration::from_secs(1));
-        for (error, expected) in [
-            (RunError::Exit { command: command(), code: 1, stderr: stderr() }, after(None)),
-            (RunError::Signal { command: command(), signal: 9, stderr: stderr() }, after(None)),
-            (
-                RunError::Timeout {
-                    command: command(),
-                    limit: long,
-                    key: "timeout",
-                    stderr: "Retry-After: 1".into(),
-                },
-                after(Some(second)),
-            ),
-            (RunError::Exit { command: command(), code: 429, stderr: "no".into() }, Outcome::Reached),
-            (RunError::Decode { command: command(), source: DecodeError::Empty }, Outcome::Reached),
-            (RunError::OutputTooLarge { command: command(), limit: 429 }, Outcome::Reached),
-            (
-                RunError::NotFound { command: command(), install_hint: Some("429".into()), place: "" },
-                Outcome::Unknown,
-            ),
-            (
-                RunError::Spawn { command: command(), cause: Arc::new(io::ErrorKind::NotFound.into()) },
-                Outcome::Unknown,
-            ),
-        ] {
-            assert_eq!(outcome::<()>(&Err(error.clone())), expected, "{error}");
-        }
-        assert_eq!(outcome(&Ok(())), Outcome::Success);
-    }
-}
+mod tests;

@@ -1,10 +1,12 @@
 //! Picks the next run. Pure: `now` is the time since boot.
 
+mod dispatch;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     Urgency,
-    gate::{Cause, Class, Gate},
+    gate::{Cause, Gate},
     lane::Party,
     line::IssuerLine,
     pace::{Outcome, PaceChange},
@@ -16,7 +18,7 @@ use crate::plugin::Issuer;
 
 /// The answer to a queued run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Admission {
+pub(super) enum RunAdmission {
     /// It may start.
     Start,
     /// Its issuer is paused for this time.
@@ -32,7 +34,7 @@ pub(super) struct Queue {
     /// The limits of the newest configuration. A provider that has not changed may name earlier ones.
     limits: HashMap<Arc<str>, Arc<Issuer>>,
     turns: Turns,
-    answers: Vec<(u64, Admission)>,
+    answers: Vec<(u64, RunAdmission)>,
     /// Numbers runs and turns.
     next: u64,
 }
@@ -144,29 +146,11 @@ impl Queue {
         if let Some(left) = line.pace.paused(now).filter(|_| change.is_some()) {
             for id in line.first.take_waited() {
                 self.waiting.remove(&id);
-                self.answers.push((id, Admission::Throttled(left)));
+                self.answers.push((id, RunAdmission::Throttled(left)));
             }
         }
         self.list_more(&issuer, had_share, now);
         change.map(|change| (issuer, change))
-    }
-
-    /// Starts the runs that may start, and returns all answers since the last call.
-    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, Admission)> {
-        while let Some(issuer) = self.turns.due(now) {
-            self.list(&issuer, now); // at a later time, or none
-        }
-        while self.slots.has_room()
-            && let Some((issuer, is_first)) = self.turns.next(self.slots.has_room_for_background())
-        {
-            self.start(&issuer, is_first, now);
-        }
-        std::mem::take(&mut self.answers)
-    }
-
-    /// When to dispatch again if nothing changes. `None`: no run waits for a time.
-    pub(super) fn next_wake(&self) -> Option<Duration> {
-        self.turns.next_time()
     }
 
     /// How long the pause of `issuer` still lasts.
@@ -195,7 +179,7 @@ impl Queue {
         let Some(line) = self.issuers.get_mut(&issuer) else { return };
         let party = waiting.urgency.party();
         match line.pace.paused(now) {
-            Some(left) if party != Party::Broker => self.answers.push((id, Admission::Throttled(left))),
+            Some(left) if party != Party::Broker => self.answers.push((id, RunAdmission::Throttled(left))),
             _ => {
                 line.lane_mut(waiting.urgency.class()).insert(&waiting.provider, party, id, turn);
                 self.waiting.insert(id, waiting);
@@ -209,49 +193,6 @@ impl Queue {
         let lane = self.issuers.get_mut(&waiting.issuer)?.lane_mut(waiting.urgency.class());
         lane.remove(&waiting.provider, waiting.urgency.party(), id);
         Some(waiting)
-    }
-
-    fn start(&mut self, issuer: &Arc<str>, is_first: bool, now: Duration) {
-        let turn = self.number();
-        let Some(line) = self.issuers.get_mut(issuer) else { return };
-        let class = match is_first {
-            true if line.turn(Class::Forced, &self.slots.shares, now) == line.listed.first => Class::Forced,
-            true => Class::First,
-            false => Class::Background,
-        };
-        let mut has_share = false;
-        if let Some(id) = line.lane_mut(class).take(turn, &self.slots.shares) {
-            let run = line.pace.start(class, now);
-            let party = self.waiting.remove(&id).map_or(Party::Broker, |waiting| waiting.urgency.party());
-            has_share = self.slots.start(id, StartedRun { issuer: Arc::clone(issuer), party, class, run });
-            self.answers.push((id, Admission::Start));
-        }
-        self.list_more(issuer, has_share, now);
-    }
-
-    /// Updates the sets after a run of `issuer` has started or ended. `all`: its party got its share, or has less again.
-    fn list_more(&mut self, issuer: &Arc<str>, all: bool, now: Duration) {
-        if all {
-            self.list_all(now);
-        } else {
-            self.list(issuer, now);
-        }
-    }
-
-    /// Updates the sets after a party got its share, or has less again: it may be queued at any issuer.
-    fn list_all(&mut self, now: Duration) {
-        let issuers: Vec<_> = self.issuers.keys().cloned().collect();
-        for issuer in issuers {
-            self.list(&issuer, now);
-        }
-    }
-
-    /// Updates the sets after a change of an issuer.
-    fn list(&mut self, issuer: &Arc<str>, now: Duration) {
-        let Some(line) = self.issuers.get_mut(issuer) else { return };
-        let before = line.listed;
-        line.list(&self.slots.shares, now);
-        self.turns.list(issuer, before, line.listed);
     }
 
     fn number(&mut self) -> u64 {

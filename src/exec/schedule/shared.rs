@@ -10,9 +10,9 @@ use tokio::sync::{Notify, oneshot};
 use tracing::{info, warn};
 
 use super::{
-    Permit,
+    RunPermit,
     pace::{Outcome, PaceChange},
-    queue::{Admission, Queue},
+    queue::{Queue, RunAdmission},
 };
 use crate::clock::Clock;
 
@@ -29,7 +29,7 @@ pub(super) struct SharedScheduler {
 #[derive(Debug)]
 pub(super) struct SchedulerState {
     pub(super) queue: Queue,
-    pub(super) tickets: HashMap<u64, oneshot::Sender<Result<Permit, Duration>>>,
+    pub(super) tickets: HashMap<u64, oneshot::Sender<Result<RunPermit, Duration>>>,
     /// When the timer dispatches next; `None`: it waits to be rearmed.
     pub(super) timer: Option<Duration>,
 }
@@ -67,8 +67,8 @@ impl SharedScheduler {
         // The lock is free by now: dropping a permit that was not taken takes it again.
         for (ticket, id, answer) in answers {
             drop(ticket.send(match answer {
-                Admission::Start => Ok(Permit::new(self, id)),
-                Admission::Throttled(left) => Err(left),
+                RunAdmission::Start => Ok(RunPermit::new(self, id)),
+                RunAdmission::Throttled(left) => Err(left),
             }));
         }
         value

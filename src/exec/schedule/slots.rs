@@ -77,13 +77,9 @@ impl Slots {
 
     /// Removes a started run. Returns also whether its party had its share.
     pub(super) fn finish(&mut self, id: u64) -> Option<(StartedRun, bool)> {
-        match self.started.remove(&id) {
-            Some(started) => {
-                let had_share = self.free(&started);
-                Some((started, had_share))
-            }
-            None => Some((self.aside.remove(&id)?, false)),
-        }
+        let Some(started) = self.started.remove(&id) else { return Some((self.aside.remove(&id)?, false)) };
+        let had_share = self.free(&started);
+        Some((started, had_share))
     }
 
     fn free(&mut self, started: &StartedRun) -> bool {

@@ -57,7 +57,7 @@ fn setup(runs: usize) -> Setup {
 }
 
 impl Setup {
-    async fn permit(&self, provider: &Arc<Provider>, urgency: Urgency) -> Permit {
+    async fn permit(&self, provider: &Arc<Provider>, urgency: Urgency) -> RunPermit {
         self.scheduler.enter(provider, urgency).turn().await.unwrap()
     }
 
@@ -95,7 +95,7 @@ fn decoded() -> Decoded {
 }
 
 /// Whether the run still waits for its turn.
-async fn waits(turn: &mut (impl Future<Output = Result<Permit, Throttled>> + Unpin)) -> bool {
+async fn waits(turn: &mut (impl Future<Output = Result<RunPermit, Throttled>> + Unpin)) -> bool {
     timeout(Duration::ZERO, turn).await.is_err()
 }
 
@@ -189,7 +189,7 @@ async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     setup.throttle(&provider).await;
     let refused = setup.scheduler.enter(&provider, WAITED).turn().await.unwrap_err();
     assert_eq!(refused.retry_after, secs(60));
-    insta::assert_snapshot!(refused.into_error("/bin/p".into()), @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; `credbroker refresh p` runs it now");
+    insta::assert_snapshot!(refused.into_error("/bin/p".into()), @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
     let ticket = setup.scheduler.enter(&provider, Urgency::Urgent);
     let waits_for = ticket.handle().waits_for().unwrap().to_string();
     insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Cause, Permit, SharedScheduler, Urgency};
+use super::{Cause, RunPermit, SharedScheduler, Urgency};
 use crate::{
     exec::{RunError, error::seconds},
     plugin::Provider,
@@ -15,7 +15,7 @@ use crate::{
 #[must_use = "dropping a ticket leaves the queue"]
 pub struct Ticket {
     handle: TicketHandle,
-    turn: oneshot::Receiver<Result<Permit, Duration>>,
+    turn: oneshot::Receiver<Result<RunPermit, Duration>>,
 }
 
 /// Changes and shows a place in the queue, without keeping it.
@@ -51,7 +51,7 @@ impl Ticket {
         shared: &Arc<SharedScheduler>,
         provider: &Arc<Provider>,
         id: u64,
-        turn: oneshot::Receiver<Result<Permit, Duration>>,
+        turn: oneshot::Receiver<Result<RunPermit, Duration>>,
     ) -> Self {
         Self { handle: TicketHandle { shared: Arc::clone(shared), provider: Arc::clone(provider), id }, turn }
     }
@@ -67,7 +67,7 @@ impl Ticket {
     ///
     /// [`Throttled`]: the issuer is paused, or becomes paused. Only for [`Urgency::Waited`]; other runs wait for the end of
     /// the pause.
-    pub async fn turn(mut self) -> Result<Permit, Throttled> {
+    pub async fn turn(mut self) -> Result<RunPermit, Throttled> {
         match (&mut self.turn).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(retry_after)) => {

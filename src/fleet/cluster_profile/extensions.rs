@@ -34,20 +34,19 @@ impl<'a> Extensions<'a> {
         let mut found = Self::default();
         let mut names = HashSet::new();
         for (index, item) in items.iter().enumerate() {
+            let field = format!("{at}[{index}]");
             let Some(name) = item.get("name").and_then(Value::as_str) else {
-                let field = format!("{at}[{index}]");
                 return Err(ProfileError::Malformed { field, expected: "a map with a `name`" });
             };
             if !names.insert(name) {
-                let field = format!("{at}[{index}]");
                 return Err(ProfileError::Invalid { field, problem: "has the name of an earlier extension" });
             }
             let value = item.get("extension").filter(|value| !value.is_null());
-            let place = || format!("{at}[{index}].extension");
+            let placed = value.map(|value| (value, format!("{field}.extension")));
             match name {
                 CONFIG => found.config = value,
-                ARGS => found.args = value.map(|value| (value, place())),
-                ENVS => found.envs = value.map(|value| (value, place())),
+                ARGS => found.args = placed,
+                ENVS => found.envs = placed,
                 _ => {} // for other programs
             }
         }
@@ -62,11 +61,9 @@ impl<'a> Extensions<'a> {
     /// Arguments for the plugin, and their path: a list of strings, or a map with such a list in `args`, because the
     /// schema of the CRD allows only objects.
     pub(super) fn args(&self) -> Result<(Vec<&'a str>, &str), ProfileError> {
+        const EXPECTED: &str = "a list of strings, or a map with such a list in `args`";
         let Some((value, at)) = &self.args else { return Ok((Vec::new(), "")) };
-        let wrong = || ProfileError::Malformed {
-            field: at.clone(),
-            expected: "a list of strings, or a map with such a list in `args`",
-        };
+        let wrong = || ProfileError::Malformed { field: at.clone(), expected: EXPECTED };
         let list = match value {
             Value::Array(list) => list,
             Value::Object(map) if map.is_empty() => return Ok((Vec::new(), at)),
@@ -89,9 +86,5 @@ impl<'a> Extensions<'a> {
         let text =
             |(name, value): (&'a String, &'a Value)| Ok((name.as_str(), value.as_str().ok_or_else(wrong)?));
         Ok((map.iter().map(text).collect::<Result<_, _>>()?, at))
-    }
-
-    pub(super) fn has_config(&self) -> bool {
-        self.config.is_some()
     }
 }

@@ -69,7 +69,7 @@ fn invocation(
     }
     let extensions = Extensions::of(&access.cluster, &at)?;
     endpoint.config = extensions.config();
-    if extensions.has_config() && !provider.provide_cluster_info {
+    if !endpoint.config.is_empty() && !provider.provide_cluster_info {
         warnings.push(format!(
             "the `client.authentication.k8s.io/exec` extension does not reach the plugin: provider `{}` has `provideClusterInfo: false`",
             provider.name

@@ -11,10 +11,10 @@ use crate::plugin::ProfileName;
 
 /// A queue in which each profile is at most once, however often it changes while it waits: the queue is never longer
 /// than the fleet, and a profile that changes often does not delay the others.
-pub(super) fn queue() -> (Offers, Turns) {
+pub(super) fn queue() -> (Offers, QueueTurns) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let offers = Offers { sender, waiting: WaitingProfiles::default() };
-    let turns = Turns { receiver, waiting: offers.waiting.clone() };
+    let turns = QueueTurns { receiver, waiting: offers.waiting.clone() };
     (offers, turns)
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Offers {
 
 /// The front of the queue.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct QueueTurns {
     receiver: UnboundedReceiver<ProfileName>,
     waiting: WaitingProfiles,
 }
@@ -44,7 +44,7 @@ impl Offers {
     }
 }
 
-impl Turns {
+impl QueueTurns {
     /// The next profile. It can be offered again from now on, because its target is looked up later.
     pub(super) async fn next(&mut self) -> Option<ProfileName> {
         let profile = self.receiver.recv().await?;

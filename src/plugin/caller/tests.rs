@@ -100,7 +100,7 @@ fn what_the_broker_does_not_know_passes_beside_it_or_by_its_full_name() {
         refused(&by_glob, Origin::Elsewhere, name, "canary");
     }
     assert!(checked(&taking(&["A*", "TENANT"], &[]), Origin::Elsewhere, "TENANT", "x").is_ok());
-    insta::assert_snapshot!(refused(&by_glob, Origin::Elsewhere, "TENANT", "canary"), @"provider `p`: the caller's variable `TENANT` is not allowed: the broker does not know what it can change, and the caller is not in the broker's own mount namespace and PID namespace; unset it, or set it in `env` of the provider's `exec` stanza, or name it in `callerEnv` without a `*`");
+    insta::assert_snapshot!(refused(&by_glob, Origin::Elsewhere, "TENANT", "canary"), @"provider `p`: the caller's variable `TENANT` is not allowed: the broker does not know what it can change, and the caller is not a process of the broker's own user, mount namespace and PID namespace; unset it, or set it in `env` of the provider's `exec` stanza, or name it in `callerEnv` without a `*`");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_variable_that_does_not_reach_the_plugin_is_not_refused() {
 #[test]
 fn an_identity_that_the_plugin_would_not_get_is_a_conflict() {
     let prod = taking(&[], &[("AWS_PROFILE", "prod")]);
-    insta::assert_snapshot!(refused(&prod, Origin::Beside, "AWS_PROFILE", "canary"), @"provider `p`: the caller sets `AWS_PROFILE`, but the plugin would run with another value of it; to use the caller's, add `callerEnv: [AWS_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
+    insta::assert_snapshot!(refused(&prod, Origin::Beside, "AWS_PROFILE", "canary"), @"provider `p`: the caller sets `AWS_PROFILE`, but the plugin would run with a different value of it; to use the caller's, add `callerEnv: [AWS_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
     insta::assert_snapshot!(refused(&prod, Origin::Beside, "CLOUDSDK_ACTIVE_CONFIG_NAME", "canary"), @"provider `p`: the caller sets `CLOUDSDK_ACTIVE_CONFIG_NAME`, but the plugin would run without it; to use the caller's, add `callerEnv: [CLOUDSDK_ACTIVE_CONFIG_NAME]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
     assert!(checked(&prod, Origin::Elsewhere, "AWS_PROFILE", "prod").is_ok(), "it is the same");
     assert!(checked(&prod, Origin::Elsewhere, "AZURE_CLIENT_ID", "").is_ok(), "nothing, as there");
@@ -126,6 +126,22 @@ fn an_identity_that_the_plugin_would_not_get_is_a_conflict() {
     let pinned = Provider { env: vec![("AWS_PROFILE".into(), "prod".into())], ..taking(&[], &[]) };
     assert!(checked(&pinned, Origin::Beside, "AWS_PROFILE", "prod").is_ok());
     refused(&pinned, Origin::Beside, "AWS_PROFILE", "canary");
+}
+
+/// Callers do not send these by themselves: `CREDBROKER_CALLER_ENV` names them.
+#[test]
+fn what_looks_like_an_identity_and_was_chosen_to_be_sent_is_never_ignored() {
+    let inherited = [("SCW_PROFILE", "prod")];
+    for provider in [taking(&[], &inherited), taking(&["AWS_*"], &inherited)] {
+        refused(&provider, Origin::Beside, "SCW_PROFILE", "canary");
+        refused(&provider, Origin::Beside, "EXOSCALE_ACCOUNT", "canary");
+        assert!(checked(&provider, Origin::Elsewhere, "SCW_PROFILE", "prod").is_ok(), "it is the same");
+    }
+    for name in ["SCW_REGION", "OTHER", "AZURE_STORAGE_ACCOUNT"] {
+        assert!(checked(&taking(&[], &[]), Origin::Elsewhere, name, "other").is_ok(), "{name}");
+    }
+    let brokers = Provider { refuses_other_identities: false, ..taking(&[], &[]) };
+    assert!(checked(&brokers, Origin::Elsewhere, "EXOSCALE_ACCOUNT", "dev").is_ok());
 }
 
 #[test]

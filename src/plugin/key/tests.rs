@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     credential::ApiVersion,
-    plugin::{Command, PluginFile, PluginSpec, provider::tests::provider},
+    plugin::{Command, KeyPart, PartKind, PartOrigin, PluginFile, PluginSpec, provider::tests::provider},
 };
 
 type Variables = Vec<(String, String)>;

@@ -46,6 +46,7 @@ fn names_and_values_are_neither() {
     for name in VALUES.split_whitespace() {
         assert_eq!(effect(&name.replace('*', "X")), Effect::Value, "{name}");
     }
+    assert_effects(Effect::Identity, "SCW_PROFILE ACME_TENANT ACME_TENANT_ID DEFAULT_ROLE PINNIPED_USERNAME");
     assert_effects(Effect::Unknown, "AWS_SOMETHING_NEW TENANT WHO");
     assert_eq!(effect(""), Effect::Unknown);
 }

@@ -43,7 +43,7 @@ fn of_several_known_clusters_that_fit_none_is_guessed() {
     };
     let spec = of(true).resolve(with(Some(cluster("https://one", r#"{"audience":"b"}"#)))).unwrap();
     assert_eq!(spec.cluster.as_deref(), clusters.get(1));
-    insta::assert_snapshot!(refused(&of(true), with(Some(cluster("https://one", "")))), @"the caller sent another cluster than those that the broker knows for provider `p`: it fits several of them that the plugin would tell apart; send its exec extension too; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`");
+    insta::assert_snapshot!(refused(&of(true), with(Some(cluster("https://one", "")))), @"provider `p`: the caller sent a cluster that differs from the provider's known clusters: it fits several of them that the plugin would tell apart; send its exec extension too; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`");
     assert!(
         of(false).resolve(with(Some(cluster("https://one", "")))).is_ok(),
         "the plugin gets none of them"
@@ -82,12 +82,12 @@ fn a_cluster_that_the_broker_does_not_know_is_refused_with_what_differs() {
         sent(|sent| sent.config = r#"{"audience":"tokyo"}"#.into()),
     ];
     insta::assert_snapshot!(others.map(|other| refused(&resolver, with(other))).join("\n"), @r"
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    the caller sent another cluster than those that the broker knows for provider `p`: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    the caller sent another cluster than those that the broker knows for provider `p`: its certificate authorities are others; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    the caller sent another cluster than those that the broker knows for provider `p`: its TLS server name is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    the caller sent another cluster than those that the broker knows for provider `p`: its exec extension is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its certificate authorities are different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its TLS server name is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its exec extension is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
     ");
     assert!(
         refused(&super::resolver([matching(dir.path())]), with(sent(|_| {}))).contains("not one of theirs")
@@ -117,7 +117,7 @@ fn several_profiles_of_one_cluster_are_one_run_if_they_lead_to_the_same() {
     let other = json!({"server": "https://paris:6443", "tls-server-name": "other"});
     apply(&resolver, "paris-0", "p", &other);
     assert_eq!(resolver.resolve(with(sent(|_| {}))).unwrap().key, found.key);
-    let several = "the caller sent another cluster than those that the broker knows for provider `p`: several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`";
+    let several = "provider `p`: the caller sent a cluster that differs from the provider's known clusters: several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`";
     assert_eq!(refused(&resolver, with(Some(cluster("https://paris:6443", "")))), several, "it fits all");
 
     let mut args = paris();
@@ -133,17 +133,17 @@ fn several_profiles_of_one_cluster_are_one_run_if_they_lead_to_the_same() {
 fn a_cluster_that_the_hub_may_still_add_is_not_a_mismatch() {
     let dir = tempfile::tempdir().unwrap();
     let resolver = with_unread_fleet([matching(dir.path())]);
-    insta::assert_snapshot!(refused(&resolver, with(sent(|_| {}))), @"the cluster is not known yet: the hub has not answered yet");
+    insta::assert_snapshot!(refused(&resolver, with(sent(|_| {}))), @"provider `p`: the cluster that the caller sent is not known yet: the hub has not answered yet");
     let mut other = paris();
     other["tls-server-name"] = json!("other");
     apply(&resolver, "other", "p", &other);
     resolver.fleet().unwrap().set_hub(HubState { synced: false, problem: Some("connection reset".into()) });
-    insta::assert_snapshot!(refused(&resolver, with(sent(|_| {}))), @"the cluster is not known yet: connection reset");
+    insta::assert_snapshot!(refused(&resolver, with(sent(|_| {}))), @"provider `p`: the cluster that the caller sent is not known yet: connection reset");
     apply(&resolver, "paris", "p", &paris());
     assert!(resolver.resolve(with(sent(|_| {}))).is_ok(), "what is known already is found");
     resolver.fleet().unwrap().remove(&named("paris"));
     resolver.fleet().unwrap().set_hub(HubState { synced: true, problem: None });
-    assert!(refused(&resolver, with(sent(|_| {}))).contains("its TLS server name is another"));
+    assert!(refused(&resolver, with(sent(|_| {}))).contains("its TLS server name is different"));
 }
 
 #[test]

@@ -178,10 +178,10 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
         let errors = others.map(|other| of(other).unwrap_err().to_string()).join("\n");
         insta::allow_duplicates! {
             insta::assert_snapshot!(errors, @r"
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its server is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its certificate authorities are others; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its TLS server name is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-            the caller sent another cluster than ClusterProfile `fleet/paris` names: its exec extension is another; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its server is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its certificate authorities are different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its TLS server name is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its exec extension is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
             ");
         }
     }
@@ -191,7 +191,7 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
 fn the_error_says_why_a_profile_is_missing() {
     let of = |name: &str| provider(name, Command::Name("x".into()));
     let paris = || by_profile("paris");
-    insta::assert_snapshot!(refused(&resolver([of("p")]), paris()), @"ClusterProfile `fleet/paris` not found: this broker reads none; add `clusterProfiles` to its configuration");
+    insta::assert_snapshot!(refused(&resolver([of("p")]), paris()), @"ClusterProfile `fleet/paris` not found: this broker does not read ClusterProfiles; add `clusterProfiles` to its configuration");
     let fleet = with_unread_fleet([of("p")]);
     insta::assert_snapshot!(refused(&fleet, paris()), @"ClusterProfile `fleet/paris` is not known yet: the hub has not answered yet");
     fleet.fleet().unwrap().set_hub(HubState { synced: false, problem: Some("connection refused".into()) });

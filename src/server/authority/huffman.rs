@@ -26,11 +26,11 @@ struct Codes {
     /// Symbols in the order of their codes.
     ordered: [u8; 256],
     /// The range of codes of each length.
-    levels: [Level; LONGEST + 1],
+    levels: [CodeLevel; LONGEST + 1],
 }
 
 #[derive(Clone, Copy)]
-struct Level {
+struct CodeLevel {
     first: u32,
     count: u32,
     /// Index in `ordered` of the symbol of `first`.
@@ -43,12 +43,12 @@ impl Codes {
         let mut codes = Self {
             of: [0; 256],
             ordered: [0; 256],
-            levels: [Level { first: 0, count: 0, place: 0 }; LONGEST + 1],
+            levels: [CodeLevel { first: 0, count: 0, place: 0 }; LONGEST + 1],
         };
         let (mut code, mut place, mut length) = (0, 0, 1);
         while length <= LONGEST {
             code <<= 1;
-            let first = Level { first: code, count: 0, place };
+            let first = CodeLevel { first: code, count: 0, place };
             let mut symbol = 0_u8;
             loop {
                 if LENGTHS[symbol as usize] as usize == length {
@@ -62,7 +62,7 @@ impl Codes {
                 }
                 symbol += 1;
             }
-            codes.levels[length] = Level { count: code - first.first, ..first };
+            codes.levels[length] = CodeLevel { count: code - first.first, ..first };
             length += 1;
         }
         codes

@@ -39,7 +39,7 @@ impl View<'_> {
     pub(super) fn shows(self, row: &Row) -> bool {
         let provider = row.target().map(|target| &*target.provider.name);
         self.namespace.is_none_or(|namespace| *row.name().namespace == *namespace)
-            && self.rights.allows(Verb::List, access::Target::Profile(row.name(), provider))
+            && self.rights.allows(Verb::List, access::CallTarget::Profile(row.name(), provider))
     }
 }
 
@@ -73,11 +73,11 @@ impl Row {
         let known = &self.known;
         let profile = &known.profile;
         let target = self.target();
-        let sees = |provider: &str| rights.allows(Verb::List, access::Target::Provider(provider));
+        let sees = |provider: &str| rights.allows(Verb::List, access::CallTarget::Provider(provider));
         let skipped = known.skipped.iter().filter(|skipped| !rights.is_limited() || sees(&skipped.name));
         let skipped = skipped.map(|skipped| cluster_state::SkippedProvider {
             name: skipped.name.clone(),
-            reason: skipped.reason.clone(),
+            message: skipped.reason.clone(),
         });
         let properties = profile.properties.iter();
         let properties = properties

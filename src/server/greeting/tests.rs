@@ -1,6 +1,6 @@
 //! What is said and heard before the first call.
 
-use std::{convert::Infallible, pin::pin};
+use std::{convert::Infallible, pin::pin, sync::Arc};
 
 use futures_util::poll;
 use http::{Request, Response};
@@ -10,7 +10,8 @@ use tokio::io::{DuplexStream, duplex};
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 
-use super::{super::settings::http2, *};
+use super::*;
+use crate::server::{settings::http2, traffic::Traffic};
 
 /// A preface and a SETTINGS frame of six bytes.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64";

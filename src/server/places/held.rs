@@ -23,7 +23,7 @@ pub(in crate::server) struct TooManyBytes {
 
 /// The counts that a connection adds to: those of its process and of its uid.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Holding(pub(super) Option<[Arc<Held>; 2]>);
+pub(in crate::server) struct HeldCounts(pub(super) Option<[Arc<Held>; 2]>);
 
 impl Held {
     pub(super) fn new(name: &'static str, limit: usize) -> Self {
@@ -31,7 +31,7 @@ impl Held {
     }
 }
 
-impl Holding {
+impl HeldCounts {
     pub(in crate::server) fn add(&self, bytes: usize) {
         for held in self.0.iter().flatten() {
             held.bytes.fetch_add(bytes, Ordering::Relaxed);

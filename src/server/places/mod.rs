@@ -19,7 +19,7 @@ use budget::{Budget, open_files};
 use taken::{Served, Taken};
 
 pub use budget::affordable_runs;
-pub(super) use held::{Held, Holding, TooManyBytes};
+pub(super) use held::{Held, HeldCounts, TooManyBytes};
 
 /// Connections of one process that had no call within a second of their start, or half of all places if those are fewer.
 /// For one more, the oldest of them gives way, even if there are free places: a client that connects has a call.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{ConnectionLimits, Held, Holding};
+use super::{ConnectionLimits, Held, HeldCounts};
 use crate::server::traffic::Traffic;
 
 /// A connection without a call for this time gives way to a new one when there is no place left.
@@ -52,13 +52,13 @@ impl Taken {
         &mut self,
         (uid, process): (u32, u64),
         limits: &ConnectionLimits,
-        traffic: impl FnOnce(Holding) -> Arc<Traffic>,
+        traffic: impl FnOnce(HeldCounts) -> Arc<Traffic>,
     ) -> (u64, Arc<Traffic>) {
         let number = self.next;
         self.next += 1;
         let of_process = || Held::new("limits.bytesPerProcess", limits.bytes_per_process);
         let of_uid = || Held::new("limits.bytesPerUid", limits.bytes_per_uid);
-        let traffic = traffic(Holding(Some([
+        let traffic = traffic(HeldCounts(Some([
             enter(&mut self.processes, process, number, of_process),
             enter(&mut self.uids, uid, number, of_uid),
         ])));

@@ -17,7 +17,7 @@ const SET_GROUP: u32 = 0o2000;
 
 /// The names of a socket.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SocketPlace {
     /// Where the socket is.
     pub(super) socket: PathBuf,
     /// The configured path, if it is directly in a shared directory: a second name, for clients that do not look for the
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) link: Option<PathBuf>,
 }
 
-impl Place {
+impl SocketPlace {
     /// Creates the directory of the socket, or checks the existing one.
     pub(super) fn prepare(options: &SocketOptions) -> Result<Self, SocketError> {
         let directory = split(&options.path)?.0;

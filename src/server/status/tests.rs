@@ -4,10 +4,12 @@ use std::{io, sync::Arc};
 
 use super::*;
 use crate::{
+    access::Verb,
     cache::{Room, Unattended},
-    credential::ApiVersion,
+    credential::{ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError},
     document::{self, Aliases, Position},
-    plugin::{Command, Definition, ProfileName, Refusal, Retirement},
+    plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement},
+    server::places::{Full, TooManyBytes},
 };
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -84,7 +86,7 @@ fn decode_errors() -> Vec<DecodeError> {
         DecodeError::VersionMismatch { expected: ApiVersion::V1, found: Some(ApiVersion::V1Beta1) },
         DecodeError::VersionMissing { expected: ApiVersion::V1 },
         DecodeError::WrongKind { at: AT },
-        DecodeError::WrongType { field: "status.token", expected: "text", found: "a number", at: AT },
+        DecodeError::WrongType { field: "status.token", expected: "a string", found: "a number", at: AT },
     ];
     let pairs = [
         PairError::Base64 { field: "clientKeyData" },
@@ -134,12 +136,19 @@ fn resolve_errors() -> Vec<ResolveError> {
     let command = || Command::Name("p".into());
     let profile = || ProfileName::new("fleet", "paris");
     let errors = vec![
-        ResolveError::ClusterConfig { line: 1, column: 2 },
+        ResolveError::ClusterConfig { provider: provider(), line: 1, column: 2 },
         ResolveError::ClusterMismatch {
-            known: "ClusterProfile `fleet/paris` names".into(),
-            difference: "its server is another",
+            provider: provider(),
+            profile: Some(profile()),
+            difference: "its server is different",
         },
-        ResolveError::ClusterServer,
+        ResolveError::ClusterMismatch {
+            provider: provider(),
+            profile: None,
+            difference: "its server is not one of theirs",
+        },
+        ResolveError::ClusterServer { provider: provider() },
+        ResolveError::ClusterUnread { provider: provider(), problem: "connection refused".into() },
         ResolveError::AmbiguousProvider {
             name: "cloud".into(),
             candidates: ["/home/jane/.kube/config", "/other"]
@@ -167,11 +176,7 @@ fn resolve_errors() -> Vec<ResolveError> {
             danger: "it can make the plugin run another program",
             remedy: "",
         },
-        ResolveError::HubUnavailable {
-            wanted: "ClusterProfile `fleet/paris`".into(),
-            problem: "connection refused".into(),
-        },
-        ResolveError::InvalidVariable { name: "A=B".into() },
+        ResolveError::InvalidVariable { provider: provider(), variable: "A=B".into() },
         ResolveError::NeedsTerminal { provider: provider() },
         ResolveError::NoCluster { provider: provider(), known: 2 },
         ResolveError::PluginNotAllowed {
@@ -186,6 +191,7 @@ fn resolve_errors() -> Vec<ResolveError> {
             source: Arc::new(io::ErrorKind::PermissionDenied.into()),
         },
         ResolveError::ProfileNotAllowed { profile: profile() },
+        ResolveError::ProfileUnread { profile: profile(), problem: "connection refused".into() },
         ResolveError::ProviderNotAllowed { name: "cloud".into() },
         ResolveError::UnknownProfile { profile: profile(), is_configured: true },
         ResolveError::UnknownProfile { profile: profile(), is_configured: false },
@@ -218,15 +224,21 @@ fn cloud() -> Subject {
     Subject { provider: "cloud".into(), key: PluginKey([0xab; 32]), profile }
 }
 
-fn line(status: &Status) -> String {
+fn paris() -> Source {
+    Source::ClusterProfile(ProfileName::new("fleet", "paris"))
+}
+
+/// One line about `status`, whose message begins with the provider or the ClusterProfile if it `has_subject`.
+fn line(status: &Status, has_subject: bool) -> String {
     let info = status.get_details_error_info().expect("every status carries ErrorInfo");
     assert_eq!(info.domain, "credbroker.io");
     let reason = Reason::from_name(&info.reason).expect("a reason of ours");
-    assert_eq!(status.code(), reason.code(), "{reason:?}");
+    assert_eq!(status.code(), to_tonic(reason.code()), "{reason:?}");
     assert!(status.message().ends_with(&format!(" ({})", info.reason)), "{}", status.message());
     let subject = [("provider", "provider"), ("cluster", "ClusterProfile")]
         .into_iter()
         .find_map(|(key, noun)| Some(format!("{noun} `{}`", info.metadata.get(key)?)));
+    assert_eq!(subject.is_some(), has_subject, "{}", status.message());
     if let Some(subject) = subject {
         assert!(status.message().starts_with(&subject), "{subject}: {}", status.message());
     }
@@ -242,8 +254,9 @@ fn line(status: &Status) -> String {
 fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
-    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
-    let others = [
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
+    let without_subject = [
+        draining(),
         invalid("empty"),
         no_hub(),
         unfinished(Duration::from_secs(10)),
@@ -254,7 +267,9 @@ fn every_error_has_its_reason_code_and_text() {
         descendant(),
         no_peer(),
     ];
-    let lines: Vec<_> = failed.chain(unresolved).chain(others).map(|status| line(&status)).collect();
+    let denied = [login_denied(&paris()), login_denied(&Source::Provider("cloud".into()))];
+    let lines = failed.chain(unresolved).chain(denied).map(|status| line(&status, true));
+    let lines: Vec<_> = lines.chain(without_subject.iter().map(|status| line(status, false))).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -263,7 +278,7 @@ fn every_error_has_its_reason_code_and_text() {
 fn every_reason_is_reachable() {
     let retry_after = Duration::ZERO;
     let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
-    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error));
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
     let reached: std::collections::HashSet<_> = failed
         .chain(unresolved)
         .chain([no_hub(), no_peer(), unfinished(Duration::ZERO)])
@@ -294,12 +309,15 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     assert_eq!(metadata(&full), pairs(&named));
     let command = Command::Name("p".into());
     let missing = ResolveError::PluginNotFound { provider: "cloud".into(), command, install_hint: None };
-    assert_eq!(metadata(&unresolved(&missing)), pairs(&[("provider", "cloud")]));
+    let by_name = Source::Provider("cloud".into());
+    assert_eq!(metadata(&unresolved(&missing, &by_name)), pairs(&[("provider", "cloud")]));
+    let both = pairs(&[("cluster", "fleet/paris"), ("provider", "cloud")]);
+    assert_eq!(metadata(&unresolved(&missing, &paris())), both, "the request names a ClusterProfile");
     let profile = ProfileName::new("fleet", "paris");
     let unknown = ResolveError::UnknownProfile { profile, is_configured: true };
-    assert_eq!(metadata(&unresolved(&unknown)), pairs(&[("cluster", "fleet/paris")]));
+    assert_eq!(metadata(&unresolved(&unknown, &paris())), pairs(&[("cluster", "fleet/paris")]));
     let unknown = ResolveError::UnknownProvider { name: "x".repeat(10_000), known: vec![] };
-    assert_eq!(metadata(&unresolved(&unknown)), [], "a value that would not fit into the headers");
+    assert_eq!(metadata(&unresolved(&unknown, &by_name)), [], "a value that would not fit into the headers");
 }
 
 /// gRPC for Java and the C core accept 8 KiB of headers. Each header counts as its name, its value and 32 bytes.
@@ -317,6 +335,14 @@ fn every_status_fits_the_headers_that_clients_take() {
         assert!(size < 7 * 1024 + 512, "{size}");
         assert!(failed.get_details_error_info().is_some());
     }
+}
+
+#[test]
+fn an_error_without_a_retry_delay_has_no_retry_info() {
+    let retry = |status: Status| Some(status.get_details_retry_info()?.retry_delay);
+    assert_eq!(retry(too_many_watches(7)), None);
+    assert_eq!(retry(invalid("empty")), None);
+    assert_eq!(retry(too_many_connections(Full::Connections(7))), Some(Some(SUCCESSOR)));
 }
 
 #[test]

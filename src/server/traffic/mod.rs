@@ -1,5 +1,6 @@
 //! Counts the calls and bytes in progress on one connection. Its limits use these counts.
 
+mod counted;
 mod noted;
 mod watchdog;
 
@@ -12,21 +13,18 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, futures::OwnedNotified};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use counted::{Call, Unfinished, Unsent};
 pub(super) use noted::Noted;
 pub(super) use watchdog::Watchdog;
 
-use super::places::{Holding, TooManyBytes};
-use crate::clock;
+use super::places::{HeldCounts, TooManyBytes};
 
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
-/// Limit of bytes of unfinished requests.
-const UNFINISHED: usize = 2 << 20;
 
 /// The bytes and calls of one connection.
 #[derive(Debug)]
@@ -53,12 +51,12 @@ pub(super) struct Traffic {
     /// Cancelled to end the connection: the broker drains, the peer reads nothing, or another connection needs the place.
     end: CancellationToken,
     /// The bytes that count against the limits of the peer's uid and process.
-    holding: Holding,
+    holding: HeldCounts,
 }
 
 impl Traffic {
     /// The counts of a connection that begins at `now`.
-    pub(super) fn new(end: CancellationToken, holding: Holding, now: Duration) -> Arc<Self> {
+    pub(super) fn new(end: CancellationToken, holding: HeldCounts, now: Duration) -> Arc<Self> {
         Arc::new(Self {
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
@@ -188,114 +186,6 @@ impl Traffic {
     }
 }
 
-/// A call in progress, from its headers to the end of its response.
-#[derive(Debug)]
-pub(super) struct Call(Arc<Traffic>);
-
-impl Call {
-    pub(super) fn of(traffic: &Arc<Traffic>) -> Self {
-        traffic.begun.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(traffic))
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.0.idle_since.store(millis(clock::coarse()), Ordering::Relaxed);
-        self.0.ended.fetch_add(1, Ordering::Release);
-    }
-}
-
-/// Response bytes that the peer has not read.
-#[derive(Debug)]
-pub(super) struct Unsent {
-    bytes: Bytes,
-    /// The bytes that only this answer holds. Answers from memory share theirs with the cache.
-    own: usize,
-    traffic: Arc<Traffic>,
-}
-
-impl Unsent {
-    pub(super) fn new(bytes: Bytes, traffic: &Arc<Traffic>) -> Self {
-        traffic.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
-        let own = if bytes.is_unique() { bytes.len() } else { 0 };
-        if own > 0 {
-            traffic.holding.add(own);
-        }
-        Self { bytes, own, traffic: Arc::clone(traffic) }
-    }
-}
-
-impl Unsent {
-    /// Splits off the first `count` bytes. The total does not change.
-    pub(super) fn split_to(&mut self, count: usize) -> Self {
-        // The rest keeps the whole block in memory, so it keeps the count.
-        let bytes = self.bytes.split_to(count.min(self.bytes.len()));
-        Self { bytes, own: 0, traffic: Arc::clone(&self.traffic) }
-    }
-}
-
-impl Buf for Unsent {
-    fn remaining(&self) -> usize {
-        self.bytes.remaining()
-    }
-
-    fn chunk(&self) -> &[u8] {
-        self.bytes.chunk()
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.bytes.advance(count);
-        self.traffic.take(count);
-    }
-}
-
-impl Drop for Unsent {
-    fn drop(&mut self) {
-        if !self.bytes.is_empty() {
-            self.traffic.take(self.bytes.len());
-        }
-        if self.own > 0 {
-            self.traffic.holding.sub(self.own);
-        }
-    }
-}
-
-/// Bytes of an unfinished request.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    bytes: usize,
-    traffic: Arc<Traffic>,
-}
-
-impl Unfinished {
-    pub(super) fn new(traffic: &Arc<Traffic>) -> Self {
-        Self { bytes: 0, traffic: Arc::clone(traffic) }
-    }
-
-    /// Increases the size to `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// The limit of the connection, of its process or of its uid that is exceeded.
-    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), TooManyBytes> {
-        let more = bytes.saturating_sub(self.bytes);
-        self.bytes += more;
-        self.traffic.holding.add(more);
-        if self.traffic.unfinished.fetch_add(more, Ordering::Relaxed) + more > UNFINISHED {
-            return Err(TooManyBytes { name: "unfinished requests", limit: UNFINISHED });
-        }
-        self.traffic.check_bytes()
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        self.traffic.unfinished.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.traffic.holding.sub(self.bytes);
-    }
-}
-
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -304,39 +194,9 @@ fn millis(time: Duration) -> u64 {
 impl Traffic {
     /// The counts of a connection without a peer.
     pub(super) fn for_tests() -> Arc<Self> {
-        Self::new(CancellationToken::new(), Holding::default(), Duration::ZERO)
+        Self::new(CancellationToken::new(), HeldCounts::default(), Duration::ZERO)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn room_is_made_by_the_peer_and_passed_on() {
-        let traffic = Traffic::for_tests();
-        let mut answer = Unsent::new(Bytes::from(vec![0; UNSENT]), &traffic);
-        let rooms = [traffic.room(), traffic.room()];
-        assert!(!traffic.has_room());
-        let [mut first, mut second] = rooms.map(Box::pin);
-        assert!(
-            futures_util::poll!(&mut first).is_pending() && futures_util::poll!(&mut second).is_pending()
-        );
-        answer.advance(1);
-        assert!(traffic.has_room() && futures_util::poll!(&mut first).is_ready());
-        assert!(futures_util::poll!(&mut second).is_pending(), "one at a time");
-        traffic.pass_on();
-        assert!(futures_util::poll!(&mut second).is_ready());
-    }
-
-    #[test]
-    fn unfinished_requests_share_one_limit() {
-        let traffic = Traffic::for_tests();
-        let mut requests: Vec<_> = (0..8).map(|_| Unfinished::new(&traffic)).collect();
-        assert!(requests.iter_mut().all(|request| request.grow_to(UNFINISHED / 8).is_ok()));
-        let mut more = Unfinished::new(&traffic);
-        assert_eq!(more.grow_to(1).unwrap_err().name, "unfinished requests");
-        drop((requests.pop(), more));
-        assert!(Unfinished::new(&traffic).grow_to(UNFINISHED / 8).is_ok());
-    }
-}
+mod tests;

@@ -25,19 +25,19 @@ pub(in crate::server) struct Watchdog {
 #[derive(Debug)]
 struct WatchedConnection {
     traffic: Weak<Traffic>,
-    marks: Marks,
+    marks: ProgressMarks,
     /// Number of checks without progress.
     looks: u8,
 }
 
 /// Counters of progress. `None`: nothing waits for the peer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Marks {
+struct ProgressMarks {
     taken: Option<u64>,
     written: Option<u64>,
 }
 
-impl Marks {
+impl ProgressMarks {
     fn is_stuck_since(self, earlier: Self) -> bool {
         let is_stuck = |now: Option<u64>, earlier: Option<u64>| now.is_some() && now == earlier;
         is_stuck(self.taken, earlier.taken) || is_stuck(self.written, earlier.written)
@@ -45,10 +45,10 @@ impl Marks {
 }
 
 impl Traffic {
-    fn marks(&self) -> Marks {
+    fn marks(&self) -> ProgressMarks {
         let waits = self.unsent.load(Ordering::Relaxed) > 0;
         let is_blocked = self.blocked.load(Ordering::Relaxed);
-        Marks {
+        ProgressMarks {
             taken: waits.then(|| self.taken.load(Ordering::Relaxed)),
             written: is_blocked.then(|| self.written.load(Ordering::Relaxed)),
         }
@@ -58,7 +58,7 @@ impl Traffic {
 impl Watchdog {
     /// Watches a connection as long as it lasts.
     pub(in crate::server) fn watch(&self, traffic: &Arc<Traffic>) {
-        let (traffic, marks) = (Arc::downgrade(traffic), Marks::default());
+        let (traffic, marks) = (Arc::downgrade(traffic), ProgressMarks::default());
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.push(WatchedConnection { traffic, marks, looks: 0 });
         if watched.len() == 1 {
@@ -99,62 +99,4 @@ impl Watchdog {
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::{Buf as _, Bytes};
-
-    use super::{
-        super::{Noted, Unsent},
-        *,
-    };
-
-    fn watched() -> (Watchdog, Arc<Traffic>) {
-        let (watchdog, traffic) = (Watchdog::default(), Traffic::for_tests());
-        watchdog.watch(&traffic);
-        (watchdog, traffic)
-    }
-
-    fn looks(watchdog: &Watchdog, times: u8) {
-        for _ in 0..times {
-            watchdog.look();
-        }
-    }
-
-    #[test]
-    fn a_peer_that_takes_nothing_is_cut_off_and_one_that_takes_a_little_is_not() {
-        let (watchdog, traffic) = watched();
-        let mut answer = Unsent::new(Bytes::from_static(b"answer"), &traffic);
-        looks(&watchdog, LOOKS);
-        answer.advance(1);
-        looks(&watchdog, LOOKS);
-        assert!(!traffic.is_stalled(), "it took a byte");
-        looks(&watchdog, 1);
-        assert!(traffic.is_stalled() && traffic.end.is_cancelled());
-    }
-
-    #[test]
-    fn a_peer_for_which_nothing_waits_may_be_silent() {
-        let (watchdog, traffic) = watched();
-        drop(Unsent::new(Bytes::from_static(b"answer"), &traffic));
-        looks(&watchdog, 4 * LOOKS);
-        assert!(!traffic.is_stalled());
-        drop(traffic);
-        looks(&watchdog, 1);
-        assert!(watchdog.watched.lock().unwrap().is_empty(), "what ended is no longer watched");
-    }
-
-    #[tokio::test]
-    async fn a_socket_that_takes_nothing_is_noticed() {
-        use tokio::io::AsyncWriteExt as _;
-        let (watchdog, traffic) = watched();
-        let (ours, theirs) = tokio::io::duplex(4);
-        let mut ours = Noted::new(ours, &traffic);
-        let mut write = Box::pin(ours.write_all(b"more than four"));
-        assert!(futures_util::poll!(&mut write).is_pending() && traffic.blocked.load(Ordering::Relaxed));
-        looks(&watchdog, LOOKS);
-        assert!(!traffic.is_stalled());
-        looks(&watchdog, 1);
-        assert!(traffic.is_stalled());
-        drop(theirs);
-        assert!(write.await.is_err());
-    }
-}
+mod tests;

@@ -34,7 +34,7 @@ fn a_cluster_that_moved_is_refused_to_the_old_kubeconfig_and_reached_by_a_new_on
     old.forget_requests();
     let said = failure(&walker.pods("paris"));
     assert!(said.contains("CLUSTER_MISMATCH"), "{said}");
-    assert!(said.contains("its server is another"), "{said}");
+    assert!(said.contains("its server is different"), "{said}");
     assert!(said.contains("`credbroker kubeconfig`"), "{said}");
     assert_eq!((old.requests(), new.requests(), plugin.runs()), (vec![], vec![], 1));
     walker.reach("tokyo");
@@ -67,7 +67,7 @@ fn a_cluster_with_another_authority_is_refused_too() {
     });
     let said = failure(&walker.pods("paris"));
     assert!(said.contains("CLUSTER_MISMATCH"), "{said}");
-    assert!(said.contains("its certificate authorities are others"), "{said}");
+    assert!(said.contains("its certificate authorities are different"), "{said}");
     assert_eq!((paris.requests(), plugin.runs()), (vec![], 0));
 }
 

@@ -86,18 +86,7 @@ impl Setup {
     }
 
     fn proxy(&self) -> Proxy {
-        let socket = self.kubectl.dir().join("proxy.sock");
-        let address = format!("--unix-socket={}", socket.display());
-        let mut command = self.kubectl.command(&self.kubeconfig, &["proxy", &address]);
-        let child = command.stdout(Stdio::null()).spawn().expect(NO_KUBECTL);
-        let mut proxy = Proxy { child, socket };
-        let started = Instant::now();
-        while UnixStream::connect(&proxy.socket).is_err() {
-            assert_eq!(proxy.child.try_wait().unwrap(), None, "kubectl proxy ended");
-            assert!(started.elapsed() < PATIENCE, "kubectl proxy does not listen");
-            sleep(Duration::from_millis(10));
-        }
-        proxy
+        Proxy::start(&self.kubectl, &self.kubeconfig)
     }
 
     /// From now on the server knows the plugin's second token only.
@@ -112,14 +101,29 @@ impl Setup {
 }
 
 /// `kubectl proxy`; killed when dropped.
-struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
     socket: PathBuf,
 }
 
 impl Proxy {
+    pub(crate) fn start(kubectl: &Kubectl, kubeconfig: &Path) -> Self {
+        let socket = kubectl.dir().join("proxy.sock");
+        let address = format!("--unix-socket={}", socket.display());
+        let mut command = kubectl.command(kubeconfig, &["proxy", &address]);
+        let child = command.stdout(Stdio::null()).spawn().expect(NO_KUBECTL);
+        let mut proxy = Self { child, socket };
+        let started = Instant::now();
+        while UnixStream::connect(&proxy.socket).is_err() {
+            assert_eq!(proxy.child.try_wait().unwrap(), None, "kubectl proxy ended");
+            assert!(started.elapsed() < PATIENCE, "kubectl proxy does not listen");
+            sleep(Duration::from_millis(10));
+        }
+        proxy
+    }
+
     /// The status of `GET /version` through the proxy.
-    fn version(&self) -> u16 {
+    pub(crate) fn version(&self) -> u16 {
         status_of_get(&self.socket, "/version")
     }
 }

@@ -72,6 +72,41 @@ async fn lists_show_only_what_the_peer_may_see() {
     }
 }
 
+/// The page of one provider that follows `page_token`, and its own token.
+async fn page(admin: &mut Admin, page_token: &str) -> Result<(Vec<String>, String), Status> {
+    let request = pb::ListProvidersRequest { page_size: 1, page_token: page_token.into() };
+    let pb::ListProvidersResponse { providers, next_page_token } =
+        admin.list_providers(request).await?.into_inner();
+    Ok((providers.into_iter().map(|state| state.name).collect(), next_page_token))
+}
+
+#[tokio::test]
+async fn a_page_token_does_not_show_whether_a_provider_exists() {
+    let (_broker, mut admin, _plugin) = filled(&["a*"], &["list"]).await;
+    let (first, token) = page(&mut admin, "").await.unwrap();
+    assert_eq!(first, ["a"]);
+    let forged = |name: &str| token.replace("/a", &format!("/{name}"));
+    assert_ne!(forged("b"), token);
+    // Forbidden; unknown and allowed; unknown and forbidden.
+    for (name, follows) in [("b", vec![]), ("aa", names(&["ab"])), ("aaa", names(&["ab"])), ("c", vec![])] {
+        assert_eq!(page(&mut admin, &forged(name)).await.unwrap(), (follows, String::new()), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_next_page_of_providers_is_found_without_the_one_that_ended_the_last() {
+    let (broker, mut admin, plugin) = filled(&["*"], &["list"]).await;
+    let (_, after_a) = page(&mut admin, "").await.unwrap();
+    let (second, after_ab) = page(&mut admin, &after_a).await.unwrap();
+    assert_eq!(second, ["ab"]);
+    let access = rule(&json!({"providers": ["*"], "verbs": ["list"]}));
+    let others: Vec<_> = ["0", "b"].into_iter().map(|name| provider(name, &plugin)).collect();
+    configure(&broker, json!({"providers": others, "access": access})).await;
+    for token in [after_a, after_ab] {
+        assert_eq!(page(&mut admin, &token).await.unwrap(), (names(&["b"]), String::new()), "{token}");
+    }
+}
+
 #[tokio::test]
 async fn the_admin_service_needs_list_or_admin() {
     let (_broker, mut admin, _plugin) = filled(&["*"], &["get", "watch", "report"]).await;

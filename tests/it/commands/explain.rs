@@ -39,7 +39,7 @@ fn it_marks_what_differs_and_no_value_comes_from_the_broker() {
     }
     assert!(text.contains("in the part marked with *") && text.contains("variable SECRET"), "{text}");
     assert!(text.contains("the expirationTimestamp that the plugin printed"), "{text}");
-    assert!(text.contains("its refresh point"), "{text}");
+    assert!(text.contains("the credential is due for renewal"), "{text}");
     assert!(!text.contains("c4n4ry") && !text.contains("prod"), "{text}");
 
     let own = [("AWS_PROFILE", "own-profile"), ("SECRET", "own-secret")];

@@ -14,7 +14,7 @@ async fn a_cluster_is_listed_with_all_its_properties() {
     assert_eq!(cluster.unwrap().server, "https://paris:6443");
     assert_eq!((properties[0].name.as_str(), properties[0].value.as_str()), ("region", "eu"));
     let skipped: Vec<_> =
-        skipped_providers.iter().map(|skipped| (&*skipped.name, &*skipped.reason)).collect();
+        skipped_providers.iter().map(|skipped| (&*skipped.name, &*skipped.message)).collect();
     assert_eq!(skipped, [("elsewhere", "not configured here")]);
     let state = caller.list().await.clusters[0].clone();
     let texts = [&state.display_name, &state.cluster_manager, &state.kubernetes_version, state.provider()];
@@ -38,7 +38,7 @@ async fn a_failed_plugin_and_an_unusable_profile_have_a_reason() {
         .until(|clusters, _| readiness(clusters, "paris") == Readiness::Failed && clusters.len() == 2)
         .await;
     let failure = clusters[0].failure.as_ref().unwrap();
-    assert_eq!(failure.reason(), Reason::PluginExit);
+    assert_eq!(Reason::from_message(failure.reason()), Some(Reason::PluginExit));
     assert!(failure.message.contains("no session"), "{}", failure.message);
     assert_eq!(
         (clusters[1].readiness(), why(&clusters[1])),

@@ -107,8 +107,8 @@ async fn a_watch_that_is_refused_as_too_old_leads_to_a_new_list() {
 #[tokio::test]
 async fn an_invalid_object_affects_no_other() {
     let hub = Hub::start();
-    hub.server.put_unchecked("fleet", "odd", json!({"spec": [], "status": "none"}));
-    hub.server.put_unchecked("fleet", "odder", json!({"status": {"accessProviders": {"cloud": 1}}}));
+    hub.server.apply_cluster_profile("fleet", "odd", json!({"spec": [], "status": "none"}));
+    hub.server.apply_cluster_profile("fleet", "odder", json!({"status": {"accessProviders": {"cloud": 1}}}));
     let (_hub, _plugin, _broker, mut caller) = warm(hub).await;
     let clusters = caller.until_known(5).await;
     assert_eq!(
@@ -132,6 +132,7 @@ async fn the_start_does_not_wait_for_the_hub_and_a_request_for_a_profile_fails_w
     let mut caller = Caller::of(&broker).await;
     let refused = caller.get("paris").await.unwrap_err();
     assert_eq!(reason(&refused), Some(Reason::HubUnavailable));
+    assert_eq!(named(&refused), [None, Some("fleet/paris".to_owned())]);
     assert!(refused.get_details_retry_info().is_some());
     hub.server.come_back();
     caller.until_known(1).await;

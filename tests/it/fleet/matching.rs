@@ -46,8 +46,11 @@ async fn an_unknown_or_altered_cluster_is_denied_and_runs_nothing() {
     ];
     for cluster in altered {
         let profile = pb::CredentialRef { cluster: Some(cluster.clone()), ..reference("paris") };
-        for credential in [by_provider(cluster), profile] {
+        for (credential, profile) in [(by_provider(cluster), None), (profile, Some("fleet/paris".to_owned()))]
+        {
             let denied = caller.ask(credential).await.unwrap_err();
+            assert_eq!(named(&denied), [Some("cloud".to_owned()), profile]);
+            assert!(denied.message().starts_with("provider `cloud`: "), "{}", denied.message());
             assert_eq!(
                 (denied.code(), reason(&denied)),
                 (Code::PermissionDenied, Some(Reason::ClusterMismatch))

@@ -131,11 +131,17 @@ fn reference(name: &str) -> pb::CredentialRef {
 }
 
 fn why(cluster: &ClusterState) -> Option<Reason> {
-    Some(cluster.failure.as_ref()?.reason())
+    Reason::from_message(cluster.failure.as_ref()?.reason())
 }
 
 fn reason(status: &tonic::Status) -> Option<Reason> {
     Reason::from_name(&status.get_details_error_info()?.reason)
+}
+
+/// The provider and the cluster that an error names.
+fn named(status: &tonic::Status) -> [Option<String>; 2] {
+    let mut metadata = status.get_details_error_info().unwrap().metadata;
+    ["provider", "cluster"].map(|key| metadata.remove(key))
 }
 
 type Rpc = CredentialBrokerClient<Channel>;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker::metrics::{FAMILIES, Kind};
+use credbroker::metrics::{FAMILIES, MetricKind};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, private_directory};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -98,10 +98,10 @@ fn declared(text: &str) {
         } else if !line.starts_with('#') {
             let name = line.split(['{', ' ']).next().unwrap();
             let family = FAMILIES.iter().find(|family| match family.kind {
-                Kind::Histogram => ["_bucket", "_sum", "_count"]
+                MetricKind::Histogram => ["_bucket", "_sum", "_count"]
                     .iter()
                     .any(|end| name.strip_suffix(end) == Some(family.name)),
-                Kind::Counter | Kind::Gauge => name == family.name,
+                MetricKind::Counter | MetricKind::Gauge => name == family.name,
             });
             let family = family.unwrap_or_else(|| panic!("{name} is not declared"));
             for label in family.labels {

@@ -1,5 +1,6 @@
 //! A reload disturbs only the providers that it changes.
 
+use credbroker_client::{Connections, CredentialRef, Socket};
 use credbroker_proto::v1 as pb;
 use pb::credential_broker_client::CredentialBrokerClient;
 use tonic::Streaming;
@@ -56,6 +57,36 @@ async fn watches_and_runs_of_a_changed_or_removed_provider_end_with_a_reason_and
         "nothing is sent to others"
     );
     assert_eq!((old.runs(), steady.runs(), new.runs()), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn a_source_drops_the_credential_of_a_changed_or_removed_provider() {
+    let (old, slow, new) = (prints("old"), FakePlugin::script("sleep 600"), prints("new"));
+    let followed = Followed::start(&users(&[("rel", &old)])).await;
+    let broker = Connections::to(Socket::at(followed.broker.socket()));
+    let source = broker.source(CredentialRef::provider("rel"));
+    assert_eq!(token(&source.ready().await.unwrap()), "old");
+    followed.write(&users(&[("rel", &slow)]));
+    // The run is for the next watch of the source.
+    let run = async {
+        while slow.runs() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(AGES, run).await.expect("a run of the new definition");
+    assert!(source.current().is_none(), "{source:?}");
+    followed.write(&users(&[("rel", &new)]));
+    assert_eq!(token(&timeout(AGES, source.ready()).await.unwrap().unwrap()), "new");
+
+    followed.write(&users(&[("dev", &old)]));
+    let dropped = async {
+        while source.current().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(AGES, dropped).await.expect("the broker ends the watch");
+    let error = timeout(AGES, source.ready()).await.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::UnknownProvider), "{error:?}");
 }
 
 #[tokio::test]

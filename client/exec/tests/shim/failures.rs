@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use credbroker_proto::{DOMAIN, Reason, v1::Credential};
+use credbroker_proto::{DOMAIN, Reason, to_tonic, v1::Credential};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -11,10 +11,10 @@ use crate::{
     shim::{asking, bare, complaint, document},
 };
 
-fn status(reason: Reason, message: &str) -> Status {
+pub(crate) fn status(reason: Reason, message: &str) -> Status {
     let mut details = ErrorDetails::with_error_info(reason.name(), DOMAIN, HashMap::new());
     details.set_retry_info(Some(Duration::from_secs(9)));
-    Status::with_error_details(reason.code(), message, details)
+    Status::with_error_details(to_tonic(reason.code()), message, details)
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use credbroker_test_support::Home;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::json;
 
 use crate::{broker::set_mode, shim::text};
@@ -22,7 +23,7 @@ struct Person(Home);
 impl Person {
     /// `None`, and a word about it, where this process cannot act as `user`.
     fn new(user: u32) -> Option<Self> {
-        let home = Home::of(user, &["bin", "run", ".config", ".config/credbroker"])?;
+        let home = Home::of(user, &["bin", "run", "run/credbroker", ".config", ".config/credbroker"])?;
         home.write("bin/shim", fs::read(env!("CARGO_BIN_EXE_credbroker-exec")).unwrap(), 0o755);
         let record = "exec 2>&1; cd \"$HOME/run\"; ls -l /proc/$$/fd > fd; env > env; cat /proc/$$/stat > stat; echo \"$@\" > args; readlink /proc/$PPID/cwd > /dev/null; echo log line";
         home.script("bin/broker", &format!("pwd > \"$HOME/run/cwd\"\n{record}\n: > done"));
@@ -128,6 +129,32 @@ fn what_other_users_can_change_is_not_started() {
     assert!(refusal(&home).contains("it is not there"));
     home.0.write(MARK, "{}", 0o600);
     assert!(refusal(&home).contains("not a file of `credbroker setup`"));
+}
+
+/// Connecting to such a listener blocks without a limit.
+#[test]
+fn a_listener_whose_queue_is_full_is_not_waited_for_longer_than_the_timeout() {
+    let Some(home) = Person::new(USER) else { return };
+    let path = home.0.path("run/credbroker/credbroker.sock");
+    let (flags, kind) = (SocketFlags::NONBLOCK, SocketType::STREAM);
+    let socket = || rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None).unwrap();
+    let (listener, address) = (socket(), SocketAddrUnix::new(&path).unwrap());
+    rustix::net::bind(&listener, &address).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    home.0.give("run/credbroker/credbroker.sock", 0o600);
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let next = socket();
+        match rustix::net::connect(&next, &address) {
+            Ok(()) => waiting.push(next),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, rustix::io::Errno::AGAIN);
+    let mut limited = home.0.command("timeout");
+    limited.args(["30"]).arg(home.0.path("bin/shim")).args(["--provider", "gke", "--timeout", "1"]);
+    complaint(&mut limited);
+    assert!(!home.was_started());
 }
 
 #[test]

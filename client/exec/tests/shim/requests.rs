@@ -1,6 +1,10 @@
 //! The requests that the broker gets.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    process::{Command, Stdio},
+};
 
 use credbroker_proto::v1::{
     Cluster, ClusterProfileRef, ExecPluginCaller, GetCredentialRequest, ProviderRef, credential_ref::Source,
@@ -63,6 +67,21 @@ fn without_exec_info_there_is_no_cluster_and_the_request_says_so_beside_the_call
     let callers: Vec<_> = requests.iter().map(|request| caller_of(request).id).collect();
     assert_eq!((callers[0].len(), &callers[0]), (16, &callers[1]));
     assert_ne!(callers[0], callers[2]);
+}
+
+/// fabric8's client for Java starts its plugin with `sh -c`: each time another shell, which may be the shim's parent.
+#[test]
+fn the_caller_is_the_client_behind_a_shell_that_runs_one_command() {
+    let broker = Broker::with_token("t");
+    document(&mut asking(&broker));
+    let command = format!("'{}' --provider gke; exit", env!("CARGO_BIN_EXE_credbroker-exec"));
+    for _ in 0..2 {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &command]).env_clear().env("CREDBROKER_SOCKET", broker.socket());
+        document(shell.stdin(Stdio::null()));
+    }
+    let callers: Vec<_> = broker.requests().iter().map(|request| caller_of(request).id).collect();
+    assert_eq!(callers, [(); 3].map(|()| callers[0].clone()));
 }
 
 /// Clients in JavaScript and Java set no `KUBERNETES_EXEC_INFO`.

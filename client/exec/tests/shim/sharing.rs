@@ -179,7 +179,7 @@ fn a_writable_mount_is_trusted_if_it_is_sticky_and_else_with_the_uid_of_the_brok
             document(pod.run(&name).env("CREDBROKER_SERVER_UID", "2001"));
             document(pod.run(&name).args(["--server-uid", "2001"]).env("CREDBROKER_SERVER_UID", "1"));
             let line = complaint(pod.run(&name).env("CREDBROKER_SERVER_UID", "0"), 77);
-            assert!(line.contains("runs as uid 2001") && line.contains("demands uid 0"), "{line}");
+            assert!(line.contains("runs as uid 2001") && line.contains("requires uid 0"), "{line}");
         }
     }
 }

@@ -12,10 +12,11 @@ use std::{
 };
 
 use credbroker_exec::{Edges, run};
-use credbroker_proto::v1::Credential;
+use credbroker_proto::{Reason, v1::Credential};
 
 use crate::{
     broker::{Answer, Broker},
+    failures::status,
     shim::{asking, complaint, document, printed},
 };
 
@@ -110,7 +111,7 @@ fn a_broker_that_has_sent_anything_has_the_whole_timeout() {
 fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, String, String) {
     let (stdout, stderr) = (Shared::default(), Shared::default());
     let edges = Edges {
-        parent: || None,
+        parent: |_| None,
         environment: environment.iter().map(|(name, path)| (name.into(), path.into())).collect(),
         clock: SystemTime::now,
         stdout: Box::new(stdout.clone()),
@@ -132,6 +133,28 @@ fn the_users_own_broker_is_found_below_the_runtime_directory() {
     let (code, stdout, stderr) = run_at_a_terminal(&["--provider=p"], &[("XDG_RUNTIME_DIR", runtime.path())]);
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert!(stdout.contains("t0ken"), "{stdout}");
+}
+
+/// Here the shim may start the broker itself, so it does not wait for one before it knows that none runs.
+#[test]
+fn a_broker_that_drains_is_waited_out_where_the_shim_may_start_one() {
+    let runtime = credbroker_test_support::private_directory();
+    let directory = runtime.path().join("credbroker");
+    fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+    let socket = directory.join("credbroker.sock");
+    let (leaving, next) = (Broker::failing(status(Reason::Draining, "it ends")), Broker::with_token("next"));
+    fs::rename(leaving.socket(), &socket).unwrap();
+    let replaced = thread::spawn(move || {
+        while leaving.requests().is_empty() {
+            thread::yield_now();
+        }
+        fs::rename(next.socket(), socket).unwrap();
+        next
+    });
+    let environment = [("XDG_RUNTIME_DIR", runtime.path()), ("HOME", runtime.path())];
+    let (code, stdout, stderr) = run_at_a_terminal(&["--provider=p"], &environment);
+    assert!(code == 0 && stdout.contains("next"), "{code} {stdout} {stderr}");
+    drop(replaced.join().unwrap());
 }
 
 /// A request may wait for something else than a run, such as a verification.

@@ -4,13 +4,19 @@ package multicluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	credbroker "github.com/credbroker/credbroker/client/go"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -22,26 +28,54 @@ var (
 // A Provider engages the clusters that the broker knows, by their names NAMESPACE/NAME. A rotation of a credential changes
 // nothing; a cluster whose endpoint moves is engaged again.
 type Provider struct {
-	clusters.Clusters[cluster.Cluster]
 	broker    *credbroker.Broker
 	namespace string
 	options   []cluster.Option
+	// The time until a cluster that failed is engaged again.
+	retry time.Duration
+
+	mu       sync.Mutex
+	clusters map[multicluster.ClusterName]cluster.Cluster
+	indexes  []func(context.Context, cluster.Cluster) error
 }
 
 // New returns a provider of the clusters of a namespace, or of all with the empty string.
 func New(broker *credbroker.Broker, namespace string, options ...cluster.Option) *Provider {
-	p := &Provider{Clusters: clusters.New[cluster.Cluster](), broker: broker, namespace: namespace, options: options}
-	p.ErrorHandler = log.Log.WithName("credbroker").Error
-	return p
+	known := map[multicluster.ClusterName]cluster.Cluster{}
+	return &Provider{broker: broker, namespace: namespace, options: options, retry: 10 * time.Second, clusters: known}
+}
+
+// Get implements multicluster.Provider.
+func (p *Provider) Get(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found, ok := p.clusters[name]; ok {
+		return found, nil
+	}
+	return nil, fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
+}
+
+// IndexField implements multicluster.Provider. Clusters that are engaged later get the index too.
+func (p *Provider) IndexField(ctx context.Context, object client.Object, field string, extract client.IndexerFunc) error {
+	index := func(ctx context.Context, of cluster.Cluster) error {
+		return of.GetFieldIndexer().IndexField(ctx, object, field, extract)
+	}
+	p.mu.Lock()
+	p.indexes = append(p.indexes, index)
+	engaged := slices.Collect(maps.Values(p.clusters))
+	p.mu.Unlock()
+	var failed []error
+	for _, known := range engaged {
+		failed = append(failed, index(ctx, known))
+	}
+	return errors.Join(failed...)
 }
 
 // Start implements multicluster.ProviderRunnable. It returns when ctx ends.
 func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	fleet := p.broker.Clusters(p.namespace)
 	defer fleet.Close()
-	var followers sync.WaitGroup
-	defer followers.Wait()
-	leave := map[credbroker.ClusterName]context.CancelFunc{}
+	leave := map[credbroker.ClusterName]func(){}
 	for event := range fleet.Events(ctx) {
 		name := event.Cluster.ClusterName
 		stop, followed := leave[name]
@@ -50,9 +84,7 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 			stop()
 			delete(leave, name)
 		case event.Type != credbroker.ClusterRemoved && !followed && event.Cluster.Cluster != nil:
-			followed, stop := context.WithCancel(ctx)
-			leave[name] = stop
-			followers.Go(func() { p.follow(followed, name, aware) })
+			leave[name] = background(ctx, func(ctx context.Context) { p.follow(ctx, name, aware) })
 		}
 	}
 	for _, stop := range leave {
@@ -63,19 +95,98 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 
 // follow engages one cluster, and again for each of its endpoints, until ctx ends.
 func (p *Provider) follow(ctx context.Context, name credbroker.ClusterName, aware multicluster.Aware) {
-	engaged := multicluster.ClusterName(name.String())
+	defer p.broker.Forget(name.Ref())
+	engaged, stop := multicluster.ClusterName(name.String()), func() {}
 	for config := range p.broker.RESTConfigs(ctx, name.Ref()) {
-		err := func() error {
-			made, err := cluster.New(config, p.options...)
-			if err != nil {
-				return fmt.Errorf("making the client: %w", err)
-			}
-			return p.AddOrReplace(ctx, engaged, made, aware)
-		}()
-		if err != nil {
-			p.ErrorHandler(err, "the cluster is not engaged", "cluster", engaged)
-		}
+		stop()
+		stop = background(ctx, func(ctx context.Context) {
+			wait.UntilWithContext(ctx, func(ctx context.Context) {
+				if err := p.engage(ctx, engaged, config, aware); err != nil && ctx.Err() == nil {
+					log.Log.WithName("credbroker").Error(err, "the cluster failed", "cluster", engaged, "retryAfter", p.retry)
+				}
+			}, p.retry)
+		})
 	}
-	p.Remove(engaged)
-	p.broker.Forget(name.Ref())
+	stop()
+}
+
+// engage runs one cluster until ctx ends or the cluster fails.
+func (p *Provider) engage(ctx context.Context, name multicluster.ClusterName, config *rest.Config, aware multicluster.Aware) error {
+	made, err := cluster.New(config, p.options...)
+	if err != nil {
+		return err
+	}
+	limited, stop := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("it has not answered in 30 s"))
+	defer stop()
+	defer p.remove(name)
+	if err := p.add(limited, name, made); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- made.Start(ctx) }()
+	if !made.GetCache().WaitForCacheSync(limited) {
+		err = errors.New("its caches have not synced in 30 s")
+	} else {
+		err = aware.Engage(ctx, name, made)
+	}
+	if err != nil {
+		cancel()
+	}
+	return errors.Join(err, <-ended)
+}
+
+// add makes the indexes before the cluster starts: afterwards, each one would wait for a list. An index asks the cluster for
+// its kinds, so the lock is not held meanwhile: a cluster that does not answer must not block the others.
+func (p *Provider) add(ctx context.Context, name multicluster.ClusterName, made cluster.Cluster) error {
+	for done := 0; ; {
+		p.mu.Lock()
+		missing := p.indexes[done:]
+		if len(missing) == 0 {
+			p.clusters[name] = made
+			p.mu.Unlock()
+			return nil
+		}
+		p.mu.Unlock()
+		for _, index := range missing {
+			if err := until(ctx, func() error { return index(ctx, made) }); err != nil {
+				return err
+			}
+		}
+		done += len(missing)
+	}
+}
+
+// until returns when work does or ctx ends. Discovery has no context, and a cluster can take any time to answer.
+func until(ctx context.Context, work func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *Provider) remove(name multicluster.ClusterName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.clusters, name)
+}
+
+// background starts work, and returns a function that ends it and waits for its end. A cluster that takes the place of
+// another one begins after it, so that the end of the first never removes the second.
+func background(ctx context.Context, work func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		work(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }

@@ -29,12 +29,13 @@ type Broker struct {
 	changed     chan struct{}
 	credentials map[string]*pb.WatchCredentialResponse
 	failures    map[string]error
+	held        map[string]bool
 	clusters    map[string]*pb.ClusterState
 	hubSynced   bool
 	onReport    func(generation string) *pb.WatchCredentialResponse
 	reports     []string
 	watches     int
-	calls       int
+	limit       int64
 	server      *grpc.Server
 }
 
@@ -49,7 +50,7 @@ func NewBroker(t testing.TB) *Broker {
 	t.Cleanup(func() { os.RemoveAll(directory) })
 	b := &Broker{
 		t: t, Socket: filepath.Join(directory, "broker.sock"), changed: make(chan struct{}),
-		credentials: map[string]*pb.WatchCredentialResponse{}, failures: map[string]error{},
+		credentials: map[string]*pb.WatchCredentialResponse{}, failures: map[string]error{}, held: map[string]bool{},
 		clusters: map[string]*pb.ClusterState{}, hubSynced: true,
 	}
 	b.Start()
@@ -64,7 +65,7 @@ func (b *Broker) Start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.StatsHandler(counters{}))
 	pb.RegisterCredentialBrokerServer(server, b)
 	b.mu.Lock()
 	b.server = server
@@ -86,12 +87,18 @@ func (b *Broker) Set(name string, credential *pb.Credential, cluster *pb.Cluster
 	b.change(func() {
 		b.credentials[name] = &pb.WatchCredentialResponse{Credential: credential, Cluster: cluster}
 		delete(b.failures, name)
+		delete(b.held, name)
 	})
 }
 
 // Fail makes every request for the credential fail, and ends its watches.
 func (b *Broker) Fail(name string, err error) {
-	b.change(func() { b.failures[name] = err; delete(b.credentials, name) })
+	b.change(func() { b.failures[name] = err; delete(b.credentials, name); delete(b.held, name) })
+}
+
+// Hold makes watches of the credential wait with nothing but their headers, as during a plugin run, until Set or Fail.
+func (b *Broker) Hold(name string) {
+	b.change(func() { b.held[name] = true })
 }
 
 // OnReport sets what a report brings. nil: nothing newer.
@@ -111,6 +118,9 @@ func (b *Broker) RemoveCluster(namespace, name string) {
 
 // SetHub says whether the broker has read its hub.
 func (b *Broker) SetHub(synced bool) { b.change(func() { b.hubSynced = synced }) }
+
+// LimitWatches refuses more watches of credentials on one connection.
+func (b *Broker) LimitWatches(limit int64) { b.change(func() { b.limit = limit }) }
 
 // Reports returns the generations that were reported.
 func (b *Broker) Reports() []string {
@@ -148,19 +158,19 @@ func (b *Broker) change(change func()) {
 	b.changed = make(chan struct{})
 }
 
-func (b *Broker) state(name string) (*pb.WatchCredentialResponse, error, chan struct{}) {
+func (b *Broker) state(name string) (*pb.WatchCredentialResponse, chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	credential, err := b.credentials[name], b.failures[name]
-	if credential == nil && err == nil {
+	if credential == nil && err == nil && !b.held[name] {
 		err = Failure(codes.NotFound, "UNKNOWN_PROVIDER", "no provider has the name "+name)
 	}
-	return credential, err, b.changed
+	return credential, b.changed, err
 }
 
 // GetCredential implements the contract.
 func (b *Broker) GetCredential(_ context.Context, request *pb.GetCredentialRequest) (*pb.GetCredentialResponse, error) {
-	held, err, _ := b.state(refName(request.GetRef()))
+	held, _, err := b.state(refName(request.GetRef()))
 	if err != nil {
 		return nil, err
 	}
@@ -169,15 +179,24 @@ func (b *Broker) GetCredential(_ context.Context, request *pb.GetCredentialReque
 
 // WatchCredential implements the contract.
 func (b *Broker) WatchCredential(request *pb.WatchCredentialRequest, stream grpc.ServerStreamingServer[pb.WatchCredentialResponse]) error {
-	b.change(func() { b.watches++ })
+	open, limit := openWatches(stream.Context()), int64(0)
+	b.change(func() { b.watches++; limit = b.limit })
 	defer b.change(func() { b.watches-- })
+	defer open.Add(-1)
+	if open.Add(1) > limit && limit > 0 {
+		return tooManyWatches()
+	}
 	var sent *pb.WatchCredentialResponse
 	for {
-		held, err, changed := b.state(refName(request.GetRef()))
+		held, changed, err := b.state(refName(request.GetRef()))
 		if err != nil {
 			return err
 		}
-		if held != sent {
+		if held == nil {
+			if err := stream.SendHeader(nil); err != nil {
+				return err
+			}
+		} else if held != sent {
 			if err := stream.Send(held); err != nil {
 				return err
 			}
@@ -205,7 +224,7 @@ func (b *Broker) ReportRejected(_ context.Context, request *pb.ReportRejectedReq
 			outcome = pb.ReportRejectedResponse_OUTCOME_REPLACED
 		}
 	}
-	held, err, _ := b.state(name)
+	held, _, err := b.state(name)
 	if err != nil {
 		return nil, err
 	}

@@ -37,8 +37,15 @@ func NewRealBroker(t testing.TB) *RealBroker {
 		t: t, program: Program(t, "CREDBROKER_BINARY"), directory: directory,
 		Socket: filepath.Join(directory, "run", "broker.sock"),
 	}
-	plugin := filepath.Join(directory, "plugin")
 	b.write("plugin", 0o755, "#!/bin/sh\necho run >>"+directory+"/runs\ncat "+directory+"/answer\n")
+	b.Define("")
+	t.Cleanup(b.Stop)
+	return b
+}
+
+// Define writes the definition of the provider with more settings, one to a line. A broker that runs follows it.
+func (b *RealBroker) Define(settings string) {
+	b.t.Helper()
 	b.write("config.yaml", 0o600, fmt.Sprintf(`apiVersion: credbroker.io/v1alpha1
 kind: BrokerConfig
 providers:
@@ -48,25 +55,30 @@ providers:
       command: %s
       interactiveMode: Never
       provideClusterInfo: false
-`, plugin))
-	t.Cleanup(b.Stop)
-	return b
+    %s
+`, filepath.Join(b.directory, "plugin"), settings))
 }
 
 // Program returns the absolute path in a variable. It skips the test without it.
 func Program(t testing.TB, variable string) string {
 	t.Helper()
-	program := os.Getenv(variable)
-	if program == "" {
-		message := fmt.Sprintf("SKIPPED: %s: %s does not name a program", t.Name(), variable)
+	return named(t, variable, "a program")
+}
+
+// named returns the absolute path in a variable that names what. It skips the test without it.
+func named(t testing.TB, variable, what string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		message := fmt.Sprintf("SKIPPED: %s: %s does not name %s", t.Name(), variable, what)
 		fmt.Fprintln(os.Stderr, message)
 		t.Skip(message)
 	}
-	program, err := filepath.Abs(program)
+	path, err := filepath.Abs(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return program
+	return path
 }
 
 // Start starts the process, and waits until it listens.
@@ -113,6 +125,14 @@ func (b *RealBroker) Print(status map[string]any) {
 	}
 	b.write("answer.new", 0o600, string(answer))
 	if err := os.Rename(filepath.Join(b.directory, "answer.new"), filepath.Join(b.directory, "answer")); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Break makes the plugin fail until the next Print.
+func (b *RealBroker) Break() {
+	b.t.Helper()
+	if err := os.Remove(filepath.Join(b.directory, "answer")); err != nil {
 		b.t.Fatal(err)
 	}
 }

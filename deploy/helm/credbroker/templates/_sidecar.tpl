@@ -1,8 +1,8 @@
 {{/* The items of a pod's specification that the broker needs. Each takes the values of this chart. */}}
 
 {{- define "credbroker.securityContext" -}}
-runAsUser: {{ .uid }}
-runAsGroup: {{ .uid }}
+runAsUser: {{ .uid | int64 }}
+runAsGroup: {{ .uid | int64 }}
 runAsNonRoot: true
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -115,7 +115,7 @@ seccompProfile:
 {{/* What each container that uses the broker needs. */}}
 {{- define "credbroker.clientEnv" -}}
 - name: CREDBROKER_SERVER_UID
-  value: {{ .uid | quote }}
+  value: {{ .uid | int64 | quote }}
 {{- end }}
 
 {{- define "credbroker.clientVolumeMounts" -}}

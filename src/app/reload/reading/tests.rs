@@ -25,7 +25,7 @@ fn refused(problems: &[&str], sources: Sources) -> ConfigError {
 fn a_problem_keeps_the_configuration_in_force() {
     let (in_force, error) = (sources(&["/c"], &[]), refused(&["no"], sources(&["/c"], &[])));
     let verdict = judge(Err(&error), &in_force, &mut Absences::default(), secs(1));
-    assert_eq!(verdict, Verdict::Keep { problems: vec!["/c:3:5: no".into()], again: None });
+    assert_eq!(verdict, ReadingVerdict::Keep { problems: vec!["/c:3:5: no".into()], again: None });
 }
 
 #[test]
@@ -33,7 +33,8 @@ fn a_file_in_use_that_is_empty_is_a_problem_for_ten_seconds_also_beside_others()
     let in_force = sources(&["/c", "/k"], &["/never"]);
     let error = refused(&["no"], sources(&["/c"], &["/k", "/never"]));
     let mut absences = Absences::default();
-    let Verdict::Keep { problems, again } = judge(Err(&error), &in_force, &mut absences, secs(1)) else {
+    let ReadingVerdict::Keep { problems, again } = judge(Err(&error), &in_force, &mut absences, secs(1))
+    else {
         panic!("it is kept")
     };
     assert_eq!(again, Some(secs(11)));
@@ -41,7 +42,8 @@ fn a_file_in_use_that_is_empty_is_a_problem_for_ten_seconds_also_beside_others()
     /c:3:5: no
     /k: is empty or missing; what it defined stays in use for 10 seconds
     ");
-    let Verdict::Keep { problems, again } = judge(Err(&error), &in_force, &mut absences, secs(11)) else {
+    let ReadingVerdict::Keep { problems, again } = judge(Err(&error), &in_force, &mut absences, secs(11))
+    else {
         panic!("it is kept")
     };
     assert_eq!((problems.len(), again), (1, None));
@@ -51,7 +53,7 @@ fn a_file_in_use_that_is_empty_is_a_problem_for_ten_seconds_also_beside_others()
 fn a_file_that_is_no_longer_named_is_not_missed() {
     let error = refused(&["no"], sources(&["/c"], &[]));
     let verdict = judge(Err(&error), &sources(&["/c", "/k"], &[]), &mut Absences::default(), secs(1));
-    assert!(matches!(verdict, Verdict::Keep { again: None, .. }), "{verdict:?}");
+    assert!(matches!(verdict, ReadingVerdict::Keep { again: None, .. }), "{verdict:?}");
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn problems_are_limited_in_number_and_length() {
     let long = "x".repeat(10_000);
     let error = refused(&[long.as_str(); 50], Sources::default());
     let verdict = judge(Err(&error), &Sources::default(), &mut Absences::default(), secs(1));
-    let Verdict::Keep { problems, .. } = verdict else { panic!("it is kept") };
+    let ReadingVerdict::Keep { problems, .. } = verdict else { panic!("it is kept") };
     assert_eq!(problems.len(), 21);
     assert!(problems.iter().all(|problem| problem.chars().count() <= LONGEST));
     assert_eq!(problems[20], "and 30 more; `credbroker validate` prints all");

@@ -76,7 +76,7 @@ fn an_error_names_the_found_version_only_if_it_exists() {
     assert_eq!(
         refused(text.to_string()).to_string(),
         "the plugin printed client.authentication.k8s.io/v1beta1, but the provider is configured for \
-         client.authentication.k8s.io/v1; set `apiVersion` of the provider to the plugin's"
+         client.authentication.k8s.io/v1; set `apiVersion` of the provider to the version that the plugin prints"
     );
     for version in
         ["v1", "example.com/v1", "client.authentication.k8s.io/V1", " client.authentication.k8s.io/v1"]

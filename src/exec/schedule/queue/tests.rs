@@ -60,7 +60,7 @@ impl Setup {
     /// The runs that start a second later.
     fn started(&mut self) -> Vec<u64> {
         self.now += secs(1);
-        let started = |(id, answer)| (answer == Admission::Start).then_some(id);
+        let started = |(id, answer)| (answer == RunAdmission::Start).then_some(id);
         self.queue.dispatch(self.now).into_iter().filter_map(started).collect()
     }
 
@@ -245,7 +245,7 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     assert_eq!(queue.dispatch(NOW).len(), 2);
     let change = queue.finish(running, THROTTLED, 0.5, NOW);
     assert_eq!(change, Some(("idp".into(), PaceChange::Paused(secs(60)))));
-    let throttled = Admission::Throttled(secs(60));
+    let throttled = RunAdmission::Throttled(secs(60));
     let mut answers = queue.dispatch(NOW);
     answers.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(answers, waiting.map(|id| (id, throttled)));
@@ -254,16 +254,16 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     let later = NOW + secs(20);
     let late = queue.enter(&"b".into(), &idp, waited(3), later);
     queue.set_urgency(kept[1], waited(4), later);
-    let throttled = Admission::Throttled(secs(40));
+    let throttled = RunAdmission::Throttled(secs(40));
     assert_eq!(queue.dispatch(later), [(late, throttled), (kept[1], throttled)]);
     assert_eq!(queue.waits_for(kept[0], later), Some((Cause::Paused { left: secs(40) }, 0)));
     // A forced run starts during the pause.
     let forced = queue.enter(&"a".into(), &idp, Urgency::Forced, later);
-    assert_eq!(queue.dispatch(later), [(forced, Admission::Start)]);
+    assert_eq!(queue.dispatch(later), [(forced, RunAdmission::Start)]);
     queue.finish(forced, Outcome::Reached, 0.5, later);
     // At the end of the pause, one run probes the issuer.
     assert_eq!(queue.next_wake(), Some(NOW + secs(60)));
-    assert_eq!(queue.dispatch(NOW + secs(60)), [(kept[0], Admission::Start)]);
+    assert_eq!(queue.dispatch(NOW + secs(60)), [(kept[0], RunAdmission::Start)]);
     assert_eq!(queue.next_wake(), None);
 }
 
@@ -281,7 +281,7 @@ fn the_probe_is_a_run_with_a_waiting_caller_if_there_is_one() {
     let caller = queue.enter(&"a".into(), &idp, waited(1), later);
     assert_eq!(queue.dispatch(later), []);
     queue.finish(busy, Outcome::Success, 0.5, later);
-    assert_eq!(queue.dispatch(later), [(caller, Admission::Start)]);
+    assert_eq!(queue.dispatch(later), [(caller, RunAdmission::Start)]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ begin
 rescue GRPC::BadStatus => error
   info = error.to_rpc_status.details.first.unpack(Google::Rpc::ErrorInfo)
   code = GRPC::Core::StatusCodes.constants.find { |name| GRPC::Core::StatusCodes.const_get(name) == error.code }
-  puts "error code=#{code} reason=#{info.reason} domain=#{info.domain}"
+  puts "error code=#{code} reason=#{info.reason}"
   puts "message #{error.details}"
 end
 

@@ -41,7 +41,7 @@ pub(super) async fn answer(
     } else if upgrade.is_some() {
         Reply::Document((StatusCode::SWITCHING_PROTOCOLS, Value::Null))
     } else {
-        routes::respond(state, &head, token.as_deref(), &body)
+        routes::respond(state, &head, token.as_deref())
     };
     let status = reply.status();
     lock(&state.requests).push(SeenRequest {
@@ -61,18 +61,16 @@ pub(super) async fn answer(
         return Ok(switched(to));
     }
     let response = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
-    if let Reply::Flood(flood) = reply {
-        let (body, encoding) = flood::body(flood);
-        let response = encoding.into_iter().fold(response, |head, by| head.header(CONTENT_ENCODING, by));
-        return Ok(response.body(body).expect("a constant header"));
-    }
-    Ok(response.body(body_of(reply)).expect("a constant header"))
+    let (body, encoding) = body_of(reply);
+    let response = encoding.into_iter().fold(response, |head, by| head.header(CONTENT_ENCODING, by));
+    Ok(response.body(body).expect("a constant header"))
 }
 
-fn body_of(reply: Reply) -> Body {
-    match reply {
+/// The body, and how it is encoded.
+fn body_of(reply: Reply) -> (Body, Option<&'static str>) {
+    let body = match reply {
+        Reply::Flood(flood) => return flood::body(flood),
         Reply::Document((_, document)) => Full::from(document.to_string()).boxed_unsync(),
-        Reply::Flood(flood) => flood::body(flood).0,
         Reply::Garbage => Full::from(GARBAGE).boxed_unsync(),
         Reply::Silence => StreamBody::new(stream::pending()).boxed_unsync(),
         Reply::Watch(watching) => {
@@ -81,7 +79,8 @@ fn body_of(reply: Reply) -> Body {
             });
             StreamBody::new(events).boxed_unsync()
         }
-    }
+    };
+    (body, None)
 }
 
 fn switched(to: HeaderValue) -> Response<Body> {

@@ -11,15 +11,13 @@ use rcgen::{
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
-use super::identity::AskOnly;
-
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    provider: Arc<CryptoProvider>,
+    pub(super) provider: Arc<CryptoProvider>,
 }
 
 impl Authority {
@@ -48,16 +46,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// Judges a client certificate at the time of each request.
-    pub(super) fn client_verifier(&self) -> Arc<dyn ClientCertVerifier> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone()).expect("our own CA certificate");
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
-            .build()
-            .expect("one root is enough")
-    }
-
-    pub(super) fn server_config(&self) -> Arc<rustls::ServerConfig> {
+    pub(super) fn issue_server_certificate(&self) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let mut params = params("credbroker test API server", Duration::from_secs(86_400));
         params.subject_alt_names = ["127.0.0.1", "localhost"]
             .into_iter()
@@ -66,15 +55,16 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a server certificate");
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let mut config = rustls::ServerConfig::builder_with_provider(Arc::clone(&self.provider))
-            .with_safe_default_protocol_versions()
-            .expect("the provider's own versions")
-            .with_client_cert_verifier(Arc::new(AskOnly(self.client_verifier())))
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .expect("our own pair");
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Arc::new(config)
+        (certificate.der().clone(), PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+    }
+
+    /// Judges a client certificate at the time of each request.
+    pub(super) fn client_verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).expect("our own CA certificate");
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))
+            .build()
+            .expect("one root is enough")
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) type Objects = BTreeMap<Key, Arc<Value>>;
 /// How many changes of a collection are remembered; a watch that is further behind has expired.
 const REMEMBERED: usize = 20_000;
 
-/// One change of one object. Before and after are both kept: a selector may match only one of them.
+/// One change of one object. A list shows what was there before a later change.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) revision: u64,
@@ -74,7 +74,7 @@ impl Store {
 
     /// Puts `object` under `key` as a new revision. Returns what is stored, which is what was there if nothing changes.
     ///
-    /// The server's own metadata (uid, creation, revision, generation) is written here and nowhere else.
+    /// The server's own metadata (uid, creation, revision) is written here and nowhere else.
     pub(super) fn put(&mut self, collection: Collection, key: Key, mut object: Value) -> Arc<Value> {
         let before = self.get(collection, &key).cloned();
         let revision = self.revision + 1;
@@ -85,7 +85,6 @@ impl Store {
         let root = members(&mut object);
         root.entry("apiVersion").or_insert_with(|| json!(collection.api_version()));
         root.entry("kind").or_insert_with(|| json!(collection.kind()));
-        let generation = before.as_ref().map(|before| generation(before, root));
         let metadata = members(root.entry("metadata").or_insert(Value::Null));
         metadata.insert("namespace".to_owned(), json!(key.0));
         metadata.insert("name".to_owned(), json!(key.1));
@@ -96,9 +95,6 @@ impl Store {
         } else {
             metadata.insert("uid".to_owned(), json!(uid));
             metadata.insert("creationTimestamp".to_owned(), json!(now()));
-        }
-        if collection.is_custom() {
-            metadata.insert("generation".to_owned(), json!(generation.unwrap_or(1)));
         }
         if let Some(before) = before.as_ref().filter(|before| ***before == object) {
             return Arc::clone(before);
@@ -190,17 +186,6 @@ pub(super) fn at_revision(object: &Value, revision: u64) -> Value {
     let mut object = object.clone();
     object["metadata"]["resourceVersion"] = json!(revision.to_string());
     object
-}
-
-/// Counts the changes of what is wanted: neither metadata nor status is.
-fn generation(before: &Value, after: &Map<String, Value>) -> u64 {
-    let wanted = |object: &Map<String, Value>| {
-        let mut object = object.clone();
-        object.retain(|name, _| name != "metadata" && name != "status");
-        object
-    };
-    let old = before["metadata"]["generation"].as_u64().unwrap_or(1);
-    if before.as_object().is_some_and(|before| wanted(before) == wanted(after)) { old } else { old + 1 }
 }
 
 fn members(value: &mut Value) -> &mut Map<String, Value> {

@@ -13,7 +13,6 @@ pub(super) const GARBAGE: &str = "<html><body>upstream connect error or disconne
 pub(super) struct Signals {
     pub(super) changes: u64,
     pub(super) expirations: u64,
-    pub(super) bookmarks: u64,
     pub(super) garbage: bool,
     pub(super) hanging: bool,
     pub(super) flood: Option<Flood>,
@@ -65,11 +64,6 @@ impl ApiServer {
     /// Ends every running watch with an `ERROR` event of code 410.
     pub fn expire_watches(&self) {
         self.state.signals.send_modify(|signals| signals.expirations += 1);
-    }
-
-    /// Sends a bookmark of the newest revision to every running watch that wants bookmarks.
-    pub fn send_bookmarks(&self) {
-        self.state.signals.send_modify(|signals| signals.bookmarks += 1);
     }
 
     /// Resets every open connection. When it returns, none of them is left, nor is their watch counted.

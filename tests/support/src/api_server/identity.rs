@@ -1,13 +1,8 @@
 //! Who a request comes from, and whether the server accepts it.
 
-use std::sync::Arc;
-
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::{Accepts, State, lock};
 
@@ -41,51 +36,5 @@ impl State {
             Accepts::Certificates => by_certificate(),
             Accepts::Either => by_certificate() || by_token(),
         }
-    }
-}
-
-/// Asks for a certificate and checks the possession of its key, but leaves the judgement to each request: a real API
-/// server answers 401 where a strict verifier would cut the handshake.
-#[derive(Debug)]
-pub(super) struct AskOnly(pub(super) Arc<dyn ClientCertVerifier>);
-
-impl ClientCertVerifier for AskOnly {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
     }
 }

@@ -20,8 +20,7 @@ pub(super) fn list(store: &Store, collection: Collection, query: &Query) -> Answ
     if let Some(refused) = too_new(store, query.revision) {
         return refused;
     }
-    let revision =
-        query.continued.as_ref().map(|from| from.revision).or(query.exact).unwrap_or(store.revision());
+    let revision = query.continued.as_ref().map_or(store.revision(), |from| from.revision);
     let objects = match store.objects_at(collection, revision) {
         Ok(objects) => objects,
         Err(gone) => return expired(&gone),
@@ -35,9 +34,7 @@ pub(super) fn list(store: &Store, collection: Collection, query: &Query) -> Answ
     let (page, rest) = selected.split_at(shown);
     if let Some((next, _)) = rest.first() {
         metadata["continue"] = json!(Continued { revision, from: (*next).clone() }.encode());
-        if query.filter.selects_everything() {
-            metadata["remainingItemCount"] = json!(rest.len());
-        }
+        metadata["remainingItemCount"] = json!(rest.len());
     }
     let items: Vec<&Value> = page.iter().map(|(_, object)| *object).collect();
     let list = json!({

@@ -126,7 +126,7 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>, c
     let number = state.connections.fetch_add(1, Ordering::SeqCst) + 1;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let presented = Presented(chain.iter().map(|certificate| certificate.clone().into_owned()).collect());
-    let _open = Open::new(&state, presented.common_name());
+    let _open = OpenConnection::new(&state, presented.common_name());
     let connection = Connection { number, presented, cut };
     let service = service_fn(|request| answer(&state, &connection, request));
     // A client that disconnects does not fail the server.
@@ -134,19 +134,19 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>, c
 }
 
 /// Counts as an open connection, also to its end by a cut.
-struct Open<'a> {
+struct OpenConnection<'a> {
     state: &'a State,
     name: Option<String>,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenConnection<'a> {
     fn new(state: &'a State, name: Option<String>) -> Self {
         state.open.send_modify(|open| *open.entry(name.clone()).or_default() += 1);
         Self { state, name }
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.state.open.send_modify(|open| *open.entry(self.name.take()).or_default() -= 1);
     }

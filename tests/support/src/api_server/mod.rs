@@ -1,5 +1,6 @@
-//! An HTTPS server that answers as a Kubernetes API server does, as far as `kubectl get`, `apply` and our own clients
-//! look, and that remembers who asked for what. It is a hub of `ClusterProfile`s too, with the faults that a hub has.
+//! An HTTPS server that answers reads as a Kubernetes API server does, as far as `kubectl get` and our own clients look, and
+//! that remembers who asked for what. It is a hub of `ClusterProfile`s too, with the faults that a hub has. What it serves, a
+//! test puts there: it has no schema, no selectors and no writes. `tests/interop/real` uses a real API server.
 #![expect(
     clippy::indexing_slicing,
     reason = "a member that JSON lacks is null, and only made objects are written to"
@@ -12,18 +13,16 @@ mod collection;
 mod counts;
 mod faults;
 mod flood;
+mod handshake;
 mod identity;
 mod list;
 mod listener;
 mod query;
 mod resource;
 mod routes;
-mod schema;
-mod selector;
 #[cfg(test)]
 mod tests;
 mod watch;
-mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -115,7 +114,7 @@ impl ApiServer {
         let socket = TcpListener::bind(address).expect("a second socket in the same place");
         let (orders, ordered) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
-        let tls = authority.server_config();
+        let tls = handshake::server_config(&authority);
         let serving = Arc::clone(&state);
         let thread = std::thread::spawn(move || listener::run(socket, tls, serving, ordered, stopped));
         Self { address, authority, state, _place: place, orders, stop: Some(stop), thread: Some(thread) }

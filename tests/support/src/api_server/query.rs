@@ -10,15 +10,12 @@ use serde_json::{Value, json};
 use super::collection::{Key, Objects};
 use super::resource::Target;
 use super::routes::{Answer, failure};
-use super::selector::Selector;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) watch: bool,
     /// `None`: the newest, or anything, which is the same here.
     pub(super) revision: Option<u64>,
-    /// Not newer than this either.
-    pub(super) exact: Option<u64>,
     pub(super) filter: Filter,
     pub(super) limit: Option<usize>,
     pub(super) continued: Option<Continued>,
@@ -27,13 +24,9 @@ pub(super) struct Query {
     pub(super) timeout: Option<Duration>,
 }
 
-/// Which objects of a collection are meant.
+/// Which objects of a collection are meant: those of this namespace, or all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Filter {
-    pub(super) namespace: Option<String>,
-    name: Option<String>,
-    labels: Selector,
-}
+pub(super) struct Filter(Option<String>);
 
 /// Where the next page begins, in a list that stays as it was when its first page was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +37,12 @@ pub(super) struct Continued {
 
 impl Query {
     pub(super) fn parse(query: Option<&str>, target: &Target<'_>) -> Result<Self, Answer> {
-        let mut parsed = Self::default();
-        let mut exact = false;
-        parsed.filter.namespace = target.namespace.map(str::to_owned);
+        let mut parsed = Self { filter: Filter(target.namespace.map(str::to_owned)), ..Self::default() };
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            let refused =
-                || bad_request(&format!("Invalid value: {value:?} of the query parameter {name:?}"));
+            let refused = || {
+                let message = format!("Invalid value: {value:?} of the query parameter {name:?}");
+                failure(StatusCode::BAD_REQUEST, "BadRequest", &message)
+            };
             let number = || value.parse::<u64>().ok().ok_or_else(refused);
             let yes = value == "true" || value == "1";
             match name.as_ref() {
@@ -59,7 +52,6 @@ impl Query {
                 "resourceVersion" if !value.is_empty() => {
                     parsed.revision = Some(number()?).filter(|&revision| revision > 0);
                 }
-                "resourceVersionMatch" => exact = value == "Exact",
                 "limit" => parsed.limit = usize::try_from(number()?).ok().filter(|&limit| limit > 0),
                 "timeoutSeconds" => {
                     parsed.timeout = Some(number()?).filter(|&s| s > 0).map(Duration::from_secs);
@@ -67,37 +59,23 @@ impl Query {
                 "continue" if !value.is_empty() => {
                     parsed.continued = Some(Continued::decode(&value).ok_or_else(refused)?);
                 }
-                "labelSelector" => parsed.filter.labels = Selector::parse(&value).ok_or_else(refused)?,
-                "fieldSelector" if !value.is_empty() => {
-                    parsed.filter.name =
-                        Some(value.strip_prefix("metadata.name=").ok_or_else(refused)?.to_owned());
-                }
+                // Ignored, they would look as if they worked.
+                "labelSelector" | "fieldSelector" if !value.is_empty() => return Err(refused()),
+                "resourceVersionMatch" if value == "Exact" => return Err(refused()),
                 _ => {}
             }
         }
-        parsed.exact = parsed.revision.filter(|_| exact);
         Ok(parsed)
     }
 }
 
 impl Filter {
-    pub(super) fn matches(&self, key: &Key, object: &Value) -> bool {
-        self.namespace.as_ref().is_none_or(|namespace| *namespace == key.0)
-            && self.name.as_ref().is_none_or(|name| *name == key.1)
-            && self.labels.matches(object)
-    }
-
-    /// With a selector the number of remaining items is unknown.
-    pub(super) fn selects_everything(&self) -> bool {
-        self.name.is_none() && self.labels.is_empty()
+    pub(super) fn matches(&self, key: &Key) -> bool {
+        self.0.as_ref().is_none_or(|namespace| *namespace == key.0)
     }
 
     pub(super) fn select<'a>(&self, objects: &'a Objects) -> Vec<(&'a Key, &'a Value)> {
-        objects
-            .iter()
-            .filter(|(key, object)| self.matches(key, object))
-            .map(|(key, object)| (key, &**object))
-            .collect()
+        objects.iter().filter(|(key, _)| self.matches(key)).map(|(key, object)| (key, &**object)).collect()
     }
 }
 
@@ -110,8 +88,4 @@ impl Continued {
         let (revision, namespace, name) = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
         Some(Self { revision, from: (namespace, name) })
     }
-}
-
-pub(super) fn bad_request(message: &str) -> Answer {
-    failure(StatusCode::BAD_REQUEST, "BadRequest", message)
 }

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 /// A stored kind of object. All are namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Collection {
-    /// `multicluster.x-k8s.io/v1alpha1`, with the `status` subresource and a schema.
+    /// `multicluster.x-k8s.io/v1alpha1`.
     ClusterProfiles,
-    /// Of the core group, without a schema.
+    /// Of the core group.
     ConfigMaps,
-    /// Of the core group, without a schema.
+    /// Of the core group.
     Secrets,
 }
 
@@ -48,11 +48,6 @@ impl Collection {
         }
     }
 
-    /// A custom resource counts generations, hides its status from plain writes, and takes no update without a version.
-    pub(super) fn is_custom(self) -> bool {
-        self == Self::ClusterProfiles
-    }
-
     /// `clusterprofiles.multicluster.x-k8s.io`, as the API writes it in messages.
     pub(super) fn qualified(self, singular_or_plural: &str) -> String {
         if self.group().is_empty() {
@@ -69,7 +64,6 @@ pub(super) struct Target<'a> {
     pub(super) collection: Collection,
     pub(super) namespace: Option<&'a str>,
     pub(super) name: Option<&'a str>,
-    pub(super) status: bool,
 }
 
 impl<'a> Target<'a> {
@@ -81,17 +75,16 @@ impl<'a> Target<'a> {
             ["apis", group, version, rest @ ..] => (format!("{group}/{version}"), rest),
             _ => return None,
         };
-        let (namespace, plural, name, status) = match *rest {
-            [plural] => (None, plural, None, false),
-            ["namespaces", namespace, plural] => (Some(namespace), plural, None, false),
-            ["namespaces", namespace, plural, name] => (Some(namespace), plural, Some(name), false),
-            ["namespaces", namespace, plural, name, "status"] => (Some(namespace), plural, Some(name), true),
+        let (namespace, plural, name) = match *rest {
+            [plural] => (None, plural, None),
+            ["namespaces", namespace, plural] => (Some(namespace), plural, None),
+            ["namespaces", namespace, plural, name] => (Some(namespace), plural, Some(name)),
             _ => return None,
         };
         let collection = Collection::ALL
             .into_iter()
             .find(|one| one.plural() == plural && one.api_version() == api_version)?;
-        (!status || collection.is_custom()).then_some(Self { collection, namespace, name, status })
+        Some(Self { collection, namespace, name })
     }
 }
 
@@ -105,7 +98,7 @@ pub(super) fn groups() -> Value {
 
 /// The answers to `/api/v1` and `/apis/multicluster.x-k8s.io/v1alpha1`.
 pub(super) fn resources(api_version: &str) -> Value {
-    let verbs = json!(["create", "delete", "get", "list", "patch", "update", "watch"]);
+    let verbs = json!(["get", "list", "watch"]);
     let mut resources = Vec::new();
     for one in Collection::ALL.into_iter().filter(|one| one.api_version() == api_version) {
         let short = if one == Collection::ConfigMaps { json!(["cm"]) } else { json!([]) };
@@ -113,12 +106,6 @@ pub(super) fn resources(api_version: &str) -> Value {
             "name": one.plural(), "singularName": one.kind().to_ascii_lowercase(), "namespaced": true,
             "kind": one.kind(), "shortNames": short, "verbs": verbs,
         }));
-        if one.is_custom() {
-            resources.push(json!({
-                "name": format!("{}/status", one.plural()), "singularName": "", "namespaced": true,
-                "kind": one.kind(), "verbs": ["get", "patch", "update"],
-            }));
-        }
     }
     if api_version == "v1" {
         resources.push(json!({

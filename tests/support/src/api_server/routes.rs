@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use super::faults::Flood;
 use super::query::Query;
 use super::resource::{Collection, Target, groups, resources};
 use super::watch::Watching;
-use super::{State, list, lock, write};
+use super::{State, list, lock};
 
 /// A document and its status.
 pub(super) type Answer = (StatusCode, Value);
@@ -36,11 +35,11 @@ impl Reply {
     }
 }
 
-pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, body: &[u8]) -> Reply {
+pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>) -> Reply {
     let path = head.uri.path();
     let namespace = path.strip_prefix("/api/v1/namespaces/").filter(|name| !name.contains('/'));
     if let Some(target) = Target::parse(path) {
-        return collection(state, head, &target, token, body).unwrap_or_else(Reply::Document);
+        return collection(state, head, &target, token).unwrap_or_else(Reply::Document);
     }
     if (path, &head.method) == (SELF_REVIEWS, &Method::POST) {
         return Reply::Document((StatusCode::CREATED, self_review()));
@@ -62,11 +61,11 @@ pub(super) fn respond(state: &Arc<State>, head: &Parts, token: Option<&str>, bod
             return Reply::Document(failure(StatusCode::NOT_FOUND, "NotFound", message));
         }
     };
-    Reply::Document(if head.method == Method::GET {
-        (StatusCode::OK, fixed)
-    } else {
-        failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "only GET is served here")
-    })
+    Reply::Document(if head.method == Method::GET { (StatusCode::OK, fixed) } else { not_allowed() })
+}
+
+fn not_allowed() -> Answer {
+    failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "only GET is served here")
 }
 
 /// Where every authenticated user may ask who they are.
@@ -100,7 +99,6 @@ fn collection(
     head: &Parts,
     target: &Target<'_>,
     token: Option<&str>,
-    body: &[u8],
 ) -> Result<Reply, Answer> {
     let forbidden = |token: &str| lock(&state.forbidden).contains(&(token.to_owned(), target.collection));
     if token.is_some_and(forbidden) {
@@ -109,10 +107,7 @@ fn collection(
         return Err(failure(StatusCode::FORBIDDEN, "Forbidden", &message));
     }
     if head.method != Method::GET {
-        let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let answer = write::write(&mut lock(&state.store), &head.method, target, content_type, body);
-        state.tell_watches();
-        return Ok(Reply::Document(answer));
+        return Err(not_allowed());
     }
     let store = lock(&state.store);
     if let (Some(namespace), Some(name)) = (target.namespace, target.name) {

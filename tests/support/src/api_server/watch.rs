@@ -147,22 +147,17 @@ impl Watching {
             Err(gone) => return self.expire(&gone),
         }
         self.position = revision;
-        let bookmarks = std::mem::replace(&mut self.followed.bookmarks, signals.bookmarks);
-        if self.bookmarks && bookmarks != signals.bookmarks {
-            line(&mut events, "BOOKMARK", &bookmark(self.collection, revision));
-        }
         events
     }
 
-    /// To a watch, an object that it no longer selects was deleted.
     fn tell(&self, events: &mut Vec<u8>, change: &Change) {
-        let selected = |object: &Option<Arc<Value>>| {
-            object.clone().filter(|object| self.filter.matches(&change.key, object))
-        };
-        match (selected(&change.before), selected(&change.after)) {
-            (None, Some(after)) => line(events, "ADDED", &after),
-            (Some(_), Some(after)) => line(events, "MODIFIED", &after),
-            (Some(before), None) => line(events, "DELETED", &at_revision(&before, change.revision)),
+        if !self.filter.matches(&change.key) {
+            return;
+        }
+        match (&change.before, &change.after) {
+            (None, Some(after)) => line(events, "ADDED", after),
+            (Some(_), Some(after)) => line(events, "MODIFIED", after),
+            (Some(before), None) => line(events, "DELETED", &at_revision(before, change.revision)),
             (None, None) => {}
         }
     }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::script::Answer;
+use self::script::ScriptedAnswer;
 
 /// An exec plugin in its own directory, which is removed when this is dropped.
 ///
@@ -85,7 +85,7 @@ impl FakePlugin {
 /// What a [`FakePlugin`] does.
 #[derive(Clone, Debug, Default)]
 pub struct FakePluginBuilder {
-    answer: Answer,
+    answer: ScriptedAnswer,
     api_version: Option<String>,
 }
 

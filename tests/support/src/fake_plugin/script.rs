@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// What a run does, as values for the script. `token` and `expires` are shell words.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ScriptedAnswer {
     pub(super) token: Option<String>,
     pub(super) pair: Option<(String, String)>,
     pub(super) expires: Option<String>,
@@ -38,7 +38,7 @@ pub(super) fn single_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-impl Answer {
+impl ScriptedAnswer {
     pub(super) fn script(&self, api_version: &str) -> String {
         if let Some(script) = &self.script {
             return format!("{script}\n");

@@ -108,7 +108,7 @@ impl QueueModel {
         for (id, answer) in &answers {
             let index = self.waiting.iter().position(|waiting| waiting == id).expect("it waited");
             self.waiting.remove(index);
-            if *answer == Admission::Start {
+            if *answer == RunAdmission::Start {
                 let issuer = &self.queue.slots.started[id].issuer;
                 let issuer = self.issuers.iter().position(|known| known.name == *issuer).unwrap();
                 self.running.push((*id, issuer));

@@ -97,7 +97,7 @@ impl SimulatedCache {
                 self.happen(event);
             }
             for (id, answer) in self.queue.dispatch(next) {
-                if answer == Admission::Start {
+                if answer == RunAdmission::Start {
                     self.starts.push(next);
                     *self.per_pause.last_mut().unwrap() += 1;
                     self.events.push(Reverse((next + self.long, QueueEvent::End(id))));

@@ -4,7 +4,7 @@ package main
 import (
 	"fmt"
 
-	pb "credbroker.io/examples/go/gen/github.com/credbroker/credbroker/proto/credbroker/v1"
+	pb "credbroker.io/examples/go/gen/github.com/credbroker/credbroker/client/go/credbrokerv1"
 	"google.golang.org/protobuf/encoding/prototext"
 )
 

@@ -19,23 +19,12 @@ pub(super) fn profile(display_name: &str) -> Value {
     json!({"spec": {"clusterManager": {"name": "m"}, "displayName": display_name}})
 }
 
-pub(super) fn labelled(label: &str, value: &str) -> Value {
-    let mut profile = profile("labelled");
-    profile["metadata"] = json!({"labels": {label: value}});
-    profile
-}
-
 /// One request on a new connection.
-pub(super) async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
-    let body = if body.is_null() { String::new() } else { body.to_string() };
+pub(super) async fn read(server: &ApiServer, path: &str) -> (u16, Value) {
     let mut client = connect(server, None).await;
     // A watch that begins where it should be refused has no end.
-    let answer = tokio::time::timeout(HALF_A_MINUTE, send(&mut client, method, path, Some("good"), &body));
+    let answer = tokio::time::timeout(HALF_A_MINUTE, get(&mut client, path, Some("good")));
     answer.await.expect("an answer within half a minute")
-}
-
-pub(super) async fn read(server: &ApiServer, path: &str) -> (u16, Value) {
-    ask(server, "GET", path, &Value::Null).await
 }
 
 pub(super) fn names(list: &Value) -> Vec<&str> {

@@ -61,44 +61,6 @@ async fn a_watch_without_a_revision_begins_with_everything() {
 }
 
 #[tokio::test]
-async fn what_leaves_the_selector_is_deleted_and_what_enters_is_added() {
-    let server = hub();
-    let from = revision_now(&server).await;
-    let query = format!("watch=true&labelSelector=env%3Dprod&resourceVersion={from}");
-    let mut events = Events::of(&server, &format!("{PROFILES}?{query}")).await;
-    for (name, env) in [("a", "dev"), ("a", "prod"), ("b", "dev"), ("a", "test")] {
-        server.apply_cluster_profile("fleet", name, labelled("env", env));
-    }
-    assert_eq!(events.events(1).await, ["ADDED a"]);
-    let left = events.next().await.unwrap();
-    assert_eq!(
-        (&left["type"], &left["object"]["metadata"]["labels"]["env"]),
-        (&json!("DELETED"), &json!("prod"))
-    );
-    assert_eq!(revision(&left["object"]), revision_now(&server).await);
-    server.delete_cluster_profile("fleet", "a");
-    server.apply_cluster_profile("fleet", "b", labelled("env", "prod"));
-    assert_eq!(events.events(1).await, ["ADDED b"]);
-}
-
-#[tokio::test]
-async fn bookmarks_go_to_those_who_want_them() {
-    let server = hub();
-    let from = revision_now(&server).await;
-    let wants = format!("{PROFILES}?watch=true&allowWatchBookmarks=true&resourceVersion={from}");
-    let mut wants = Events::of(&server, &wants).await;
-    let mut others = Events::of(&server, &format!("{PROFILES}?watch=true&resourceVersion={from}")).await;
-    server.put_secret("fleet", "s", &[]);
-    server.send_bookmarks();
-    let bookmark = wants.next().await.unwrap();
-    assert_eq!((&bookmark["type"], revision(&bookmark["object"])), (&json!("BOOKMARK"), from + 1));
-    assert_eq!(bookmark["object"]["kind"], "ClusterProfile");
-    server.apply_cluster_profile("fleet", "a", profile("1"));
-    assert_eq!(wants.events(1).await, ["ADDED a"]);
-    assert_eq!(others.events(1).await, ["ADDED a"], "no bookmark before it");
-}
-
-#[tokio::test]
 async fn a_watch_ends_at_its_timeout_with_a_bookmark() {
     let server = hub();
     let query = "watch=true&timeoutSeconds=1&allowWatchBookmarks=true";

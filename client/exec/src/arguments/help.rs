@@ -1,0 +1,42 @@
+//! What `--help` prints.
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+An exec credential plugin for kubectl, helm and every other Kubernetes client: requests a credential from credbroker
+and prints it as an ExecCredential. `credbroker kubeconfig wrap` writes kubeconfigs that use it:
+
+  users:
+  - name: gke
+    user:
+      exec:
+        apiVersion: client.authentication.k8s.io/v1
+        command: credbroker-exec
+        args: [--provider, gke]
+        interactiveMode: Never
+        provideClusterInfo: true
+
+Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [options]
+
+  --provider NAME                   a provider of the broker's configuration or kubeconfig [env: CREDBROKER_PROVIDER]
+  --definition DIGEST               identifies the kubeconfig that defines the provider, as `credbroker kubeconfig wrap`
+                                    writes it; with a broker that did not read that file, the request fails
+  --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker reads
+  --server URL                      the cluster's server according to the kubeconfig, for clients that do not set
+                                    KUBERNETES_EXEC_INFO; if the cluster has moved, the request fails
+  --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
+                                    [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
+                                    else /run/credbroker/credbroker.sock]
+  --server-uid UID                  the only user whose process is trusted on that socket [env: CREDBROKER_SERVER_UID]
+                                    [default: this user, root, or the owner of the socket's directory]
+  --timeout TIME                    longest time to wait, such as 500ms, 10s, or a number of seconds [default: 45s;
+                                    at a terminal, as long as the plugin may run]
+  --api-version v1|v1beta1          version to print for clients that do not set KUBERNETES_EXEC_INFO [default: v1]
+  --help, --version
+
+The shim sends the variables with which common plugins select an identity (AWS_*, AZURE_*, GOOGLE_*, ...) to the broker,
+and those that CREDBROKER_CALLER_ENV matches (comma-separated patterns, * matches any text). The broker uses those that
+the provider's callerEnv names. Their values must be UTF-8.
+
+Exit codes: 0 success; 1 the broker has no credential; 2 wrong usage; 69 no broker; 75 timeout; 77 access denied, or the
+socket cannot be trusted; 78 a variable is not valid. On failure, one line on stderr gives cause and remedy.
+";

@@ -1,0 +1,49 @@
+//! The values of flags, checked.
+
+use std::{ffi::OsStr, time::Duration};
+
+use credbroker_client::ClusterProfileRef;
+
+use super::{API_VERSION, CLUSTER_PROFILE, DEFINITION, SERVER, TIMEOUT, UsageError};
+use crate::{ApiVersion, duration};
+
+pub(super) fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
+    let name = value.to_str().filter(|name| !name.is_empty() && !name.chars().any(char::is_control));
+    name.map(str::to_owned).ok_or_else(|| refused(flag, value, "the name of a provider"))
+}
+
+pub(super) fn definition(value: &OsStr) -> Result<String, UsageError> {
+    let digest =
+        value.to_str().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric()));
+    digest
+        .map(str::to_owned)
+        .ok_or_else(|| refused(DEFINITION, value, "a digest that `credbroker kubeconfig` wrote"))
+}
+
+pub(super) fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {
+    let profile = value.to_str().and_then(|text| text.parse().ok());
+    profile.ok_or_else(|| refused(CLUSTER_PROFILE, value, "NAMESPACE/NAME"))
+}
+
+pub(super) fn server(value: &OsStr) -> Result<String, UsageError> {
+    let url = value.to_str().filter(|url| url.starts_with("https://") || url.starts_with("http://"));
+    url.map(str::to_owned).ok_or_else(|| refused(SERVER, value, "the URL of the cluster's API server"))
+}
+
+pub(super) fn timeout(value: &OsStr) -> Result<Duration, UsageError> {
+    let timeout = value.to_str().and_then(duration);
+    timeout.ok_or_else(|| {
+        refused(TIMEOUT, value, "a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
+    })
+}
+
+pub(super) fn api_version(value: &OsStr) -> Result<ApiVersion, UsageError> {
+    value
+        .to_str()
+        .and_then(ApiVersion::from_short_name)
+        .ok_or_else(|| refused(API_VERSION, value, "v1 or v1beta1"))
+}
+
+pub(super) fn refused(flag: &'static str, value: &OsStr, expected: &'static str) -> UsageError {
+    UsageError::Value { flag, value: value.to_string_lossy().into_owned(), expected }
+}

@@ -1,0 +1,37 @@
+//! Which configuration of a broker is in force.
+
+use std::time::SystemTime;
+
+use credbroker_proto::v1;
+
+use super::state::time;
+
+/// Which configuration of a broker is in force. The broker follows its files.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ConfigurationState {
+    /// When the files were read last and had no problem.
+    pub read_at: Option<SystemTime>,
+    /// Changed configurations that were put in force since the broker started.
+    pub reloads: u64,
+    /// Problems of the files as they are now, each with its place. Not empty: an earlier configuration is in force.
+    pub problems: Vec<String>,
+    /// Since when the files have problems.
+    pub problems_since: Option<SystemTime>,
+    /// Keys that have changed, and whose new value is used after a restart.
+    pub restart_needed: Vec<String>,
+}
+
+impl ConfigurationState {
+    pub(crate) fn from_message(message: v1::ConfigurationState) -> Self {
+        let v1::ConfigurationState { read_time, reloads, problems, problems_since_time, restart_needed } =
+            message;
+        Self {
+            read_at: time(read_time),
+            reloads,
+            problems,
+            problems_since: time(problems_since_time),
+            restart_needed,
+        }
+    }
+}

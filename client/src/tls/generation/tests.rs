@@ -1,0 +1,59 @@
+use credbroker_proto::v1;
+use credbroker_test_support::{Accepts, ApiServer};
+
+use super::*;
+use crate::{clock::tests::paused, source::handle::tests::Fake};
+
+const ROTATIONS: usize = 2_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn no_reader_takes_an_old_generation_for_that_of_the_newest_credential() {
+    let api = ApiServer::start(Accepts::Certificates);
+    let pairs = ["x", "y"].map(|name| api.issue_client_certificate(name, Duration::from_secs(3600)));
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    let settings = Settings::trusting(api.ca_pem().as_bytes()).unwrap().drain(Duration::ZERO);
+    let generations = Arc::new(IdentityGenerations::new(fake.source.clone(), settings.clone()));
+    let credential = |rotation: usize| {
+        let (chain, key) = pairs[rotation % 2].clone();
+        let received = v1::Credential {
+            generation: rotation.to_string(),
+            client_certificate_data: Some(chain.into()),
+            client_key_data: Some(key.into()),
+            ..v1::Credential::default()
+        };
+        Credential::receive(received, None, paused()).unwrap()
+    };
+    let look = || {
+        let (source, generations, provider) =
+            (fake.source.clone(), Arc::clone(&generations), settings.provider().clone());
+        let identities = [0, 1]
+            .map(|rotation| Identity::parse(credential(rotation).identity().unwrap(), &provider).unwrap());
+        move || {
+            // Without this all readers would wait for the one that makes the generation.
+            (0..fastrand::u32(0..4_000)).for_each(|_| std::hint::spin_loop());
+            let (before, found, after) = (source.current(), generations.current().unwrap(), source.current());
+            // After a rotation in between, either generation is right.
+            if let (Some(before), Some(after)) = (before, after)
+                && Arc::ptr_eq(&before, &after)
+            {
+                let rotation: usize = before.generation().parse().unwrap();
+                assert_eq!(found.identity.as_ref(), Some(&identities[rotation % 2]), "{rotation}");
+            }
+        }
+    };
+    let (other, here, done) = (look(), look(), CancellationToken::new());
+    let ends = done.clone().drop_guard();
+    let other = tokio::task::spawn_blocking(move || {
+        while !done.is_cancelled() {
+            other();
+        }
+    });
+    for rotation in 0..ROTATIONS {
+        broker.send(Ok(credential(rotation))).unwrap();
+        fake.source.changed().await;
+        (0..4).for_each(|_| here());
+    }
+    drop(ends);
+    other.await.unwrap();
+}

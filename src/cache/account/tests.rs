@@ -1,0 +1,110 @@
+use std::io;
+
+use super::*;
+use crate::{
+    credential::{DecodeError, ExecInfoError},
+    exec::RunError,
+    metrics::Exposition,
+    plugin::Refusal,
+};
+
+fn written(metrics: &Metrics) -> String {
+    let mut text = Exposition::default();
+    metrics.calls.write(&mut text, f64::INFINITY);
+    text.into_text()
+}
+
+#[test]
+fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
+    let (command, stderr) = (|| Arc::<str>::from("p"), || Arc::<str>::from(""));
+    let io = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+    let seconds = Duration::from_secs;
+    let table = [
+        (
+            RunError::Exit { command: command(), code: 7, stderr: stderr() },
+            "7",
+            "plugin_execution_error",
+            "exit",
+        ),
+        (
+            RunError::Signal { command: command(), signal: 9, stderr: stderr() },
+            "-1",
+            "plugin_execution_error",
+            "signal",
+        ),
+        (
+            RunError::Timeout { command: command(), limit: seconds(1), key: "timeout", stderr: stderr() },
+            "-1",
+            "plugin_execution_error",
+            "timeout",
+        ),
+        (
+            RunError::OutputTooLarge { command: command(), limit: 1 },
+            "-1",
+            "plugin_execution_error",
+            "output_too_large",
+        ),
+        (
+            RunError::NeedsTerminal { command: command(), stderr: stderr() },
+            "-1",
+            "plugin_execution_error",
+            "interaction_required",
+        ),
+        (RunError::Recursion { command: command() }, "-1", "plugin_execution_error", "recursion"),
+        (
+            RunError::Decode { command: command(), source: DecodeError::Empty },
+            "0",
+            "no_error",
+            "invalid_output",
+        ),
+        (
+            RunError::NotFound { command: command(), place: "", install_hint: None },
+            "1",
+            "plugin_not_found_error",
+            "not_found",
+        ),
+        (RunError::Spawn { command: command(), cause: io() }, "1", "plugin_not_found_error", "not_started"),
+        (
+            RunError::ArgumentsTooLong { command: command(), size: 1 },
+            "1",
+            "client_internal_error",
+            "not_started",
+        ),
+        (
+            RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: String::new() } },
+            "1",
+            "client_internal_error",
+            "not_started",
+        ),
+        (RunError::Panicked { command: command() }, "1", "client_internal_error", "panicked"),
+    ];
+    for (error, code, status, expected) in table {
+        assert_eq!(outcome(&error).name(), expected, "{error}");
+        let metrics = Metrics::default();
+        called(&metrics, &Err(error));
+        let line =
+            format!("rest_client_exec_plugin_call_total{{code=\"{code}\",call_status=\"{status}\"}} 1\n");
+        let text = written(&metrics);
+        assert!(text.contains(&line), "{line}{text}");
+        assert!(text.contains("policy_call_total{status=\"allowed\"} 1\n"), "{text}");
+        assert!(text.contains("rest_client_exec_plugin_ttl_seconds +Inf\n"), "{text}");
+    }
+}
+
+#[test]
+fn a_plugin_that_the_policy_denies_is_not_called() {
+    let command = || Arc::<str>::from("p");
+    let metrics = Metrics::default();
+    for refusal in [Refusal::DenyAll, Refusal::NotListed { command: "p".into() }] {
+        let error = RunError::NotAllowed { command: command(), refusal };
+        assert_eq!(outcome(&error).name(), "policy_denied");
+        called(&metrics, &Err(error));
+    }
+    let unasked =
+        RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 1 } };
+    called(&metrics, &Err(unasked));
+    let text = written(&metrics);
+    assert!(text.contains("policy_call_total{status=\"denied\"} 2\n"), "{text}");
+    assert!(text.contains("policy_call_total{status=\"allowed\"} 0\n"), "{text}");
+    assert!(!text.contains("rest_client_exec_plugin_call_total{"), "{text}");
+}

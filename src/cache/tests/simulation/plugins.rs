@@ -1,0 +1,289 @@
+//! The plugins and their issuers.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::sleep;
+
+use super::{
+    super::token as decoded,
+    fleet::index,
+    keys::{Content, Held, Issuance, IssuedToken, KeyModel, Reading},
+    model::{Model, Shared, since, text_of},
+};
+use crate::{
+    exec::{Attendance, PluginRunner, RunError, RunOutput},
+    plugin::PluginSpec,
+};
+
+/// How an issuer behaves.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum IssuerMode {
+    #[default]
+    Healthy,
+    /// Some of its runs take longer than their timeout.
+    Slow,
+    Failing,
+    /// Every other run fails.
+    Flaky,
+    /// It asks for fewer runs, for this many seconds if it names a time.
+    Throttling(Option<u64>),
+    /// The plugin caches its credential.
+    Same,
+    /// It returns the same token with a later expiry.
+    Extending,
+    /// Its credentials expired this many seconds before the run.
+    Expired(u64),
+}
+
+/// The oracle's model of one issuer.
+#[derive(Debug, Default)]
+pub(super) struct IssuerModel {
+    pub(super) mode: IssuerMode,
+    /// How long a run takes.
+    pub(super) takes: Duration,
+    /// When it began to work (time awake): runs that started before may still fail.
+    pub(super) healthy_since: Duration,
+    /// The earliest end of the pause, and below the latest: time since boot.
+    pub(super) paused_until: Duration,
+    pub(super) paused_at_most: Duration,
+    pub(super) paused_since: Duration,
+    /// Runs that `credbroker refresh` started.
+    pub(super) forced: u32,
+    pub(super) running: usize,
+    /// When its runs started: time since boot.
+    pub(super) starts: VecDeque<Duration>,
+}
+
+impl IssuerModel {
+    pub(super) fn forget_starts(&mut self) {
+        self.starts.clear();
+    }
+
+    pub(super) fn change(&mut self, mode: IssuerMode, now: Reading) {
+        self.mode = mode;
+        self.takes = Duration::from_millis(fastrand::u64(20..1500));
+        self.healthy_since = if mode == IssuerMode::Healthy { now.awake + secs(31) } else { Duration::MAX };
+    }
+
+    fn throttled(&mut self, retry_after: Option<u64>, now: Reading) {
+        let (least, most) = retry_after.map_or((48, 73), |secs| (secs, secs + 1));
+        if now.boot >= self.paused_until {
+            (self.paused_until, self.paused_since) = (now.boot + secs(least), now.boot);
+        } else if retry_after.is_some() {
+            self.paused_until = self.paused_until.max(now.boot + secs(least));
+        }
+        self.paused_at_most = self.paused_at_most.max(now.boot + secs(most));
+    }
+}
+
+/// A plugin run in progress.
+pub(super) struct Run {
+    pub(super) key: usize,
+    pub(super) started: Reading,
+    pub(super) evictions: u64,
+    /// It may be the run from before or from after an eviction.
+    pub(super) unsure: bool,
+    pub(super) mode: IssuerMode,
+    pub(super) version: u64,
+    pub(super) number: u64,
+}
+
+/// Simulates plugins.
+pub(super) struct Plugins(pub(super) Shared);
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Plugins")
+    }
+}
+
+/// Records the end of a run, also if it is dropped.
+struct Going<'a>(&'a Shared, Run);
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        let Self(model, run) = self;
+        let mut model = model.lock().unwrap();
+        let now = model.now();
+        let key = &mut model.keys[run.key];
+        // The outcome of a run from before an eviction is not kept, so it does not answer a later suspicion.
+        if run.evictions == key.evictions {
+            key.ended = now.awake;
+        }
+        let index = key.running.iter().position(|evictions| *evictions == run.evictions);
+        key.running.remove(index.unwrap());
+        let issuer = key.issuer;
+        model.issuers[issuer].running -= 1;
+        let number = run.number;
+        model.event(|| format!("run {number} is over"));
+    }
+}
+
+impl PluginRunner for Arc<Plugins> {
+    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
+        let file_version = spec.file_version();
+        let (going, takes) = {
+            let mut model = self.0.lock().unwrap();
+            let (run, takes) = model.starts(index(&spec), file_version);
+            (Going(&self.0, run), takes)
+        };
+        if takes > spec.provider.timeout {
+            sleep(spec.provider.timeout).await;
+            let (command, limit) = (Arc::from("fake"), spec.provider.timeout);
+            let error = RunError::Timeout { command, limit, key: "timeout", stderr: "".into() };
+            self.0.lock().unwrap().failed(&going.1);
+            return Err(error);
+        }
+        sleep(takes).await;
+        let issued = self.0.lock().unwrap().ends(&going.1);
+        let (text, expires) = issued.map_err(|stderr| RunError::Exit {
+            command: "fake".into(),
+            code: 1,
+            stderr: stderr.into(),
+        })?;
+        Ok(RunOutput { decoded: decoded(&text, expires), file_version })
+    }
+}
+
+impl Model {
+    fn starts(&mut self, key: usize, version: u64) -> (Run, Duration) {
+        let now = self.now();
+        self.judge_start(key, now);
+        let number = self.number();
+        let known = &mut self.keys[key];
+        let (evictions, unsure) = (known.evictions, !known.detached.is_empty());
+        known.running.push(evictions);
+        known.refresh_asked = false;
+        let issuer = &mut self.issuers[known.issuer];
+        issuer.running += 1;
+        let random = &mut known.random.0;
+        let mode = match issuer.mode {
+            IssuerMode::Flaky if random.bool() => IssuerMode::Failing,
+            IssuerMode::Flaky => IssuerMode::Healthy,
+            mode => mode,
+        };
+        let takes = match mode {
+            IssuerMode::Slow => Duration::from_millis(random.u64(5_000..33_000)),
+            _ => issuer.takes,
+        };
+        self.event(|| format!("run {number} of {key} starts: {mode:?}, {takes:?}, unsure {unsure}"));
+        (Run { key, started: now, evictions, unsure, mode, version, number }, takes)
+    }
+
+    /// The output of the plugin: a token and its expiry, or the text on stderr.
+    fn ends(&mut self, run: &Run) -> Result<(String, SystemTime), String> {
+        let now = self.now();
+        let issuer = self.keys[run.key].issuer;
+        match run.mode {
+            IssuerMode::Failing => {
+                self.failed(run);
+                return Err("the directory is down".into());
+            }
+            IssuerMode::Throttling(retry_after) => {
+                self.issuers[issuer].throttled(retry_after, now);
+                self.failed(run);
+                return Err(retry_after.map_or("Rate exceeded".into(), |secs| format!("Retry-After: {secs}")));
+            }
+            _ => {}
+        }
+        let issuer = &mut self.issuers[issuer];
+        if run.started.boot >= issuer.paused_since {
+            issuer.paused_until = issuer.paused_until.min(now.boot);
+        }
+        let lifetime = self.catalog.plugins[self.keys[run.key].plugin].lifetime;
+        let lifetime = lifetime.mul_f64(0.9 + 0.2 * self.keys[run.key].random.0.f64());
+        let old = self.keys[run.key].last_token;
+        let (token, named) = match (run.mode, old) {
+            (IssuerMode::Same, Some(old)) => (old, self.tokens[old].named),
+            (IssuerMode::Extending, Some(old)) => (old, now.wall + lifetime),
+            (IssuerMode::Expired(ago), _) => (self.tokens.len(), now.wall - secs(ago)),
+            _ => (self.tokens.len(), now.wall + lifetime),
+        };
+        if token == self.tokens.len() {
+            self.tokens.push(IssuedToken { key: run.key, named, issuances: Vec::new(), revoked: false });
+        }
+        self.tokens[token].named = named;
+        self.keys[run.key].last_token = Some(token);
+        self.lands(run, token, named);
+        Ok((text_of(run.key, token), named))
+    }
+
+    fn lands(&mut self, run: &Run, token: usize, named: SystemTime) {
+        let now = self.now();
+        // A credential that expired less than five minutes ago is served for ten seconds.
+        let lent = named <= now.wall;
+        if since(named, now.wall) > secs(300) {
+            return self.failed(run);
+        }
+        let expires = if lent { now.wall + secs(10) } else { named };
+        let lifetime = since(now.wall, expires);
+        let until = now.boot + lifetime;
+        self.tokens[token].issuances.push(Issuance { expires, until, evictions: run.evictions });
+        let number = run.number;
+        self.event(|| format!("run {number} brings {} for {lifetime:?}", text_of(run.key, token)));
+        let known = &mut self.keys[run.key];
+        if run.evictions != known.evictions {
+            return;
+        }
+        (known.back_off_since, known.attempts) = (None, 0);
+        let due_in = if lent { (lifetime, lifetime) } else { due_in(lifetime) };
+        let held = Held { token, expires, until, lifetime, landed: now, due_in, version: run.version };
+        known.content = match known.content {
+            _ if run.unsure || !known.detached.is_empty() => Content::Unsure,
+            Content::Unsure if !matches!(run.mode, IssuerMode::Healthy | IssuerMode::Expired(_)) => {
+                Content::Unsure
+            }
+            Content::Held(old) if old.token == token && known.lapsed => Content::Unsure,
+            Content::Held(old) if old.token == token && old.expires == expires && old.is_valid_at(now) => {
+                let again = (old.left(now) / 3).clamp(secs(10), secs(300));
+                Content::Held(Held {
+                    until: old.until,
+                    lifetime: old.lifetime,
+                    due_in: (again, again),
+                    ..held
+                })
+            }
+            _ => Content::Held(held),
+        };
+        known.lapsed = false;
+    }
+
+    fn failed(&mut self, run: &Run) {
+        let now = self.now();
+        let known = &mut self.keys[run.key];
+        known.failed = Some((now.boot, now.awake));
+        if run.evictions == known.evictions {
+            let sure = !run.unsure && known.detached.is_empty();
+            known.back_off_since = sure.then_some(now.boot);
+            known.attempts += 1;
+        }
+        let number = run.number;
+        self.event(|| format!("run {number} fails"));
+    }
+}
+
+impl KeyModel {
+    /// Whether a caller waits for its run. A prewarm is not a caller.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.waiting.values().any(|waiting| waiting.kind != super::keys::RequestKind::Watch || waiting.cold)
+    }
+}
+
+/// The earliest and the latest time to the refresh of a credential with this lifetime.
+fn due_in(left: Duration) -> (Duration, Duration) {
+    if left < secs(720) {
+        return (left.mul_f64(0.7), left.mul_f64(0.8));
+    }
+    let lead =
+        |share: f64, margin: u64, most: f64| left.mul_f64(share).max(secs(margin).min(left.mul_f64(most)));
+    (left.saturating_sub(lead(0.30, 450, 0.52)), left.saturating_sub(lead(0.20, 360, 0.42)))
+}
+
+pub(super) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}

@@ -1,0 +1,46 @@
+use std::{fs, os::unix::fs::symlink};
+
+use credbroker_test_support::private_directory;
+
+use super::*;
+
+fn open(path: &Path, inputs: &[PathBuf], may_replace: bool) -> anyhow::Result<Output> {
+    Output::open(path, inputs, "x", || may_replace)
+}
+
+#[test]
+fn an_input_is_never_written_however_it_is_named() {
+    let dir = private_directory();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("config"), "original").unwrap();
+    symlink(path("config"), path("link")).unwrap();
+    fs::hard_link(path("config"), path("hard")).unwrap();
+    fs::create_dir(path("sub")).unwrap();
+    for output in ["config", "link", "hard", "sub/../config"] {
+        for input in ["config", "link"] {
+            let error = open(&path(output), &[path(input)], true).unwrap_err().to_string();
+            assert!(error.contains("never written"), "{output} {input}: {error}");
+        }
+    }
+    assert_eq!(fs::read_to_string(path("config")).unwrap(), "original");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "no lock is left");
+}
+
+#[test]
+fn a_file_with_contents_is_replaced_only_if_that_is_allowed() {
+    let dir = private_directory();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("text"), "precious").unwrap();
+    let error = open(&path("text"), &[], false).unwrap_err().to_string();
+    assert!(
+        error.contains("`credbroker kubeconfig x` did not write") && error.contains("--force"),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(path("text")).unwrap(), "precious");
+    open(&path("text"), &[], true).unwrap().write("new").unwrap();
+    assert_eq!(fs::read_to_string(path("text")).unwrap(), "new");
+    fs::write(path("empty"), "\n").unwrap();
+    for name in ["empty", "absent"] {
+        assert_eq!(open(&path(name), &[], false).unwrap().write("new").unwrap(), None);
+    }
+}

@@ -1,0 +1,25 @@
+use super::*;
+
+#[tokio::test]
+async fn stdout_is_whole_up_to_the_limit_and_refused_one_byte_later() {
+    for size in [0, 1, FIRST - 1, FIRST, FIRST + 1, FIRST + 2, 99_999, 100_000, 100_001] {
+        let written: Vec<u8> = (0..=250).cycle().take(size).collect();
+        let mut stdout = Capped::new(&*written, 100_000);
+        assert_eq!(stdout.fill().await.is_ok(), size <= 100_000, "{size}");
+        if size <= 100_000 {
+            assert_eq!(*stdout.into_bytes(), written);
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_the_end_of_stderr_is_kept() {
+    for (size, cut) in [(0, false), (100, false), (101, true), (100_000, true)] {
+        let written: Vec<u8> = (0..=250).cycle().take(size).collect();
+        let mut stderr = Tail::new(&*written, 100, Arc::default());
+        stderr.drain().await;
+        assert!(stderr.bytes.capacity() < 3 * PIECE);
+        let start = size.saturating_sub(100);
+        assert_eq!(stderr.end(), (&written[start..], cut));
+    }
+}

@@ -1,0 +1,61 @@
+use super::*;
+
+fn lines(pieces: &[&[u8]]) -> Vec<String> {
+    let mut transcript = Transcript::default();
+    for piece in pieces {
+        transcript.push(piece);
+    }
+    transcript.flush();
+    transcript.after(0).map(|line| line.to_string()).collect()
+}
+
+#[test]
+fn lines_are_those_that_were_written_in_any_pieces() {
+    for (pieces, expected) in [
+        (&[&b""[..]][..], &[][..]),
+        (&[b"one\ntwo\n"], &["one", "two"]),
+        (&[b"on", b"e\n", b"\ntwo"], &["one", "", "two"]),
+        (&[b"one\r\ntwo\r", b"\n"], &["one", "two", ""]),
+        (&[b"10%\r20%\rdone\n"], &["10%", "20%", "done"]),
+        (&[b"gr\xc3", b"\xb6n\n"], &["grön"]),
+        (&[b"  code:  A B  \n"], &["  code:  A B"]),
+        (&[b"\x1b[2Jno \xff\xe2\x80\xae\n"], &["U+001B[2Jno \u{fffd}U+202E"]),
+    ] {
+        assert_eq!(lines(pieces), expected, "{pieces:?}");
+    }
+}
+
+#[test]
+fn a_line_without_an_end_is_bounded_and_cut_between_characters() {
+    let cut = lines(&["ö".repeat(LINE).as_bytes()]);
+    assert_eq!(cut.len(), 2);
+    assert!(cut.iter().all(|line| line.len() == LINE && line.chars().all(|character| character == 'ö')));
+}
+
+#[test]
+fn only_the_last_lines_are_kept_and_none_is_shown_twice() {
+    let mut transcript = Transcript::default();
+    for number in 0..10_000 {
+        transcript.push(format!("line {number}\n").as_bytes());
+    }
+    let kept: Vec<_> = transcript.after(0).collect();
+    assert!(transcript.bytes <= KEPT && kept.len() > 1000, "{}", kept.len());
+    assert_eq!(kept.last().unwrap().as_ref(), "line 9999");
+    let last: Vec<_> = transcript.after(9_998).collect();
+    assert_eq!(last.iter().map(AsRef::as_ref).collect::<Vec<_>>(), ["line 9998", "line 9999"]);
+    assert_eq!((transcript.after(10_000).count(), transcript.count()), (0, 10_000));
+}
+
+#[test]
+fn empty_lines_are_bounded_too() {
+    let mut transcript = Transcript::default();
+    transcript.push(&vec![b'\n'; 100_000]);
+    assert_eq!(transcript.after(0).count(), KEPT / EACH);
+}
+
+#[test]
+fn debug_shows_no_line() {
+    let mut transcript = Transcript::default();
+    transcript.push(b"code canary\nmore canary");
+    assert!(!format!("{transcript:?}").contains("canary"));
+}

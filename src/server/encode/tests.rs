@@ -1,0 +1,76 @@
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::credential::{Cluster, Fingerprint, Generation};
+
+fn draft(generation: &Generation) -> Draft<'_> {
+    Draft {
+        generation,
+        token: Some("a token"),
+        pair: Some((b"chain", b"key")),
+        fingerprint: Some(Fingerprint([0xab; 32])),
+        expires_at: SystemTime::UNIX_EPOCH + Duration::new(1_060, 5),
+        lifetime: Duration::from_secs(60),
+        cluster: None,
+    }
+}
+
+fn text<'a>(encoded: &'a EncodedCredential, range: Option<&Range<usize>>) -> Option<&'a str> {
+    range.map(|range| str::from_utf8(&encoded.frame[range.clone()]).unwrap())
+}
+
+fn message(encoded: &EncodedCredential) -> Bytes {
+    preencoded::message(&encoded.frame).unwrap()
+}
+
+#[test]
+fn every_field_of_a_credential_goes_out_and_the_secrets_are_where_it_says() {
+    let generation = Generation::new(Arc::from("e"), 7);
+    let encoded = encode(&draft(&generation));
+    let sent = pb::GetCredentialResponse::decode(message(&encoded)).unwrap();
+    let credential = sent.credential.unwrap();
+    assert_eq!(credential.generation, "e-7");
+    assert_eq!(credential.token.as_deref(), Some("a token"));
+    assert_eq!(credential.client_certificate_data.as_deref(), Some(&b"chain"[..]));
+    assert_eq!(credential.client_key_data.as_deref(), Some(&b"key"[..]));
+    assert_eq!(credential.certificate_fingerprint, Some("ab".repeat(32)));
+    let expiry = credential.expiration_time.unwrap();
+    assert_eq!((expiry.seconds, expiry.nanos), (1_060, 5));
+    assert_eq!(credential.lifetime.unwrap().seconds, 60);
+    assert_eq!(text(&encoded, encoded.token.as_ref()), Some("a token"));
+    assert_eq!(text(&encoded, encoded.certificate.as_ref()), Some("chain"));
+    assert_eq!(text(&encoded, encoded.key.as_ref()), Some("key"));
+}
+
+#[test]
+fn secrets_of_any_length_are_found_and_absent_ones_have_no_place() {
+    let generation = Generation::new(Arc::from("e"), 7);
+    for length in [1, 100, 127, 128, 200, 16_383, 16_384, 70_000] {
+        let token = "t".repeat(length);
+        let encoded = encode(&Draft { token: Some(&token), pair: None, ..draft(&generation) });
+        assert_eq!(text(&encoded, encoded.token.as_ref()), Some(token.as_str()));
+        assert_eq!((encoded.certificate, encoded.key), (None, None));
+    }
+    let encoded = encode(&Draft { token: None, ..draft(&generation) });
+    assert_eq!((text(&encoded, encoded.key.as_ref()), &encoded.token), (Some("key"), &None));
+}
+
+#[test]
+fn one_encoding_is_the_answer_to_all_four_calls() {
+    let generation = Generation::new(Arc::from("e"), 7);
+    let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
+    let encoded = message(&encode(&Draft { cluster: Some(&cluster), ..draft(&generation) }));
+    let get = pb::GetCredentialResponse::decode(encoded.clone()).unwrap();
+    let watch = pb::WatchCredentialResponse::decode(encoded.clone()).unwrap();
+    let attended = pb::AttendCredentialResponse::decode(encoded.clone()).unwrap();
+    let report = pb::ReportRejectedResponse::decode(encoded).unwrap();
+    assert_eq!(get.cluster.as_ref().unwrap().server, "https://paris");
+    assert_eq!((&get.credential, &get.cluster), (&watch.credential, &watch.cluster));
+    assert_eq!((&get.credential, &get.cluster), (&attended.credential, &attended.cluster));
+    assert_eq!((&get.credential, &get.cluster), (&report.credential, &report.cluster));
+}

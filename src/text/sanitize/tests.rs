@@ -1,0 +1,62 @@
+use super::*;
+
+#[test]
+fn what_a_terminal_would_obey_is_written_out() {
+    for (text, clean) in [
+        ("\u{1b}[31mred\u{1b}[0m", "U+001B[31mredU+001B[0m"),
+        ("\u{9b}2J", "U+009B2J"),
+        (
+            "bell\u{7} null\0 backspace\u{8} delete\u{7f}",
+            "bellU+0007 nullU+0000 backspaceU+0008 deleteU+007F",
+        ),
+        ("line\rover", "lineU+000Dover"),
+        ("next\u{85}line\u{2028}para\u{2029}", "nextU+0085lineU+2028paraU+2029"),
+        ("exe\u{202e}gpj\u{202c}\u{2066}\u{2069}\u{200f}", "exeU+202EgpjU+202CU+2066U+2069U+200F"),
+        ("zero\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}\u{ad}", "zeroU+200BU+200CU+200DU+2060U+FEFFU+00AD"),
+        ("tag\u{e0041} private\u{e000} none\u{378}", "tagU+E0041 privateU+E000 noneU+0378"),
+    ] {
+        assert_eq!(sanitize(text), clean);
+        assert_eq!(sanitize(clean), clean);
+    }
+}
+
+#[test]
+fn text_in_any_script_stays() {
+    for text in [
+        "plain 'quoted' \"twice\" \\ {x}",
+        "naïve e\u{301} Größe",
+        "日本語 العربية हिन्दी",
+        "→ ✅ 👍",
+        "a\tb\nc\u{a0}d\u{3000}e",
+    ] {
+        assert_eq!(sanitize(text), text);
+    }
+}
+
+#[test]
+fn escaped_json_has_the_same_values_and_only_visible_characters() {
+    let value = serde_json::json!({
+        "controls \u{7f}\u{9b}2J\u{1b}[2J": "line\nbreak \u{85}\u{2028}",
+        "directions": ["exe\u{202e}gpj\u{2066}", "zero\u{200b}\u{feff}", "tag\u{e0041}"],
+        "text": "Größe 日本語 👍 \"quoted\" \\\\",
+    });
+    for document in [value.to_string(), format!("{value:#}")] {
+        let escaped = escape_json(&document);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+        assert_eq!(sanitize(&escaped), escaped, "nothing is left to write out");
+        assert!(escaped.contains("Größe 日本語 👍") && escaped.contains("\\udb40\\udc41"), "{escaped}");
+        assert_eq!(escape_json(&escaped), escaped);
+    }
+}
+
+#[test]
+fn the_tail_is_the_last_whole_lines_in_one() {
+    assert_eq!(last_lines(b"", false, 100), "");
+    assert_eq!(last_lines(b"\n \r\n", false, 100), "");
+    assert_eq!(last_lines(b"one\r\n\r\ntwo\n", false, 100), "one | two");
+    assert_eq!(last_lines(b"10%\r20%\rdone", false, 100), "10% | 20% | done");
+    assert_eq!(last_lines(b"rtial\nwhole\n", true, 100), "whole");
+    assert_eq!(last_lines(b"first\nsecond\nthird\n", false, 11), "second | third");
+    assert_eq!(last_lines("long äöü".as_bytes(), false, 5), "…öü");
+    assert_eq!(last_lines(b"ok\xff\x1b[1m", true, 100), "ok\u{fffd}U+001B[1m");
+}

@@ -1,0 +1,74 @@
+#!/bin/bash
+# Runs the commands in the READMEs of examples/{python,go,node,java} as they are written there, in a copy of the files that
+# git has, against a broker whose credential rotates twice. protoc is that of setup.sh.
+#
+# usage: readmes.sh BROKER [LANGUAGE...]
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
+fail() { echo "readmes.sh: $*" >&2; exit 1; }
+(($#)) || fail "usage: readmes.sh BROKER [LANGUAGE...]"
+broker=$(realpath "$1")
+shift
+(($#)) || set -- python go node java
+
+work=$(mktemp -d)
+serving=
+end() {
+    [[ -z $serving ]] || kill "$serving"
+    # Go makes the files of its modules read-only.
+    chmod -R u+w "$work"
+    rm -rf "$work"
+}
+trap end EXIT
+(cd "$root" && git ls-files -z proto examples | tar -c --null -T -) | tar -x -C "$work"
+
+umask 077
+mkdir "$work/run"
+socket=$work/run/broker.sock
+cat >"$work/plugin" <<'PLUGIN'
+#!/bin/sh
+echo run >>"$0.runs"
+runs=$(wc -l <"$0.runs")
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "c4n4ry-'"$runs"'"}}'
+PLUGIN
+chmod 700 "$work/plugin"
+cat >"$work/config.yaml" <<CONFIG
+apiVersion: credbroker.io/v1alpha1
+kind: BrokerConfig
+providers:
+- name: corp
+  execConfig: {apiVersion: client.authentication.k8s.io/v1, command: $work/plugin, interactiveMode: Never}
+CONFIG
+"$broker" serve --config "$work/config.yaml" --socket "$socket" 2>"$work/broker.log" &
+serving=$!
+for ((i = 0; i < 100; i++)); do
+    ! "$broker" healthcheck --socket "$socket" >"$work/health.log" 2>&1 || break
+    kill -0 "$serving" 2>/dev/null || fail "the broker ended: $(cat "$work/broker.log")"
+    sleep 0.1
+done
+
+# The plugin runs again after each of the first two answers of the watch.
+rotate() {
+    local line watched=0
+    while IFS= read -r line; do
+        echo "$line"
+        [[ $line != "watch "* ]] || ((++watched > 2)) || "$broker" refresh corp --socket "$socket" >/dev/null
+    done
+}
+
+for language; do
+    echo "== $language =="
+    readme=$work/examples/$language/README.md
+    commands=$(sed -n '/^```sh$/,/^```$/p' "$readme" | grep -v '^```')
+    commands=${commands//\/run\/credbroker\/credbroker.sock/$socket}
+    directory=$work/examples/$language
+    ! grep -q 'From the top of the repository:$' "$readme" || directory=$work
+    (cd "$directory" && PATH=$root/target/channels/protoc:$PATH:/usr/local/go/bin bash -euc "${commands//NAME/corp}" 2>"$work/errors") |
+        rotate >"$work/output" || fail "$language: $(cat "$work/output" "$work/errors")"
+    # What the tools print comes before.
+    sed -E 's/\x1b\[[0-9;]*m//g' "$work/output" | sed -n '/^get generation=/,$p' | tee "$work/said"
+    names=$(sed -E 's/[ =].*//' "$work/said" | tr '\n' ' ')
+    [[ $names == "get watch watch watch error message report outcome " ]] || fail "$language: $(cat "$work/output" "$work/errors")"
+    [[ $(grep -o 'generation=[^ ]*' "$work/said" | sort -u | wc -l) == 3 ]] || fail "$language: there were not three generations"
+    ! grep -q c4n4ry "$work/output" "$work/errors" || fail "$language: a token is printed"
+done

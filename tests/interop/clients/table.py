@@ -1,0 +1,94 @@
+"""The table of docs/clients.md."""
+
+import datetime
+
+
+def worse(client, results):
+    """What recovers without the broker, and does not with it."""
+    for kind in client.kinds:
+        direct, broker = (results[client.name, kind, way] for way in ("direct", "broker"))
+        for phase in ("rotation", "expiry", "revocation"):
+            if phase in direct and direct[phase]["recovered"] and not broker[phase]["recovered"]:
+                yield f"{client.name}, {kind}: {phase}"
+        if direct["expiry"]["recovered"]:
+            if not broker["restart"]["recovered"]:
+                yield f"{client.name}, {kind}: restart of the broker"
+            if client.watches and direct["watch"]["lost"] < broker["watch"]["lost"]:
+                yield f"{client.name}, {kind}: events lost"
+
+
+def outcome(phases):
+    """Failed requests, or that the client never recovers."""
+    return str(sum(phase["failed"] for phase in phases)) if all(phase["recovered"] for phase in phases) else "**stops**"
+
+
+class Row:
+    """The cells of one client, which are `direct / broker`, or one value if they are equal."""
+
+    def __init__(self, client, results):
+        self.client = client
+        self.results = {
+            way: {kind: results[client.name, kind, way] for kind in client.kinds} for way in ("direct", "broker")
+        }
+
+    def __str__(self):
+        cells = [
+            self.client.name,
+            self.pair(lambda results: str(sum(result["runs"] for result in results.values()))),
+            *(self.of(kind, ("rotation", "expiry")) for kind in ("token", "certificate", "both")),
+            self.of("token", ("revocation",)),
+            self.restart(),
+            self.pair(self.watch) if self.client.watches else "–",
+            self.client.advice,
+        ]
+        return f"| {' | '.join(cells)} |"
+
+    def pair(self, value):
+        direct, broker = value(self.results["direct"]), value(self.results["broker"])
+        return direct if direct == broker else f"{direct} / {broker}"
+
+    def of(self, kind, phases):
+        if kind not in self.client.kinds:
+            return "–"
+        return self.pair(lambda results: outcome([results[kind][phase] for phase in phases]))
+
+    # A client that stops when its credential expires shows nothing more.
+
+    def restart(self):
+        going = [result["restart"] for result in self.results["broker"].values() if result["expiry"]["recovered"]]
+        return outcome(going) if going else "–"
+
+    @staticmethod
+    def watch(results):
+        going = [result["watch"] for result in results.values() if result["expiry"]["recovered"]]
+        return ", ".join(str(sum(watch[what] for watch in going)) for what in ("relists", "lost")) if going else "–"
+
+
+def table(rows, results, note):
+    """Markdown. `note` is about clients that could not be run."""
+    head = [
+        "Client",
+        "Plugin runs",
+        "Token",
+        "Certificate",
+        "Both",
+        "Token revoked",
+        "Broker restarted",
+        "Lists again, events lost",
+        "What to set",
+    ]
+    lines = [
+        f"Measured on {datetime.date.today()}. {note}".strip(),
+        "",
+        f"| {' | '.join(head)} |",
+        "|" + "---|" * len(head),
+    ]
+    return "\n".join([*lines, *(str(Row(client, results)) for client in rows)])
+
+
+def replace(page, name, text):
+    """Replaces what is between the markers of a page."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = page.read_text().split(begin)
+    _, after = rest.split(end)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}")

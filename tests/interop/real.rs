@@ -1,0 +1,10 @@
+//! The broker with a real API server, its ClusterProfile resource, and its verdicts about tokens.
+
+mod control_plane;
+mod fleet;
+mod restart;
+mod rights;
+mod stdin;
+mod tokens;
+
+use control_plane::ControlPlane;
