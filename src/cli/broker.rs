@@ -34,6 +34,10 @@ impl SocketArg {
     }
 }
 
+/// What `Client::connect` allows a peer that sends nothing; then there is no broker. A deadline of the same length would
+/// make it a matter of luck which of the two errors is reported.
+const CONNECT: Duration = Duration::from_secs(5);
+
 /// How long a request may take.
 #[derive(Debug, clap::Args)]
 pub(super) struct TimeoutArg {
@@ -77,7 +81,8 @@ pub(super) fn ask<T>(
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let answer = runtime.context("cannot start the async runtime")?.block_on(async {
-        let connecting = tokio::time::timeout(limit, Client::connect(&socket)).await;
+        let patience = if limit < CONNECT { limit } else { Duration::MAX };
+        let connecting = tokio::time::timeout(patience, Client::connect(&socket)).await;
         request(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit)).await
     });
     Ok(answer.map_err(Failure::from))
