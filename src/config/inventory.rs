@@ -54,3 +54,6 @@ fn section(at: &Cursor<'_>, dir: &Path, broker: &Environment, report: &mut Repor
     let (profile_sourced, sandbox) = (Some(sourced), Sandbox::Strict);
     Some(Provider { refuses_other_identities, sandbox, profile_sourced, profile_env, ..provider })
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use credbroker::app::Drained;
 use credbroker_proto::Reason;
 use credbroker_test_support::FakePlugin;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
@@ -35,12 +35,10 @@ async fn those_who_wait_for_a_run_are_sent_to_the_successor_and_the_plugin_is_en
             client_waiting.credential(&crate::harness::reference("slow", None, &[])).await
         });
         sleep(Duration::from_millis(50)).await; // its request is under way, or is refused all the same
-        let started = Instant::now();
         let drained = broker.stop().await;
-        assert!(started.elapsed() < Duration::from_secs(8), "nothing had to be cut off");
         (waits.await.unwrap(), drained)
     };
-    assert_eq!(drained, Drained::Whole);
+    assert_eq!(drained, Drained::Whole, "nothing had to be cut off");
     assert_eq!(waits.unwrap_err().reason(), Some(Reason::Draining));
     assert!(!socket.exists());
     let pid = fs::read_to_string(plugin.dir().join("pid")).unwrap();
@@ -60,9 +58,7 @@ async fn open_streams_end_and_do_not_hold_a_drain_up() {
     let reflection = ServerReflectionClient::new(channel.clone()).server_reflection_info(questions).await;
     let mut reflection = reflection.unwrap().into_inner();
 
-    let started = Instant::now();
-    assert_eq!(broker.stop().await, Drained::Whole);
-    assert!(started.elapsed() < Duration::from_secs(8), "nothing had to be cut off");
+    assert_eq!(broker.stop().await, Drained::Whole, "nothing had to be cut off");
     assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
     for ended in [watch.message().await.unwrap_err(), reflection.message().await.unwrap_err()] {
         assert_eq!(ended.code(), tonic::Code::Unavailable, "{ended:?}");

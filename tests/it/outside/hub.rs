@@ -1,6 +1,6 @@
 //! A hub that says too much takes neither memory nor what is known.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use credbroker_client::{Client, Socket};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Flood, Kubeconfig, private_directory};
@@ -85,11 +85,9 @@ async fn an_answer_without_an_end_is_an_error_of_the_hub() {
         let more = most.saturating_sub(before);
         println!("{flood:?}: {before} KiB before, {more} more: {problem}");
         assert!(more < ALLOWED, "{flood:?}: {more} KiB more");
-        let started = Instant::now();
         let (status, log) = flooded.broker.stop();
-        println!("{flood:?}: SIGTERM took {:?}", started.elapsed());
         assert_eq!(status.code(), Some(0), "{log}");
-        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+        assert!(!log.contains("grace period"), "{flood:?}: {log}");
     }
 }
 

@@ -1,3 +1,6 @@
+mod definitions;
+mod endpoints;
+
 use std::{
     collections::VecDeque,
     sync::{Mutex, atomic::AtomicUsize, atomic::Ordering},
@@ -66,6 +69,18 @@ pub(crate) fn credential(generation: &str, lifetime: Duration) -> Credential {
         ..v1::Credential::default()
     };
     Credential::receive(received, None, paused()).unwrap()
+}
+
+/// [`credential`] with its cluster.
+pub(crate) fn credential_at(server: &str, generation: &str, lifetime: Duration) -> Credential {
+    let received = v1::Credential {
+        generation: generation.into(),
+        token: Some(format!("token-{generation}")),
+        expiration_time: Some((paused().wall + lifetime).into()),
+        ..v1::Credential::default()
+    };
+    let cluster = v1::Cluster { server: server.into(), ..v1::Cluster::default() };
+    Credential::receive(received, Some(cluster), paused()).unwrap()
 }
 
 fn failed(reason: Reason) -> Error {
@@ -290,160 +305,4 @@ async fn a_watch_that_ends_after_its_first_message_is_not_retried_in_a_hot_loop(
     sleep(Duration::from_secs(60)).await;
     let attempts = fake.attempts.load(Ordering::SeqCst);
     assert!((20..=80).contains(&attempts), "{attempts} watches in a minute");
-}
-
-/// [`credential`] with its cluster.
-pub(crate) fn credential_at(server: &str, generation: &str, lifetime: Duration) -> Credential {
-    let received = v1::Credential {
-        generation: generation.into(),
-        token: Some(format!("token-{generation}")),
-        expiration_time: Some((paused().wall + lifetime).into()),
-        ..v1::Credential::default()
-    };
-    let cluster = v1::Cluster { server: server.into(), ..v1::Cluster::default() };
-    Credential::receive(received, Some(cluster), paused()).unwrap()
-}
-
-fn server(source: &CredentialSource) -> Option<String> {
-    source.current().and_then(|credential| Some(credential.cluster()?.server.clone()))
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_same_credential_for_another_cluster_is_a_change() {
-    let mut fake = Fake::new();
-    let broker = fake.broker();
-    broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
-    fake.source.changed().await;
-    broker.send(Ok(credential_at("https://b", "1", HOUR))).unwrap();
-    timeout(HOUR, fake.source.changed()).await.unwrap();
-    assert_eq!(server(&fake.source).as_deref(), Some("https://b"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_source_at_an_endpoint_follows_its_rotations_and_hides_those_of_the_next_one() {
-    let mut fake = Fake::new();
-    let broker = fake.broker();
-    broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
-    let first = fake.source.ready().await.unwrap();
-    let a = fake.source.at_endpoint_of(first);
-    fake.source.changed().await;
-    broker.send(Ok(credential_at("https://a", "2", HOUR))).unwrap();
-    fake.source.changed().await;
-    assert_eq!(generation(&a).as_deref(), Some("2"));
-    broker.send(Ok(credential_at("https://b", "3", 2 * HOUR))).unwrap();
-    fake.source.changed().await;
-    assert_eq!((generation(&fake.source).as_deref(), generation(&a).as_deref()), (Some("3"), Some("2")));
-
-    let before = tokio_elapsed();
-    assert!(a.replace("2").await.is_none() && tokio_elapsed() == before, "there will be none for it");
-    a.reject("3");
-    assert!(
-        timeout(HOUR / 2, fake.reports.recv()).await.is_err(),
-        "its rejections do not concern the other endpoint"
-    );
-    sleep(HOUR / 2).await;
-    assert_eq!((generation(&fake.source).as_deref(), generation(&a)), (Some("3"), None), "it ended");
-    broker.send(Ok(credential_at("https://a", "4", HOUR))).unwrap();
-    fake.source.changed().await;
-    assert_eq!(generation(&a).as_deref(), Some("4"), "it came back");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_for_a_replacement_ends_when_the_cluster_moves() {
-    let mut fake = Fake::new();
-    let broker = fake.broker();
-    broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
-    let a = fake.source.at_endpoint_of(fake.source.ready().await.unwrap());
-    let moves = async {
-        let report = fake.reports.recv().await.unwrap();
-        broker.send(Ok(credential_at("https://b", "2", HOUR))).unwrap();
-        report
-    };
-    let before = tokio_elapsed();
-    let (replacement, _report) = tokio::join!(a.replace("1"), moves);
-    assert!(replacement.is_none() && tokio_elapsed() < before + Duration::from_secs(1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_credential_of_a_definition_that_is_gone_is_not_returned_again() {
-    let mut fake = Fake::new();
-    let broker = fake.broker();
-    broker.send(Ok(credential_at("https://a", "1", HOUR))).unwrap();
-    let a = fake.source.at_endpoint_of(fake.source.ready().await.unwrap());
-    fake.source.changed().await;
-    broker.send(Ok(credential_at("https://b", "2", HOUR))).unwrap();
-    fake.source.changed().await;
-    let first = fake.source.current().unwrap();
-    assert_eq!((generation(&fake.source).as_deref(), generation(&a).as_deref()), (Some("2"), Some("1")));
-
-    broker.send(Err(failed(Reason::ProviderChanged))).unwrap();
-    until_failure(&fake.source).await;
-    let late = fake.source.at_endpoint_of(first);
-    for source in [&fake.source, &a, &late] {
-        assert_eq!(generation(source), None);
-        assert_eq!(source.failure().and_then(|error| error.reason()), Some(Reason::ProviderChanged));
-    }
-    assert!(fake.source.replace("2").await.is_none());
-
-    let broker = fake.broker();
-    broker.send(Ok(credential_at("https://b", "3", HOUR))).unwrap();
-    timeout(Duration::from_secs(2), fake.source.changed()).await.unwrap();
-    assert_eq!((generation(&fake.source).as_deref(), generation(&late).as_deref()), (Some("3"), Some("3")));
-    assert_eq!(generation(&a), None, "its only credential is of the earlier definition");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_after_a_change_of_the_definition_lasts_as_long_as_the_plugin_run() {
-    let fake = Fake::new();
-    let broker = fake.broker();
-    broker.send(Ok(credential("1", HOUR))).unwrap();
-    fake.source.ready().await.unwrap();
-    let next = fake.broker();
-    broker.send(Err(failed(Reason::ProviderChanged))).unwrap();
-    until_failure(&fake.source).await;
-    let run = async {
-        sleep(BROKER_START * 2).await;
-        next.send(Ok(credential("2", HOUR))).unwrap();
-    };
-    let (ready, ()) = tokio::join!(fake.source.ready(), run);
-    assert_eq!(ready.unwrap().generation(), "2");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_removed_provider_is_not_waited_for() {
-    let fake = Fake::new();
-    let broker = fake.broker();
-    broker.send(Ok(credential("1", HOUR))).unwrap();
-    fake.source.ready().await.unwrap();
-    for _ in 0..10 {
-        fake.broker().send(Err(failed(Reason::UnknownProvider))).unwrap();
-    }
-    broker.send(Err(failed(Reason::ProviderChanged))).unwrap();
-    until_failure(&fake.source).await;
-    let before = tokio_elapsed();
-    assert_eq!(fake.source.ready().await.unwrap_err().reason(), Some(Reason::UnknownProvider));
-    assert!(tokio_elapsed() < before + Duration::from_secs(1));
-}
-
-/// A broker that restarts while a kubeconfig is being written does not know its users at first.
-#[tokio::test(start_paused = true)]
-async fn every_other_failure_leaves_the_credential_until_it_expires() {
-    let others = Reason::all().filter(|reason| *reason != Reason::ProviderChanged).map(failed);
-    for error in others.chain([lost(), denied(), Error::Unusable { problem: "no" }]) {
-        let fake = Fake::new();
-        let broker = fake.broker();
-        broker.send(Ok(credential("1", Duration::from_secs(60)))).unwrap();
-        fake.source.ready().await.unwrap();
-        broker.send(Err(error.clone())).unwrap();
-        until_failure(&fake.source).await;
-        sleep(Duration::from_secs(59)).await;
-        assert_eq!(generation(&fake.source).as_deref(), Some("1"), "{error:?}");
-        sleep(Duration::from_secs(1)).await;
-        assert_eq!(generation(&fake.source), None);
-    }
-}
-
-async fn until_failure(source: &CredentialSource) {
-    let mut progress = source.shared.state.progress.subscribe();
-    drop(progress.wait_for(|progress| progress.failure.is_some()).await.unwrap());
 }
