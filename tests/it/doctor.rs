@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory};
+use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory, program_file};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -40,8 +40,7 @@ impl Patient {
     fn tool(&self, name: &str, script: &str) {
         let path = self.path("bin").join(name);
         fs::create_dir_all(self.path("bin")).unwrap();
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        program_file(&path, format!("#!/bin/sh\n{script}\n"));
     }
 
     fn broker(&self) -> Broker {

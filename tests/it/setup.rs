@@ -30,7 +30,7 @@ impl Person {
     /// `None`, and a word about it, where this process cannot act as another user.
     fn new() -> Option<Self> {
         let home = Home::of(USER, &["bin", "run", ".kube", "tools"])?;
-        home.write("bin/credbroker", fs::read(PROGRAM).unwrap(), 0o755);
+        home.install("bin/credbroker", fs::read(PROGRAM).unwrap());
         let kubeconfig = Kubeconfig::new().cluster("c", &json!({"server": "https://cluster.example"}));
         let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": home.path("tools/plugin"),
             "interactiveMode": "Never", "provideClusterInfo": false});

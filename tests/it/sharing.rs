@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{private_directory, private_file};
+use credbroker_test_support::{private_directory, private_file, program_file};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ impl Place {
         place.directory("", 0, 0o755);
         let program = place.path("credbroker");
         if fs::hard_link(PROGRAM, &program).is_err() {
-            fs::copy(PROGRAM, &program).unwrap();
+            program_file(&program, fs::read(PROGRAM).unwrap());
         }
         let answer = json!({
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -46,8 +46,7 @@ impl Place {
             "status": {"token": "shared"},
         });
         let plugin = place.path("plugin");
-        fs::write(&plugin, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
-        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
+        program_file(&plugin, format!("#!/bin/sh\necho '{answer}'\n"));
         Some(place)
     }
 

@@ -101,7 +101,8 @@ fn ten_thousand_silent_connections_of_one_process_lock_out_no_other() {
     assert_served(&broker, "cloud");
     let (before, files) = (settled(broker.pid()), descriptors(&broker));
     let silent: Vec<_> = (0..count).map(|_| silent(&broker)).collect();
-    assert_served(&broker, "other");
+    // A loaded machine may still be accepting them.
+    until("another process is served", || ask(&broker, "other").status.success());
     let during = settled(broker.pid());
     assert_served(&broker, "cloud");
     assert!(descriptors(&broker) < files + 256 + 200, "{} files", descriptors(&broker));

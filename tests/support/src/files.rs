@@ -2,8 +2,10 @@
 
 use std::{
     fs::{self, Permissions},
+    io::Write as _,
     os::unix::fs::PermissionsExt,
     path::Path,
+    process::{Command, Stdio},
 };
 
 use tempfile::TempDir;
@@ -18,6 +20,19 @@ pub fn private_directory() -> TempDir {
 pub fn private_file(path: &Path, text: &str) {
     fs::write(path, text).expect("a file");
     fs::set_permissions(path, Permissions::from_mode(0o600)).expect("a private file");
+}
+
+/// Writes a program that every user can run. A child writes it: were it open for writing here, a process that another
+/// thread forks in that moment would hold it open too, and its start would fail with ETXTBSY.
+pub fn program_file(path: &Path, contents: impl AsRef<[u8]>) {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", r#"cat > "$0" && chmod 755 "$0""#])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    child.stdin.take().expect("a pipe").write_all(contents.as_ref()).expect("the contents");
+    assert!(child.wait().expect("the shell").success(), "cannot write {}", path.display());
 }
 
 /// The text of a config with the provider `name`, exactly as `examples/plugins/README.md` shows it, except for the

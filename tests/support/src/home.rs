@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::private_directory;
+use crate::{private_directory, program_file};
 
 /// A home. It is removed when this is dropped.
 #[derive(Debug)]
@@ -60,9 +60,15 @@ impl Home {
         self.give(name, mode);
     }
 
+    /// Writes a program of the owner.
+    pub fn install(&self, name: &str, contents: impl AsRef<[u8]>) {
+        program_file(&self.path(name), contents);
+        self.give(name, 0o755);
+    }
+
     /// Writes a program: a shell script.
     pub fn script(&self, name: &str, script: &str) {
-        self.write(name, format!("#!/bin/sh\n{script}\n"), 0o755);
+        self.install(name, format!("#!/bin/sh\n{script}\n"));
     }
 
     /// The text of a file.

@@ -25,7 +25,7 @@ pub use api_server::{Accepts, ApiServer, Collection, Flood, SeenRequest};
 pub use broker::{Broker, BrokerBuilder};
 pub use evil_plugin::EvilPlugin;
 pub use fake_plugin::{FakePlugin, FakePluginBuilder};
-pub use files::{private_directory, private_file, sample_config};
+pub use files::{private_directory, private_file, program_file, sample_config};
 pub use home::Home;
 pub use kubeconfig::Kubeconfig;
 pub use terminal::Terminal;

@@ -24,7 +24,7 @@ impl Person {
     /// `None`, and a word about it, where this process cannot act as `user`.
     fn new(user: u32) -> Option<Self> {
         let home = Home::of(user, &["bin", "run", "run/credbroker", ".config", ".config/credbroker"])?;
-        home.write("bin/shim", fs::read(env!("CARGO_BIN_EXE_credbroker-exec")).unwrap(), 0o755);
+        home.install("bin/shim", fs::read(env!("CARGO_BIN_EXE_credbroker-exec")).unwrap());
         let record = "exec 2>&1; cd \"$HOME/run\"; ls -l /proc/$$/fd > fd; env > env; cat /proc/$$/stat > stat; echo \"$@\" > args; readlink /proc/$PPID/cwd > /dev/null; echo log line";
         home.script("bin/broker", &format!("pwd > \"$HOME/run/cwd\"\n{record}\n: > done"));
         let person = Self(home);

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use credbroker_test_support::program_file;
 use rustix::{
     process::{Uid, geteuid},
     thread::set_thread_res_uid,
@@ -41,7 +42,7 @@ impl Pod {
         let mut broker = Broker::absent();
         set_mode(broker.directory.path(), 0o755);
         let shim = broker.directory.path().join("credbroker-exec");
-        fs::copy(env!("CARGO_BIN_EXE_credbroker-exec"), &shim).unwrap();
+        program_file(&shim, fs::read(env!("CARGO_BIN_EXE_credbroker-exec")).unwrap());
         let (shared, folder) = (broker.directory.path().join("shared"), "shared/broker.sock.d");
         let folder = broker.directory.path().join(folder);
         fs::create_dir_all(&folder).unwrap();

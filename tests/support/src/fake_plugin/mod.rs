@@ -5,15 +5,14 @@ mod script;
 mod tests;
 
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::script::ScriptedAnswer;
+use crate::program_file;
 
 /// An exec plugin in its own directory, which is removed when this is dropped.
 ///
@@ -177,7 +176,7 @@ impl FakePluginBuilder {
             fs::create_dir(dir.path().join(name)).expect("a directory");
         }
         self.write_behaviour(dir.path());
-        install(&dir.path().join("plugin"), &script::entry(dir.path()));
+        program_file(&dir.path().join("plugin"), script::entry(dir.path()));
         FakePlugin { dir, api_version: self.version().to_owned() }
     }
 
@@ -191,17 +190,4 @@ impl FakePluginBuilder {
         fs::write(&new, self.answer.script(self.version())).expect("the plugin's behaviour");
         fs::rename(new, dir.join("behaviour")).expect("the plugin's behaviour");
     }
-}
-
-/// Writes an executable through a child. Were it open for writing here, a process that another thread forks in that
-/// moment would hold it open too, and its start would fail with ETXTBSY.
-fn install(path: &Path, content: &str) {
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", r#"cat > "$0" && chmod 755 "$0""#])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("a shell");
-    child.stdin.take().expect("a pipe").write_all(content.as_bytes()).expect("the script");
-    assert!(child.wait().expect("the shell").success(), "cannot write {}", path.display());
 }

@@ -1,5 +1,5 @@
 use super::*;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 #[test]
 fn each_run_is_counted_and_has_its_own_token() {
