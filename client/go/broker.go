@@ -49,7 +49,8 @@ type settings struct {
 }
 
 // WithSocket names the socket of the broker: a path, or unix:///absolute/path. The default is CREDBROKER_SOCKET, else that
-// of the user's broker in XDG_RUNTIME_DIR if it exists and the user is not root, else [SystemSocket].
+// of the user's broker in XDG_RUNTIME_DIR if it exists, the directory is the user's and the user is not root, else
+// [SystemSocket].
 func WithSocket(address string) Option { return func(s *settings) { s.address = address } }
 
 // WithServerUID trusts only a broker that runs as uid. The default is CREDBROKER_SERVER_UID, else this user, root, or the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,17 +11,18 @@ import (
 // dial makes one attempt to connect to the first candidate that exists. macOS has no descriptors of directories that a
 // connection can go through, so only a directory whose whole path others cannot change is trusted.
 func (s socket) dial(ctx context.Context) (net.Conn, error) {
+	s = s.inUse()
 	path := s.firstThatExists()
-	stat, err := lstat(filepath.Dir(path))
+	stat, err := lstat(directoryOf(path))
 	if err != nil {
 		return nil, err
 	}
 	own, mode := uint32(os.Geteuid()), uint32(stat.Mode)&0o7777
-	if mode&writableByOthers != 0 && !isReadOnly(filepath.Dir(path)) {
+	if mode&writableByOthers != 0 && !isReadOnly(directoryOf(path)) {
 		return nil, &UntrustedError{Path: path, Problem: directoryWritable(mode)}
 	}
 	if s.serverUID == nil {
-		found, err := exposed(filepath.Dir(path), root, own, stat.Uid)
+		found, err := exposed(directoryOf(path), isPrivate(stat.Uid, mode, own), root, own, stat.Uid)
 		if err != nil {
 			return nil, err
 		}

@@ -27,9 +27,10 @@ type directory struct {
 // dial makes one attempt to connect to the first candidate that exists. The directory of the socket is checked before, and
 // the server after connecting; nothing is sent before both.
 func (s socket) dial(ctx context.Context) (net.Conn, error) {
+	s = s.inUse()
 	path := s.firstThatExists()
 	name := filepath.Base(path)
-	at, err := openDirectory(unix.AT_FDCWD, filepath.Dir(path), filepath.Dir(path), 0)
+	at, err := openDirectory(unix.AT_FDCWD, directoryOf(path), directoryOf(path), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -60,12 +61,11 @@ func (s socket) dial(ctx context.Context) (net.Conn, error) {
 // this user and root can change. Who listens must be checked too.
 //
 // In a directory that others can write to, that is the broker's own folder. A directory of another user is trusted if the
-// mount is read-only, if a server is expected, or if besides that user only this one and root can change where its path
-// leads.
+// mount is read-only, if a server is expected, or if only that user, this one and root can have made what its path leads to.
 func (s socket) choose(at *directory, path string, own uint32) (*directory, string, error) {
 	name := filepath.Base(path)
 	if at.mode&writableByOthers != 0 {
-		folder, err := openDirectory(int(at.file.Fd()), name+".d", filepath.Join(at.path, name+".d"), unix.O_NOFOLLOW)
+		folder, err := openDirectory(int(at.file.Fd()), name+".d", at.path+"/"+name+".d", unix.O_NOFOLLOW)
 		switch {
 		case err == nil:
 			at.file.Close()
@@ -84,7 +84,7 @@ func (s socket) choose(at *directory, path string, own uint32) (*directory, stri
 	if s.serverUID != nil {
 		return at, name, nil
 	}
-	found, err := exposed(at.path, root, own, at.owner)
+	found, err := exposed(at.path, false, root, own, at.owner)
 	switch {
 	case err != nil:
 		return at, name, err
@@ -119,13 +119,13 @@ func (d *directory) connect(ctx context.Context, name string) (*net.UnixConn, er
 	if errors.Is(err, syscall.ENOENT) {
 		// A chroot without /proc has only the path.
 		if _, absent := os.Stat(descriptors); absent != nil {
-			conn, err = dialer.DialContext(ctx, "unix", filepath.Join(d.path, name))
+			conn, err = dialer.DialContext(ctx, "unix", d.path+"/"+name)
 		}
 	}
 	if err != nil {
 		var call *os.SyscallError
 		if errors.As(err, &call) {
-			err = &os.PathError{Op: "connect", Path: filepath.Join(d.path, name), Err: call.Err}
+			err = &os.PathError{Op: "connect", Path: d.path + "/" + name, Err: call.Err}
 		}
 		return nil, err
 	}

@@ -22,15 +22,20 @@ type exposedPath struct {
 	mode  uint32
 }
 
-// exposed finds the first directory or link with which a user who is not one of trusted can change where path leads.
+// exposed finds the first directory or link with which a user who is not one of trusted can have made or changed what path
+// leads to.
 //
-// A directory is safe if it belongs to a trusted user and others cannot write to it. A sticky one is safe too, because
-// others cannot rename what belongs to a trusted user; what the path leads to must be checked for itself. Owner and mode do
-// not count on a mount that is read-only for this process.
-func exposed(path string, trusted ...uint32) (*exposedPath, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
+// A directory is safe if it belongs to a trusted user and others cannot write to it. In a sticky one others cannot rename
+// what belongs to a trusted user, but they can make what is not there yet; it counts as safe if stickyIsSafe. Owner and mode
+// do not count on a mount that is read-only for this process.
+func exposed(path string, stickyIsSafe bool, trusted ...uint32) (*exposedPath, error) {
+	// Not with filepath.Abs, which takes ".." for a way back, also after a link.
+	if !filepath.IsAbs(path) {
+		working, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		path = working + "/" + path
 	}
 	here, names, links := "/", split(path), 0
 	for {
@@ -39,7 +44,7 @@ func exposed(path string, trusted ...uint32) (*exposedPath, error) {
 			return nil, err
 		}
 		mode := uint32(stat.Mode)
-		safe := slices.Contains(trusted, stat.Uid) && (mode&writableByOthers == 0 || mode&sticky != 0)
+		safe := slices.Contains(trusted, stat.Uid) && (mode&writableByOthers == 0 || stickyIsSafe && mode&sticky != 0)
 		if !safe && !isReadOnly(here) {
 			return &exposedPath{path: here, owner: stat.Uid, mode: mode & 0o7777}, nil
 		}
@@ -81,6 +86,13 @@ func exposed(path string, trusted ...uint32) (*exposedPath, error) {
 func split(path string) []string {
 	names := strings.Split(path, "/")
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" || name == "." })
+}
+
+// ownerOf returns the owner of what path leads to, if there is something.
+func ownerOf(path string) (uint32, bool) {
+	var stat unix.Stat_t
+	err := unix.Stat(path, &stat)
+	return stat.Uid, err == nil
 }
 
 func lstat(path string) (*unix.Stat_t, error) {

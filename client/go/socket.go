@@ -17,12 +17,37 @@ type socket struct {
 	candidates []string
 	// The only user whose process is trusted there.
 	serverUID *uint32
+	// XDG_RUNTIME_DIR, if the first candidate is in it.
+	runtime string
+	// Why the candidate in it is no longer one.
+	ignored string
 }
 
-func (s socket) String() string { return strings.Join(s.candidates, " or ") }
+// String returns the paths, and what is ignored.
+func (s socket) String() string {
+	s = s.inUse()
+	text := strings.Join(s.candidates, " or ")
+	if s.ignored != "" {
+		text += " (" + s.ignored + ")"
+	}
+	return text
+}
 
-// locate returns CREDBROKER_SOCKET if it is set, else the socket of the user's broker if that exists and the user is not
-// root, else that of the system.
+// inUse is s without the candidate in a directory of another user.
+func (s socket) inUse() socket {
+	if s.runtime == "" {
+		return s
+	}
+	owner, found := ownerOf(s.runtime)
+	if own := os.Geteuid(); found && owner != uint32(own) {
+		s.ignored = fmt.Sprintf("XDG_RUNTIME_DIR is ignored, because %s belongs to uid %d and not to uid %d; run `export XDG_RUNTIME_DIR=/run/user/%d` or `unset XDG_RUNTIME_DIR`", s.runtime, owner, own, own)
+		s.candidates, s.runtime = s.candidates[1:], ""
+	}
+	return s
+}
+
+// locate returns CREDBROKER_SOCKET if it is set, else the socket of the user's broker if that exists in a directory of the
+// user and the user is not root, else that of the system.
 func locate(variable func(string) string, uid int) (socket, error) {
 	var found socket
 	if text := variable("CREDBROKER_SERVER_UID"); text != "" {
@@ -42,6 +67,7 @@ func locate(variable func(string) string, uid int) (socket, error) {
 	}
 	// The XDG base directory specification ignores relative paths.
 	if runtime := variable("XDG_RUNTIME_DIR"); filepath.IsAbs(runtime) && uid != 0 {
+		found.runtime = runtime
 		found.candidates = append(found.candidates, filepath.Join(runtime, "credbroker/credbroker.sock"))
 	}
 	found.candidates = append(found.candidates, SystemSocket)
@@ -74,6 +100,18 @@ func parseUID(text string) (uint32, error) {
 		return 0, strconv.ErrRange
 	}
 	return uint32(uid), nil
+}
+
+// directoryOf returns the directory of a path as it is written: ".." stays, because it may follow a link.
+func directoryOf(path string) string {
+	switch last := strings.LastIndex(path, "/"); last {
+	case -1:
+		return "."
+	case 0:
+		return "/"
+	default:
+		return path[:last]
+	}
 }
 
 // firstThatExists skips a candidate only if it certainly does not exist. One that may not be looked at is the one that is

@@ -37,5 +37,5 @@ func directoryWritable(mode uint32) string {
 }
 
 func directoryReplaceable(found *exposedPath) string {
-	return fmt.Sprintf("other users can replace its directory, because %s belongs to uid %d and has mode %04o; set CREDBROKER_SERVER_UID to the uid of the broker, or mount it read-only", found.path, found.owner, found.mode)
+	return fmt.Sprintf("other users can make or replace its directory, because %s belongs to uid %d and has mode %04o; set CREDBROKER_SERVER_UID to the uid of the broker, or mount it read-only", found.path, found.owner, found.mode)
 }

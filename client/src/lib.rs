@@ -66,6 +66,8 @@ mod pool;
 mod reference;
 #[cfg(feature = "async")]
 mod rejection;
+#[doc(hidden)]
+pub mod safety;
 mod socket;
 #[cfg(feature = "async")]
 mod source;
@@ -104,7 +106,7 @@ pub use reference::{ClusterProfileRef, CredentialRef, ParseClusterProfileError};
 pub use rejection::{RejectionReport, ReportOutcome};
 #[cfg(any(feature = "async", feature = "blocking"))]
 pub use secrecy::{ExposeSecret, SecretSlice, SecretString};
-pub use socket::{Socket, SocketError, SocketSources};
+pub use socket::{IgnoredRuntimeDirectory, Socket, SocketError, SocketSources};
 #[cfg(feature = "async")]
 pub use source::{CredentialChanges, CredentialSource};
 pub use trust::TrustError;

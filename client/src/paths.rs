@@ -1,6 +1,6 @@
 //! Who can change where a path leads: every directory on the way, and every symbolic link.
 //!
-//! The clients check the way to a socket with it, and the broker the way to its sockets and its configuration.
+//! The clients check the way to a socket with it, and the broker the way to its sockets and to the files that it follows.
 
 use std::{
     ffi::OsString,
@@ -19,7 +19,7 @@ use rustix::{
 pub const OWN_SOCKET: &str = "socket";
 /// As many links as Linux follows.
 const MOST_LINKS: usize = 40;
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
 /// A directory or a link with which a user who is not trusted can change where a path leads.
@@ -52,8 +52,32 @@ pub fn own_folder(name: &Path) -> PathBuf {
 pub fn exposed(
     path: &Path,
     trusted: &[u32],
-    is_exempt: impl Fn(&Metadata) -> bool,
+    is_exempt: impl Fn(&Path, &Metadata) -> bool,
 ) -> io::Result<Option<Exposed>> {
+    first_on_the_way(path, |at, found| {
+        let is_safe = !is_writable(found) || found.mode() & STICKY != 0;
+        (trusted.contains(&found.uid()) && is_safe) || (!found.is_symlink() && is_exempt(at, found))
+    })
+}
+
+/// Finds the first directory or link on the way to `path` that does not belong to one of `trusted`, or in which others can
+/// make names: they may have made what `path` leads to. So a sticky directory counts too. A mount that is read-only for
+/// this process does not count.
+///
+/// # Errors
+///
+/// The way cannot be looked at, or does not exist.
+pub fn shared(path: &Path, trusted: &[u32]) -> io::Result<Option<Exposed>> {
+    first_on_the_way(path, |_, found| trusted.contains(&found.uid()) && !is_writable(found))
+}
+
+/// The mode of a link means nothing.
+fn is_writable(found: &Metadata) -> bool {
+    !found.is_symlink() && found.mode() & WRITABLE_BY_OTHERS != 0
+}
+
+/// The first directory or link on the way to `path`, or what it leads to, that is not safe and not on a read-only mount.
+fn first_on_the_way(path: &Path, is_safe: impl Fn(&Path, &Metadata) -> bool) -> io::Result<Option<Exposed>> {
     let at = |path: &Path, found: &Metadata| {
         Some(Exposed { path: path.to_owned(), owner: found.uid(), mode: found.mode() & 0o7777 })
     };
@@ -62,9 +86,7 @@ pub fn exposed(
     let mut links = 0;
     loop {
         let found = here.symlink_metadata()?;
-        let is_safe = trusted.contains(&found.uid())
-            && (found.mode() & WRITABLE_BY_OTHERS == 0 || found.mode() & STICKY != 0);
-        if !is_safe && !is_exempt(&found) && !is_read_only(&here)? {
+        if !is_safe(&here, &found) && !is_read_only(&here)? {
             return Ok(at(&here, &found));
         }
         let Some(name) = names.pop() else { return Ok(None) };
@@ -82,7 +104,7 @@ pub fn exposed(
         if links > MOST_LINKS {
             return Err(Errno::LOOP.into());
         }
-        if !trusted.contains(&found.uid()) && !is_read_only(&here)? {
+        if !is_safe(&next, &found) && !is_read_only(&here)? {
             return Ok(at(&next, &found));
         }
         let target = fs::read_link(&next)?;

@@ -1,11 +1,14 @@
 //! Where the broker's socket is.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fmt,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
+
+use rustix::process::geteuid;
 
 /// One or more paths. The first that exists is the broker's socket.
 ///
@@ -15,6 +18,33 @@ pub struct Socket {
     candidates: Vec<PathBuf>,
     /// The only user whose process is trusted there.
     server_uid: Option<u32>,
+    /// `XDG_RUNTIME_DIR`, where the first candidate is in it.
+    runtime_directory: Option<PathBuf>,
+    /// Why the candidate in it is no longer among them.
+    ignored: Option<IgnoredRuntimeDirectory>,
+}
+
+/// `XDG_RUNTIME_DIR` is the directory of another user, so no socket is looked for in it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct IgnoredRuntimeDirectory {
+    /// Its value.
+    pub path: PathBuf,
+    /// Uid of its owner.
+    pub owner: u32,
+    /// Uid of this user.
+    own: u32,
+}
+
+/// The problem and its remedy.
+impl fmt::Display for IgnoredRuntimeDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, owner, own) = (self.path.display(), self.owner, self.own);
+        write!(
+            f,
+            "XDG_RUNTIME_DIR is ignored, because {path} belongs to uid {owner} and not to uid {own}; run `export XDG_RUNTIME_DIR=/run/user/{own}` or `unset XDG_RUNTIME_DIR`"
+        )
+    }
 }
 
 /// The values that decide where the socket is, for programs that have a flag or read their environment themselves;
@@ -97,7 +127,7 @@ impl Socket {
 
     /// The socket at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { candidates: vec![path.into()], server_uid: None }
+        Self { candidates: vec![path.into()], server_uid: None, runtime_directory: None, ignored: None }
     }
 
     /// Trusts only a server that runs as `uid`. Without this, that is this user, root, or the owner of the socket's
@@ -113,8 +143,8 @@ impl Socket {
     }
 
     /// The socket of this process's environment: `CREDBROKER_SOCKET` if it is set, else the user's broker at
-    /// `$XDG_RUNTIME_DIR/credbroker/credbroker.sock` if that exists and the user is not root, else the system's at
-    /// [`Socket::SYSTEM`]. If `CREDBROKER_SERVER_UID` is set, only a server that runs as that user is trusted.
+    /// `$XDG_RUNTIME_DIR/credbroker/credbroker.sock` if that exists, the directory belongs to the user and the user is not
+    /// root, else the system's at [`Socket::SYSTEM`]. If `CREDBROKER_SERVER_UID` is set, only a server that runs as that user is trusted.
     ///
     /// # Errors
     ///
@@ -128,7 +158,7 @@ impl Socket {
             .variable(socket.as_deref())
             .server_uid_variable(server_uid.as_deref())
             .runtime_directory(runtime_directory.as_deref())
-            .is_root(rustix::process::geteuid().is_root());
+            .is_root(geteuid().is_root());
         Self::locate(&sources)
     }
 
@@ -153,28 +183,50 @@ impl Socket {
         if let Some(variable) = sources.variable.filter(|value| !value.is_empty()) {
             return parse("CREDBROKER_SOCKET", variable);
         }
-        let user = sources
+        let runtime_directory = sources
             .runtime_directory
-            .map(Path::new)
-            .filter(|directory| !sources.is_root && directory.is_absolute())
-            .map(|directory| directory.join("credbroker/credbroker.sock"));
-        Ok(Self { candidates: user.into_iter().chain([Self::SYSTEM.into()]).collect(), server_uid: None })
+            .map(PathBuf::from)
+            .filter(|directory| !sources.is_root && directory.is_absolute());
+        let user = runtime_directory.as_ref().map(|directory| directory.join("credbroker/credbroker.sock"));
+        let candidates = user.into_iter().chain([Self::SYSTEM.into()]).collect();
+        Ok(Self { candidates, runtime_directory, server_uid: None, ignored: None })
     }
 
     /// The paths in the order in which they are looked up.
     pub fn candidates(&self) -> impl Iterator<Item = &Path> {
         self.candidates.iter().map(PathBuf::as_path)
     }
+
+    /// Set if `XDG_RUNTIME_DIR` is now a directory of another user: the socket in it, which is the first candidate, is then
+    /// ignored.
+    pub fn ignored_runtime_directory(&self) -> Option<IgnoredRuntimeDirectory> {
+        let Some(path) = &self.runtime_directory else { return self.ignored.clone() };
+        let (owner, own) = (path.metadata().ok()?.uid(), geteuid().as_raw());
+        (owner != own).then(|| IgnoredRuntimeDirectory { path: path.clone(), owner, own })
+    }
+
+    /// Without a candidate that is ignored.
+    pub(crate) fn in_use(&self) -> Cow<'_, Self> {
+        match self.runtime_directory.as_ref().and_then(|_| self.ignored_runtime_directory()) {
+            None => Cow::Borrowed(self),
+            Some(ignored) => Cow::Owned(Self {
+                candidates: self.candidates.iter().skip(1).cloned().collect(),
+                server_uid: self.server_uid,
+                runtime_directory: None,
+                ignored: Some(ignored),
+            }),
+        }
+    }
 }
 
-/// For messages: `/a` or `/a or /b`.
+/// For messages: `/a` or `/a or /b`, and what is ignored.
 impl fmt::Display for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, path) in self.candidates.iter().enumerate() {
             let separator = if index == 0 { "" } else { " or " };
             write!(f, "{separator}{}", path.display())?;
         }
-        Ok(())
+        self.ignored.iter().try_for_each(|ignored| write!(f, " ({ignored})"))
     }
 }
 

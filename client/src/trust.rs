@@ -23,7 +23,7 @@ pub enum TrustError {
         /// The user that `CREDBROKER_SERVER_UID`, `--server-uid` or the program names.
         expected: u32,
     },
-    /// The socket's directory belongs to another user, and a third one can replace it.
+    /// The socket's directory belongs to another user, and a third one can have made or replaced it.
     Replaceable {
         /// A directory or link on the way to it, which makes that possible.
         directory: PathBuf,
@@ -58,7 +58,7 @@ impl fmt::Display for TrustError {
             ),
             Self::Replaceable { directory, owner, mode } => write!(
                 f,
-                "other users can replace its directory, because {} belongs to uid {owner} and has mode {mode:04o}; set CREDBROKER_SERVER_UID or --server-uid to the uid of the broker, or mount it read-only",
+                "other users can make or replace its directory, because {} belongs to uid {owner} and has mode {mode:04o}; set CREDBROKER_SERVER_UID or --server-uid to the uid of the broker, or mount it read-only",
                 directory.display()
             ),
             Self::Server { uid } => write!(

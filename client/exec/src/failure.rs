@@ -5,7 +5,7 @@ use std::{error::Error, io, path::Path, sync::Arc};
 use credbroker_client::{Code, Socket, SocketError};
 use rustix::process::geteuid;
 
-use crate::{ExecInfoError, ForwardError, OnDemandError, Source, UsageError, exit_code};
+use crate::{ExecInfoError, ForwardError, OnDemandError, Source, UsageError, exit_code, notice::visible};
 
 /// Why a person's own broker may not be found.
 const OWN: &str = "; your own broker is only looked for if XDG_RUNTIME_DIR is set, which it is not after su and in cron: \
@@ -69,7 +69,7 @@ impl Failure {
             below = error.source();
         }
         text.push_str(&self.addition());
-        on_one_line(&text)
+        visible(&on_one_line(&text))
     }
 
     /// What follows the error and its causes: the remedy, the reason, and when to try again.
@@ -102,9 +102,10 @@ impl Failure {
     }
 }
 
-/// Whether a user who is not root looks for the system's broker only.
+/// Whether a user who is not root looks for the system's broker only, and no other one is named.
 fn is_only_the_systems(socket: &Socket) -> bool {
-    socket.candidates().eq([Path::new(Socket::SYSTEM)]) && !geteuid().is_root()
+    let has_other = socket.ignored_runtime_directory().is_some();
+    socket.candidates().eq([Path::new(Socket::SYSTEM)]) && !has_other && !geteuid().is_root()
 }
 
 /// Whether the process that listens accepts connections and sends nothing.

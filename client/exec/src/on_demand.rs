@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, Read as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use credbroker_client::{Error, Reason, Socket, paths::exposed};
+use credbroker_client::{
+    Error, Reason, Socket,
+    safety::{Unsafe, unsafe_file, unsafe_way},
+};
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
     io::Errno,
@@ -80,23 +83,25 @@ impl Starter {
     /// started.
     fn start(&self) -> Result<Option<Socket>, Failure> {
         let (user, own) = (geteuid(), self.runtime_directory.join("credbroker/credbroker.sock"));
-        if user.is_root() || !is_absent(&own) {
+        let is_own = |found: Metadata| found.uid() == user.as_raw();
+        if user.is_root() || !self.runtime_directory.metadata().is_ok_and(is_own) || !is_absent(&own) {
             return Ok(None);
         }
-        let Some((mark, recorded)) = self.recorded(user.as_raw())? else { return Ok(None) };
+        let Some((mark, recorded)) = self.recorded()? else { return Ok(None) };
         if recorded.environment.get("XDG_RUNTIME_DIR").map(Path::new) != Some(&self.runtime_directory) {
             return Ok(None);
         }
         // Of many shims one starts the broker; the lock ends with its process.
         if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
             std::mem::forget(mark);
-            checked(&recorded.program, user.as_raw())?;
+            checked(&recorded.program)?;
+            safe(&recorded.log, || unsafe_way(recorded.log.parent().unwrap_or(Path::new("/"))))?;
             spawn(&recorded).map_err(|error| problem(&recorded.program, &error.to_string()))?;
         }
         Ok(Some(Socket::at(own)))
     }
 
-    fn recorded(&self, user: u32) -> Result<Option<(File, OnDemand)>, Failure> {
+    fn recorded(&self) -> Result<Option<(File, OnDemand)>, Failure> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
         let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&self.mark);
         let mut file = match opened {
@@ -104,7 +109,7 @@ impl Starter {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(problem(&self.mark, &error.to_string())),
         };
-        checked(&self.mark, user)?;
+        checked(&self.mark)?;
         let mut text = Vec::new();
         let read = file.by_ref().take(MOST).read_to_end(&mut text);
         let recorded = read.map_err(|error| error.to_string()).and_then(|_| {
@@ -151,19 +156,17 @@ fn is_absent(path: &Path) -> bool {
 }
 
 /// Refuses a file that other users can change or replace.
-fn checked(path: &Path, user: u32) -> Result<(), Failure> {
+fn checked(path: &Path) -> Result<(), Failure> {
     if !path.is_absolute() || !path.is_file() {
         return Err(problem(path, "it is not there"));
     }
-    match exposed(path, &[user, 0], |_| false) {
+    safe(path, || Ok(unsafe_file(path, &path.metadata()?)?.into_iter().next()))
+}
+
+fn safe(path: &Path, check: impl FnOnce() -> io::Result<Option<Unsafe>>) -> Result<(), Failure> {
+    match check() {
         Ok(None) => Ok(()),
-        Ok(Some(by)) => {
-            let by = by.path.display().to_string();
-            Err(problem(
-                path,
-                &format!("other users can change or replace it, because they can write to {by}"),
-            ))
-        }
+        Ok(Some(by)) => Err(problem(path, &by.problem("decide what is started"))),
         Err(error) => Err(problem(path, &error.to_string())),
     }
 }

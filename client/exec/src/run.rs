@@ -3,7 +3,7 @@
 use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
 use credbroker_client::{
-    Cluster, Credential, Socket,
+    Cluster, Credential, Error, Socket,
     blocking::{CredentialRequest, Notice, Timeouts, get_credential, log_in},
 };
 use credbroker_proto::RECURSION_VARIABLE;
@@ -118,7 +118,15 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
         with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| {
             ask(socket, start, Some(notice))
         })
-    })?;
+    });
+    // The error of an attempt to connect says it too.
+    if terminal
+        && !matches!(credential, Err(Failure::Broker(Error::Unreachable { .. })))
+        && let Some(ignored) = socket.ignored_runtime_directory()
+    {
+        edges.complain(&format!("credbroker-exec: {ignored}\n"));
+    }
+    let credential = credential?;
     Ok(document(version, &credential, (edges.clock)())?)
 }
 

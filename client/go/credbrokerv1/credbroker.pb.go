@@ -1586,7 +1586,8 @@ type AttendCredentialRequest struct {
 	Ref *CredentialRef `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	// As in GetCredentialRequest.
 	Session map[string]string `protobuf:"bytes,2,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Run the plugin even if there is a valid credential, for a login. Also after prompts that no person answered.
+	// Run the plugin even if there is a valid credential, for a login, unless a login succeeded in the last ten seconds.
+	// Also after prompts that no person answered.
 	Login bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
 	// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
 	// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.

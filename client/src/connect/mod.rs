@@ -30,9 +30,10 @@ pub(crate) use platform::Directory;
 ///
 /// Programs start often, so what most of them need takes no more than that: further checks are in [`shared`].
 pub(crate) fn connect(socket: &Socket) -> Result<(UnixStream, Directory), Error> {
+    let socket = socket.in_use();
     let unreachable =
-        |source: io::Error| Error::Unreachable { socket: socket.clone(), source: Arc::new(source) };
-    let path = first_that_exists(socket).ok_or_else(|| unreachable(io::ErrorKind::NotFound.into()))?;
+        |source: io::Error| Error::Unreachable { socket: Socket::clone(&socket), source: Arc::new(source) };
+    let path = first_that_exists(&socket).ok_or_else(|| unreachable(io::ErrorKind::NotFound.into()))?;
     let untrusted = |reason: TrustError| Error::Untrusted { path: path.clone(), reason };
 
     let (parent, name) = split(&path).map_err(unreachable)?;

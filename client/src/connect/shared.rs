@@ -7,7 +7,7 @@ use std::{
 
 use super::platform::{Directory, own_uid};
 use crate::{
-    paths::{OWN_SOCKET, exposed, own_folder},
+    paths::{OWN_SOCKET, own_folder, shared},
     trust::{ROOT, TrustError, is_private, is_writable_by_others},
 };
 
@@ -33,8 +33,8 @@ impl From<io::Error> for Refusal {
 /// directory, this user or root, or `expected` if it is set.
 ///
 /// In a directory that others can write to, that is the broker's own folder. A directory of another user is trusted if
-/// the mount is read-only, if a server is expected, or if besides that user only this one and root can change where its
-/// path leads.
+/// the mount is read-only, if a server is expected, or if only that user, this one and root can have made what its path
+/// leads to.
 pub(super) fn choose(
     directory: Directory,
     name: &Path,
@@ -57,7 +57,7 @@ pub(super) fn choose(
         return Ok((directory, name));
     }
     let trusted = [ROOT, own_uid(), directory.owner];
-    if let Some(found) = exposed(directory.path(), &trusted, |_| false)? {
+    if let Some(found) = shared(directory.path(), &trusted)? {
         return Err(
             TrustError::Replaceable { directory: found.path, owner: found.owner, mode: found.mode }.into()
         );

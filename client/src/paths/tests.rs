@@ -21,8 +21,21 @@ fn make(path: &Path, mode: u32) {
 }
 
 fn found(path: &Path) -> Option<(PathBuf, u32)> {
-    let exposed = exposed(path, &[0, geteuid().as_raw()], |_| false).unwrap();
+    let exposed = exposed(path, &[0, geteuid().as_raw()], |_, _| false).unwrap();
     exposed.map(|exposed| (exposed.path, exposed.mode))
+}
+
+#[test]
+fn a_sticky_directory_is_shared() {
+    let (_directory, root) = root();
+    make(&root.join("a/b"), 0o700);
+    let trusted = [0, geteuid().as_raw()];
+    // Directories above may be sticky too, as /tmp is.
+    let found = || shared(&root.join("a/b"), &trusted).unwrap().map(|found| found.path);
+    let above = found();
+    assert!(above.as_ref().is_none_or(|above| root.starts_with(above)), "{above:?}");
+    make(&root.join("a"), 0o1777);
+    assert_eq!(found(), above.or_else(|| Some(root.join("a"))));
 }
 
 #[test]
@@ -40,7 +53,7 @@ fn a_directory_that_others_can_write_to_exposes_all_below_it_unless_it_is_sticky
     make(&root.join("a"), 0o777);
     let exempt = root.join("a").metadata().unwrap().ino();
     let trusted = [0, geteuid().as_raw()];
-    assert_eq!(exposed(&leaf, &trusted, |found| found.ino() == exempt).unwrap(), None);
+    assert_eq!(exposed(&leaf, &trusted, |_, found| found.ino() == exempt).unwrap(), None);
 }
 
 #[test]
@@ -50,7 +63,7 @@ fn a_directory_of_a_user_that_is_not_trusted_exposes_all_below_it() {
     let owner = geteuid().as_raw();
     // The owner is not trusted.
     let trusted: &[u32] = if owner == 0 { &[1] } else { &[0] };
-    let exposed = exposed(&root.join("a/b"), trusted, |_| false).unwrap().unwrap();
+    let exposed = exposed(&root.join("a/b"), trusted, |_, _| false).unwrap().unwrap();
     assert_eq!(exposed.owner, if owner == 0 { 0 } else { owner });
 }
 
@@ -74,6 +87,6 @@ fn the_way_through_a_link_is_checked_too() {
 fn a_way_without_an_end_is_an_error() {
     let (_directory, root) = root();
     symlink("loop", root.join("loop")).unwrap();
-    assert!(exposed(&root.join("loop"), &[0, geteuid().as_raw()], |_| false).is_err());
-    assert!(exposed(&root.join("none/leaf"), &[0, geteuid().as_raw()], |_| false).is_err());
+    assert!(exposed(&root.join("loop"), &[0, geteuid().as_raw()], |_, _| false).is_err());
+    assert!(exposed(&root.join("none/leaf"), &[0, geteuid().as_raw()], |_, _| false).is_err());
 }

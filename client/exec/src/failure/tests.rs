@@ -26,6 +26,14 @@ fn a_failed_plugin_is_one_line_with_provider_cause_reason_and_when_to_try_again(
 }
 
 #[test]
+fn a_name_that_hides_or_reorders_text_is_made_visible() {
+    let source = Source::Provider { name: "gke\u{202e}\u{200b}".into(), definition: None };
+    let failure =
+        Failure::from(ClientError::from(BrokerFailure::new(Code::NotFound, "no\u{2066} such provider")));
+    assert_eq!(failure.line(Some(&source)), "provider gke\u{fffd}\u{fffd}: no\u{fffd} such provider");
+}
+
+#[test]
 fn a_provider_that_the_broker_names_is_named_once() {
     let said = |message: &str| {
         let failure = ClientError::from(BrokerFailure::new(Code::Unavailable, message));

@@ -13,4 +13,5 @@ mod requests;
 mod sharing;
 mod shim;
 mod success;
+mod trust;
 mod waiting;

@@ -117,18 +117,32 @@ fn what_other_users_can_change_is_not_started() {
         assert!(!home.was_started());
         said
     };
-    for (name, mode) in [("bin/broker", 0o775), ("bin/broker", 0o757), ("bin", 0o777), (MARK, 0o606)] {
-        let before = fs::metadata(home.0.path(name)).unwrap().permissions();
-        set_mode(&home.0.path(name), mode);
-        assert!(refusal(&home).contains("other users can change or replace it"));
-        fs::set_permissions(home.0.path(name), before).unwrap();
+    for (name, mode) in
+        [("bin/broker", 0o775), ("bin/broker", 0o757), ("bin", 0o777), (MARK, 0o606), ("run", 0o777)]
+    {
+        let path = home.0.path(name);
+        let before = fs::metadata(&path).unwrap().permissions();
+        set_mode(&path, mode);
+        let said = refusal(&home);
+        assert!(said.contains("decide what is started"), "{said}");
+        assert!(said.contains(&format!("`chmod go-w {}`", path.display())), "{said}");
+        fs::set_permissions(path, before).unwrap();
     }
     chown(home.0.path("bin/broker"), Some(2001), None).unwrap();
-    assert!(refusal(&home).contains("other users can change or replace it"));
+    assert!(refusal(&home).contains("belongs to uid 2001, who can decide what is started"));
     home.mark(Path::new("bin/broker"));
     assert!(refusal(&home).contains("it is not there"));
     home.0.write(MARK, "{}", 0o600);
     assert!(refusal(&home).contains("not a file of `credbroker setup`"));
+}
+
+#[test]
+fn nothing_is_started_for_the_runtime_directory_of_another_user() {
+    let Some(home) = Person::new(USER) else { return };
+    chown(home.0.path("run"), Some(2001), None).unwrap();
+    let said = complaint(&mut home.shim());
+    assert!(said.contains("XDG_RUNTIME_DIR is ignored"), "{said}");
+    assert!(!home.was_started());
 }
 
 /// Connecting to such a listener blocks without a limit.
