@@ -11,13 +11,13 @@ use crate::{
     access::{self, Permit},
     clock::Beat,
     credential::Cluster,
-    fleet::{Fleet, HubState},
+    fleet::Fleet,
     plugin::{Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError},
 };
 
 pub use world::World;
 
-/// How long a request waits for the first read of a hub that has not failed yet.
+/// How long a request waits for the outcome of an attempt to read a hub that was not read yet.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// Interval between look-ups of the plugins' files.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -149,11 +149,19 @@ impl Resolver {
         lead.spec(cluster, env)
     }
 
-    /// Waits for the first read of the hub if the request depends on it. The wait is bounded.
+    /// If the request depends on a hub that was not read yet, waits for the outcome of the attempt to read it that is in
+    /// progress, or of the next one. Waits for one outcome only, and at most five seconds; if the next attempt begins
+    /// later than that, not at all.
     pub async fn settled(&self, ask: &CredentialRequest) {
-        let mut hub = {
+        let (mut reads, before) = {
             let world = self.world.load();
-            let Some(fleet) = world.fleet.as_ref().filter(|fleet| !fleet.is_settled()) else { return };
+            let Some(fleet) = world.fleet.as_ref() else { return };
+            // Before the state of the hub is read: no outcome is missed.
+            let reads = fleet.reads();
+            let before = *reads.borrow();
+            if fleet.hub().synced {
+                return;
+            }
             if !ask.permit.allows(ask.source.target()) {
                 return; // a wait would show that the provider exists
             }
@@ -161,13 +169,13 @@ impl Resolver {
                 Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
                 Source::Provider(provider) => ask.cluster.is_some() && world.matches_clusters(provider),
             };
-            if !needs_fleet {
+            if !needs_fleet || before.pause() > FIRST_LOOK {
                 return;
             }
-            fleet.hub_states()
+            (reads, before)
         };
         // Ignores a timeout: the answer then uses what is known.
-        drop(timeout(FIRST_LOOK, hub.wait_for(HubState::is_settled)).await);
+        drop(timeout(FIRST_LOOK, reads.wait_for(|reads| reads.ended != before.ended)).await);
     }
 
     /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: `spec` has no profile.

@@ -7,7 +7,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use super::{
-    ConfigPlace, ReloadRequest, ServiceManager, ServiceNotification,
+    ConfigPlace, LogQueue, ReloadRequest, ServiceManager, ServiceNotification,
     essential::Essentials,
     health::{SERVICES, report_configuration, report_hub},
     listening::OpenSocket,
@@ -20,7 +20,7 @@ use crate::{
     cache::CredentialCache,
     clock::{Beat, Clock},
     config::Sources,
-    exec::{ProcessRunner, reap_orphans},
+    exec::{LiveRuns, ProcessRunner, reap_orphans},
     hub::HubReader,
     resolver::Resolver,
     server::{Acceptor, Clusters, ReloadState},
@@ -32,6 +32,8 @@ pub struct Bound {
     pub(super) sockets: Vec<OpenSocket>,
     pub(super) acceptor: Arc<Acceptor>,
     pub(super) audit: Audit,
+    /// `None`: the broker does not write the log of the process.
+    pub(super) log: Option<LogQueue>,
     pub(super) cache: CredentialCache<ProcessRunner>,
     pub(super) resolver: Arc<Resolver>,
     pub(super) hub: Arc<HubReader<ProcessRunner>>,
@@ -51,7 +53,8 @@ pub struct Bound {
     pub(super) own_socket: Option<PathBuf>,
     pub(super) health: HealthReporter,
     pub(super) essentials: Essentials,
-    pub(super) reaps_orphans: bool,
+    /// The plugin runs in progress, whose orphans are reaped. `None`: something else reaps them.
+    pub(super) orphans: Option<LiveRuns>,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
 }
@@ -63,9 +66,11 @@ impl Bound {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
         }
-        if self.reaps_orphans {
-            self.essentials.spawn("reaper of orphans", reap_orphans());
+        if let Some(runs) = self.orphans.take() {
+            self.essentials.spawn("reaper of orphans", reap_orphans(runs));
         }
+        let audit = self.audit.clone();
+        self.essentials.spawn("counter of audit records", async move { audit.count_omitted().await });
         let beat = Beat::start();
         let cache = self.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh(beat).await });
@@ -75,7 +80,10 @@ impl Bound {
             (Arc::clone(&self.hub), Arc::clone(&self.adopter.fleet), self.health.clone());
         let resolver = Arc::clone(&self.resolver);
         self.essentials.spawn("hub reader", async move {
-            tokio::join!(hub.run(), report_hub(&fleet, &resolver, &health));
+            tokio::select! {
+                () = hub.run() => {}
+                () = report_hub(&fleet, &resolver, &health) => {}
+            }
         });
         let clusters = self.clusters.clone();
         self.essentials.spawn("readiness reporter", async move { clusters.run().await });
@@ -85,7 +93,10 @@ impl Bound {
             let follower = Follower::new(place, sources, adopter, clock, requests, state);
             let (states, health) = (self.configuration.subscribe(), self.health.clone());
             self.essentials.spawn("configuration follower", async move {
-                tokio::join!(follower.run(), report_configuration(states, &health));
+                tokio::select! {
+                    () = follower.run() => {}
+                    () = report_configuration(states, &health) => {}
+                }
             });
         }
         if let Some(monitor) = self.monitor.take() {
@@ -98,6 +109,11 @@ impl Bound {
                 watchdog::report(connect, manager.watchdog, ServiceNotification::notify).await;
             });
         }
+        if let Some(log) = self.log.take() {
+            self.essentials.spawn("log writer", async move { log.ended().await });
+        }
+        let audit = self.audit.clone();
+        self.essentials.spawn("audit writer", async move { audit.ended().await });
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over(beat).await });
         for socket in &self.sockets {

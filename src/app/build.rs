@@ -16,7 +16,7 @@ use super::{
     essential::Essentials,
     limits,
     monitor::OpenMonitor,
-    reload::{Adopter, Started},
+    reload::{Adopter, Started, note_shared},
 };
 use crate::{
     access::Policy,
@@ -92,9 +92,8 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
-    let metrics = Arc::<Metrics>::default();
+    let (metrics, live_runs) = (Arc::<Metrics>::default(), LiveRuns::default());
     let scheduler = limits::scheduler(&config.limits, Arc::clone(&edges.clock), jitter);
-    let live_runs = LiveRuns::default();
     let cache = CredentialCache::new(CacheParts {
         runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
         scheduler: scheduler.clone(),
@@ -114,6 +113,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
     let listeners = config.listen.iter().map(|listen| listen.name.as_str().into()).collect();
     let providers = Arc::new(config.providers);
+    note_shared(&providers, &policies.borrow());
     let section = config.cluster_profiles;
     let rules = section.as_ref().map(|section| section.rules).unwrap_or_default();
     let fleet = Arc::new(Fleet::new(Arc::clone(&providers), rules));
@@ -159,7 +159,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         info,
         (metrics, audit.clone()),
     );
-    let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs };
+    let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs.clone() };
     let bounds = limits::connections(&config.limits);
     let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
     warn_of_unknown_user(&acceptor);
@@ -168,6 +168,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         sockets,
         acceptor,
         audit,
+        log: edges.log,
         cache,
         resolver,
         hub,
@@ -182,7 +183,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         own_socket,
         health,
         essentials,
-        reaps_orphans: edges.reaps_orphans,
+        orphans: edges.reaps_orphans.then_some(live_runs),
         tasks,
         draining,
     })

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
-use super::systemd::ServiceManager;
+use super::{logs::LogQueue, systemd::ServiceManager};
 use crate::{
     clock::{Clock, SystemClock},
     plugin::Environment,
@@ -25,6 +25,8 @@ pub struct Edges {
     pub launcher: PathBuf,
     /// Whether the broker adopts and reaps what plugins leave behind. Then it reaps every child of this process.
     pub reaps_orphans: bool,
+    /// The log, without which the broker ends. `None`: the process has another one.
+    pub log: Option<LogQueue>,
 }
 
 impl Edges {
@@ -41,6 +43,7 @@ impl Edges {
             // its launchers are always of one version.
             launcher: "/proc/self/exe".into(),
             reaps_orphans: false,
+            log: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{
     io::{self, Write},
     mem,
     os::fd::AsFd,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::Duration,
 };
@@ -13,6 +13,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
+use tokio_util::sync::CancellationToken;
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -49,6 +50,8 @@ struct SharedLog {
     filled: Condvar,
     /// Signals that everything is written.
     emptied: Condvar,
+    /// Cancelled when the thread that writes has ended.
+    ended: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -69,13 +72,22 @@ impl LogQueue {
                 state: Mutex::default(),
                 filled: Condvar::new(),
                 emptied: Condvar::new(),
+                ended: CancellationToken::new(),
             }),
         };
-        let writer = queue.clone();
-        let started = thread::Builder::new().name("log".to_owned()).spawn(move || writer.run(sink, report));
-        // Without a thread the queue fills up, and the broker runs without a log.
+        let (writer, ended) = (queue.clone(), queue.shared.ended.clone().drop_guard());
+        let started = thread::Builder::new().name("log".to_owned()).spawn(move || {
+            let _ended = ended;
+            writer.run(sink, report);
+        });
+        // Without a thread it has ended.
         drop(started);
         queue
+    }
+
+    /// Resolves when the thread that writes has ended, which happens only if it panics or could not be started.
+    pub(super) async fn ended(&self) {
+        self.shared.ended.cancelled().await;
     }
 
     pub(super) fn form(&self) -> LogForm {
@@ -114,8 +126,20 @@ impl LogQueue {
         self.shared.filled.notify_one();
     }
 
-    /// Waits until everything is written, at most for `limit`.
+    /// Waits until everything is written, at most for `limit`. If the thread that writes has ended, what it left is written
+    /// to stderr.
     pub fn flush(&self, limit: Duration) {
+        if self.shared.ended.is_cancelled() {
+            let rest = mem::take(&mut self.lock().pending);
+            let (done, written) = mpsc::channel::<()>();
+            // On a thread, because the reader may be stuck.
+            let _unwritten = thread::Builder::new().spawn(move || {
+                drop(io::stderr().write_all(&rest));
+                drop(done);
+            });
+            let _in_time = written.recv_timeout(limit);
+            return;
+        }
         let is_busy = |state: &mut LogState| state.writing || !state.pending.is_empty();
         drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
     }

@@ -1,17 +1,20 @@
 //! The file of audit records, and the thread that writes it.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},
     mem,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
+use credbroker_client::safety::{Unsafe, unsafe_file, unsafe_way};
 use rustix::fs::OFlags;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use super::record::gap;
 use crate::clock::Clock;
@@ -32,6 +35,8 @@ struct SharedFile {
     filled: Condvar,
     /// Signals that everything is written.
     emptied: Condvar,
+    /// Cancelled when the thread that writes has ended.
+    ended: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -49,11 +54,22 @@ impl AuditFile {
     pub(super) fn start(path: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let file = open(path)?;
         let queue = Self { shared: Arc::default() };
-        let (writer, path) = (queue.clone(), path.to_owned());
-        thread::Builder::new()
-            .name("audit".to_owned())
-            .spawn(move || writer.run(&path, file, clock.as_ref()))?;
+        queue.write_on_a_thread(path, file, clock)?;
         Ok(queue)
+    }
+
+    fn write_on_a_thread(&self, path: &Path, file: File, clock: Arc<dyn Clock>) -> io::Result<()> {
+        let (writer, path, ended) = (self.clone(), path.to_owned(), self.shared.ended.clone().drop_guard());
+        let started = thread::Builder::new().name("audit".to_owned()).spawn(move || {
+            let _ended = ended;
+            writer.run(&path, file, clock.as_ref());
+        });
+        started.map(drop)
+    }
+
+    /// Resolves when the thread that writes has ended, which happens only if it panics.
+    pub(super) async fn ended(&self) {
+        self.shared.ended.cancelled().await;
     }
 
     /// Queues a line, or counts it as lost.
@@ -77,18 +93,26 @@ impl AuditFile {
     }
 
     fn run(&self, path: &Path, mut file: File, clock: &dyn Clock) {
+        let mut refused = None;
         loop {
             let (mut batch, lines, lost) = self.next_batch();
             if lost > 0 {
                 batch.extend_from_slice(gap(clock.now().wall, lost).as_bytes());
                 batch.push(b'\n');
             }
-            if is_replaced(path, &file)
-                && let Ok(newer) = open(path)
-            {
-                file = newer;
+            if is_replaced(path, &file) {
+                match open(path) {
+                    Ok(newer) => (file, refused) = (newer, None),
+                    Err(error) => {
+                        let problem = error.to_string();
+                        if refused.as_ref() != Some(&problem) {
+                            error!(path = %path.display(), "the new audit file is not used; records go to the old one while it exists: {problem}");
+                        }
+                        refused = Some(problem);
+                    }
+                }
             }
-            let is_written = file.write_all(&batch).is_ok();
+            let is_written = exists(&file) && file.write_all(&batch).is_ok();
             let mut state = self.lock();
             state.writing = false;
             if !is_written {
@@ -119,21 +143,43 @@ impl AuditFile {
     pub(super) fn failing(path: &Path, clock: Arc<dyn Clock>) -> Self {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let queue = Self { shared: Arc::default() };
-        let (writer, path) = (queue.clone(), path.to_owned());
-        thread::spawn(move || writer.run(&path, full, clock.as_ref()));
+        queue.write_on_a_thread(path, full, clock).unwrap();
         queue
     }
 }
 
-/// Opens the file to append to it. A new file is readable by the broker's user only.
+/// Opens the file to append to it. A new file can be read by the broker's user only, with any umask. One that other
+/// users can change or replace is refused.
 fn open(path: &Path) -> io::Result<File> {
+    let refuse = |by: Unsafe| {
+        let problem = by.problem("read or change the records");
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{problem}, or name another file")))
+    };
+    if let Some(by) = unsafe_way(path.parent().unwrap_or(Path::new("/")))? {
+        return refuse(by);
+    }
     // A FIFO without a reader would block, or fail, forever.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
+    let mut options = OpenOptions::new();
+    options.append(true).mode(0o600).custom_flags(flags);
+    let file = match options.create_new(true).open(path) {
+        Ok(file) => {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.create_new(false).open(path)?,
+        Err(error) => return Err(error),
+    };
+    let found = file.metadata()?;
+    if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    Ok(file)
+    unsafe_file(path, &found)?.into_iter().next().map_or(Ok(file), refuse)
+}
+
+/// Whether `file` has a name. What is written to one that was removed is lost.
+fn exists(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.nlink() > 0)
 }
 
 /// Whether `path` no longer is `file`: another program has moved or removed it.

@@ -6,12 +6,16 @@ mod record;
 
 use std::{fmt, io, path::Path, sync::Arc, time::Duration};
 
+use tokio::time::sleep;
 use tracing::{debug, info};
 
-use self::{budget::HitBudget, file::AuditFile};
+use self::{budget::Budgets, file::AuditFile};
 use crate::clock::Clock;
 
 pub use record::{DecisionRecord, PluginRun, RequestOutcome};
+
+/// How long a budget of records lasts.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Takes audit records. Clones share the destination.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +27,7 @@ pub struct Audit {
 struct AuditSink {
     destination: Destination,
     clock: Arc<dyn Clock>,
-    hits: HitBudget,
+    budgets: Budgets,
 }
 
 enum Destination {
@@ -49,7 +53,7 @@ impl Audit {
     }
 
     fn to(destination: Destination, clock: Arc<dyn Clock>) -> Self {
-        Self { inner: Some(Arc::new(AuditSink { destination, clock, hits: HitBudget::default() })) }
+        Self { inner: Some(Arc::new(AuditSink { destination, clock, budgets: Budgets::default() })) }
     }
 
     /// The time since boot, to measure a duration from. `None`: nothing is recorded.
@@ -57,19 +61,22 @@ impl Audit {
         self.inner.as_ref().map(|inner| inner.clock.now().boot)
     }
 
-    /// Records a decision that took from `begun` until now.
+    /// Records a decision that took from `begun` until now. Of the requests of one uid that are denied or fail in one
+    /// second, only the first ones have a record, and the others are counted.
     pub fn decision(&self, begun: Option<Duration>, decision: DecisionRecord<'_>) {
-        if let (Some(inner), Some(begun)) = (&self.inner, begun) {
+        if let (Some(inner), Some(begun)) = (&self.inner, begun)
+            && inner.budgets.take(decision.user.0, decision.outcome)
+        {
             let took = inner.clock.now().boot.saturating_sub(begun);
             inner.decision(&DecisionRecord { took: Some(took), ..decision }, false);
         }
     }
 
-    /// Records an answer from memory, unless there were too many in this second: then the next record has their number.
+    /// Records an answer from memory, unless there were too many in this second: then another record has their number.
     /// Makes the record only if there is room for it.
     pub fn hit<'a>(&self, decision: impl FnOnce() -> DecisionRecord<'a>) {
         if let Some(inner) = &self.inner
-            && inner.hits.take(|| inner.clock.now().boot)
+            && inner.budgets.take_hit()
         {
             inner.decision(&decision(), true);
         }
@@ -82,8 +89,29 @@ impl Audit {
         }
     }
 
+    /// Resolves when the thread that writes the file has ended, which happens only if it panics.
+    pub async fn ended(&self) {
+        match self.inner.as_deref() {
+            Some(AuditSink { destination: Destination::File(file), .. }) => file.ended().await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Records each second the number of decisions that have no record. Never returns.
+    pub async fn count_omitted(&self) {
+        let Some(inner) = &self.inner else { return std::future::pending().await };
+        loop {
+            inner.budgets.begun().await;
+            sleep(SECOND).await;
+            inner.end_second();
+        }
+    }
+
     /// Waits until all records are written, at most for `limit`.
     pub fn flush(&self, limit: Duration) {
+        if let Some(inner) = &self.inner {
+            inner.end_second();
+        }
         if let Some(AuditSink { destination: Destination::File(file), .. }) = self.inner.as_deref() {
             file.flush(limit);
         }
@@ -92,12 +120,24 @@ impl Audit {
 
 impl AuditSink {
     fn decision(&self, decision: &DecisionRecord<'_>, is_hit: bool) {
-        let hits = self.hits.not_recorded();
+        let hits = self.budgets.hits_not_recorded();
         match &self.destination {
             Destination::File(file) => file.push(&decision.line(self.clock.now().wall, hits)),
             // At the default level the log has nothing for an answer from memory.
             Destination::Log if is_hit => debug!(target: "credbroker::audit", "{}", decision.fields(hits)),
             Destination::Log => info!(target: "credbroker::audit", "{}", decision.fields(hits)),
+        }
+    }
+
+    fn end_second(&self) {
+        for omitted in self.budgets.end_second() {
+            match &self.destination {
+                Destination::File(file) => file.push(&omitted.line(self.clock.now().wall)),
+                Destination::Log if omitted.is_of_hits() => {
+                    debug!(target: "credbroker::audit", "{}", omitted.fields());
+                }
+                Destination::Log => info!(target: "credbroker::audit", "{}", omitted.fields()),
+            }
         }
     }
 }

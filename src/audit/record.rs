@@ -137,6 +137,50 @@ impl PluginRun<'_> {
     }
 }
 
+/// Decisions that have no record, because there were too many in one second.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Omitted {
+    /// Whose requests they were; `None`: those of several uids.
+    pub(super) uid: Option<u32>,
+    pub(super) denied: u64,
+    pub(super) failed: u64,
+    /// Answers from memory.
+    pub(super) hits: u64,
+}
+
+impl Omitted {
+    pub(super) fn is_of_hits(&self) -> bool {
+        self.hits > 0
+    }
+
+    /// The record as one line of JSON.
+    pub(super) fn line(&self, at: SystemTime) -> String {
+        let mut fields = object("omitted", at);
+        fields.extend(self.counts().map(|(name, count)| (name.to_owned(), count.into())));
+        Value::Object(fields).to_string()
+    }
+
+    /// The same as fields of a log line.
+    pub(super) fn fields(&self) -> String {
+        let mut text = "omitted".to_owned();
+        for (name, count) in self.counts() {
+            let _infallible = write!(text, " {name}={count}");
+        }
+        text
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let count = |name, count: u64| (count > 0).then_some((name, count));
+        let counts = [
+            self.uid.map(|uid| ("uid", uid.into())),
+            count("denials_not_recorded", self.denied),
+            count("failures_not_recorded", self.failed),
+            count("hits_not_recorded", self.hits),
+        ];
+        counts.into_iter().flatten()
+    }
+}
+
 /// The record of lines that could not be written.
 pub(super) fn gap(at: SystemTime, lost: u64) -> String {
     let mut fields = object("gap", at);

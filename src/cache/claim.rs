@@ -4,7 +4,7 @@ mod publish;
 mod run;
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -63,7 +63,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         let mut decision = Decision::Wait;
         let (mut flight, mut is_new) = (None, false);
         entry.cell.send_if_modified(|state| {
-            decision = match state.retired {
+            // An entry that is no longer in the map does not note that its provider was retired.
+            decision = match state.retired.or_else(|| entry.spec.provider.standing.retirement()) {
                 Some(why) => Decision::Fail(CacheError::Retired(why).into()),
                 None => decide(state),
             };
@@ -73,15 +74,25 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
                 let lender = lender.filter(|_| state.attention.reads_terminal());
+                // A caller that has its answer does not wait.
+                let urgency = match (&decision, urgency) {
+                    (Decision::ServeAndRefresh(_), Urgency::Waited { .. }) => Urgency::Background,
+                    _ => urgency,
+                };
                 let attendance = Attendance::of(session, lender);
                 state.flight = Some(Arc::new(Flight::new(urgency, reason, attendance)));
                 is_new = true;
+                self.changed();
             }
             flight.clone_from(&state.flight);
             false // watches need not know that a run starts
         });
         if let Some(flight) = flight.as_ref().filter(|_| is_new) {
             self.start(entry, flight);
+            // No maintenance ends the run of an entry that is not in the map: it is for the callers that still wait.
+            if entry.leaves.load(Ordering::Relaxed) {
+                flight.detach();
+            }
         }
         (decision, flight)
     }
@@ -92,7 +103,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
             Some(Unattended::NeedsTerminal) if state.flight.is_none() => {
                 let why = CacheError::Unattended(Unattended::NeedsTerminal);
-                state.failure = Some(self.reject(state.failure.as_ref(), why.clone()));
+                state.failure =
+                    Some(self.reject(state.failure.as_ref(), why.clone(), state.current.as_ref()));
+                self.changed();
                 Decision::Fail(why.into())
             }
             _ => Decision::Wait,

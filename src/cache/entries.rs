@@ -124,6 +124,7 @@ impl KeyEntries {
         if !self.holds(entry) {
             return;
         }
+        entry.leaves.store(true, Ordering::Relaxed);
         let spec = &entry.spec;
         self.by_key.remove(&spec.key);
         self.in_order.remove(&position(spec));
@@ -163,6 +164,12 @@ impl KeyEntries {
             });
         }
         entries
+    }
+
+    /// The entries of providers that are shared with other users than the broker's own.
+    pub(crate) fn shared(&self) -> Vec<Arc<KeyEntry>> {
+        let is_shared = |entry: &&Arc<KeyEntry>| entry.spec.provider.standing.is_shared();
+        self.by_key.values().filter(is_shared).cloned().collect()
     }
 
     /// Removes the entries of providers that are no longer in force.

@@ -47,7 +47,7 @@ pub(crate) struct KeyEntry {
     counts: OnceLock<Arc<ProviderMetrics>>,
     /// Runs that were started.
     pub(crate) runs: AtomicU64,
-    /// It is being removed from the map.
+    /// It is being removed from the map, or is no longer in it.
     pub(crate) leaves: AtomicBool,
 }
 
@@ -131,11 +131,10 @@ impl KeyEntry {
         next_action(&self.cell.borrow(), self.usage(now), now)
     }
 
-    /// Waits until it has a valid credential.
-    pub(crate) async fn holds_valid(&self, now: impl Fn() -> Now) {
-        let is_valid = |state: &KeyState| state.valid(now()).is_some();
+    /// Waits until `is_true` for its state.
+    pub(crate) async fn becomes(&self, mut is_true: impl FnMut(&KeyState) -> bool) {
         // The entry keeps the sender alive.
-        drop(self.cell.subscribe().wait_for(is_valid).await.map(|_| ()));
+        drop(self.cell.subscribe().wait_for(|state| is_true(state)).await.map(|_| ()));
     }
 
     /// Forgets everything. A run in flight continues only for the callers that wait for it, and its outcome is not kept:
@@ -158,6 +157,25 @@ impl KeyEntry {
             state.retired = Some(why);
         });
         self.forget_verification();
+        if let Some(flight) = flight {
+            flight.abandoned.cancel();
+        }
+    }
+
+    /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
+    pub(crate) fn forget_leased(&self) {
+        let mut flight = None;
+        let is_leased = self.cell.send_if_modified(|state| {
+            let is_leased = state.is_leased
+                || state.flight.as_ref().is_some_and(|flight| flight.attendance.lender().is_some());
+            if is_leased {
+                flight = state.clear();
+            }
+            is_leased
+        });
+        if is_leased {
+            self.forget_verification();
+        }
         if let Some(flight) = flight {
             flight.abandoned.cancel();
         }

@@ -74,7 +74,15 @@ fn retired(why: Retirement) -> &'static str {
 }
 
 impl CacheError {
-    /// How long the issuer is paused, if that is the cause.
+    /// How long the key is paused although its issuer is not, if that is the cause.
+    pub(crate) fn own_pause(&self) -> Option<Duration> {
+        match self {
+            Self::Run(RunError::Throttled { of_key: true, retry_after, .. }) => Some(*retry_after),
+            _ => None,
+        }
+    }
+
+    /// How long the issuer or the key is paused, if that is the cause.
     pub(crate) fn pause(&self) -> Option<Duration> {
         match self {
             Self::Run(RunError::Throttled { retry_after, .. }) => Some(*retry_after),

@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::waiter::Waiter;
-use super::{Pending, state::Failure};
+use super::{makers::uid, state::Failure};
 use crate::{
     clock::Now,
     credential::Issued,
-    exec::{Attendance, TicketHandle, Urgency},
+    exec::{Attendance, Throttled, Ticket, TicketHandle, Urgency},
     metrics::{RunOutcome, RunReason},
     trace::RunSpan,
 };
@@ -40,10 +40,12 @@ pub(crate) struct Flight {
 
 #[derive(Debug)]
 struct FlightProgress {
-    /// The processes of the callers that wait now. The run is queued for the last of them: a caller that joins a run
-    /// does not wait behind the other requests of the caller that started it.
+    /// The processes of the callers that wait now. The run is queued for all of them, and starts in the first turn of any:
+    /// a caller that joins it delays no other.
     peers: Vec<u64>,
-    /// The urgency while no caller waits.
+    /// The first of them is that of the caller for whom the run is started, who does not wait yet.
+    is_starting: bool,
+    /// The urgency while no caller waits; [`Urgency::Waited`]: only callers need it.
     floor: Urgency,
     /// `None` before it is queued.
     ticket: Option<TicketHandle>,
@@ -54,26 +56,39 @@ struct FlightProgress {
 }
 
 impl FlightProgress {
-    fn urgency(&self) -> Urgency {
-        match (self.floor, self.peers.last()) {
-            (Urgency::Forced, _) => Urgency::Forced,
-            (_, Some(peer)) => Urgency::Waited { peer: *peer },
-            (floor, None) => floor,
+    /// Notes that a caller in `peer` waits.
+    fn join(&mut self, peer: u64) -> Result<(), Throttled> {
+        if let Some(ticket) = &self.ticket {
+            ticket.join(peer)?;
         }
+        self.peers.push(peer);
+        Ok(())
     }
 
-    fn update_scheduler(&self) {
-        if let Some(ticket) = &self.ticket {
-            ticket.set_urgency(self.urgency());
+    /// Notes that a caller in `peer` no longer waits.
+    fn part(&mut self, peer: u64) {
+        if let Some(index) = self.peers.iter().position(|waiting| *waiting == peer) {
+            self.peers.swap_remove(index);
+            if let Some(ticket) = &self.ticket {
+                ticket.part(peer);
+            }
         }
     }
 }
 
 impl Flight {
-    /// A run that is not queued yet. `floor` is its urgency while no caller waits.
+    /// A run that is not queued yet. `floor` is its urgency while no caller waits. With [`Urgency::Waited`], that caller
+    /// waits next.
     pub(crate) fn new(floor: Urgency, reason: RunReason, attendance: Attendance) -> Self {
-        let progress =
-            FlightProgress { peers: Vec::new(), floor, ticket: None, started: None, is_detached: false };
+        let starts = if let Urgency::Waited { peer } = floor { Some(peer) } else { None };
+        let progress = FlightProgress {
+            peers: starts.into_iter().collect(),
+            is_starting: starts.is_some(),
+            floor,
+            ticket: None,
+            started: None,
+            is_detached: false,
+        };
         Self {
             reason,
             outcome: watch::Sender::new(None),
@@ -94,16 +109,33 @@ impl Flight {
         self.trace.get().inspect(|span| span.end(outcome, queued));
     }
 
-    /// The urgency now.
-    pub(crate) fn urgency(&self) -> Urgency {
-        self.lock().urgency()
+    /// Queues the run with `enter`. From now on its place in the queue follows the callers that wait.
+    pub(crate) fn queue(&self, enter: impl FnOnce(Urgency) -> Ticket) -> Ticket {
+        let mut progress = self.lock();
+        let mut peers = progress.peers.iter().copied();
+        let urgency = match progress.floor {
+            Urgency::Waited { .. } => {
+                peers.next().map_or(Urgency::Background, |peer| Urgency::Waited { peer })
+            }
+            floor => floor,
+        };
+        let ticket = enter(urgency);
+        let handle = ticket.handle();
+        for peer in peers {
+            // In a pause, a run of the broker waits for the next probe, and these callers with it.
+            drop(handle.join(peer));
+        }
+        progress.ticket = Some(handle);
+        ticket
     }
 
-    /// Notes that the run is queued: from now on its urgency in the queue follows the callers that wait.
-    pub(crate) fn queued(&self, ticket: TicketHandle) {
-        let mut progress = self.lock();
-        progress.ticket = Some(ticket);
-        progress.update_scheduler();
+    /// The uid of the person whose session the plugin gets.
+    pub(crate) fn session_uid(&self) -> Option<u32> {
+        self.attendance.session()?;
+        match self.lock().floor {
+            Urgency::Waited { peer } => Some(uid(peer)),
+            Urgency::Background | Urgency::Urgent | Urgency::Forced => None,
+        }
     }
 
     /// Notes that the plugin starts at `now`.
@@ -129,7 +161,9 @@ impl Flight {
             return;
         }
         progress.floor = floor;
-        progress.update_scheduler();
+        if let Some(ticket) = &progress.ticket {
+            ticket.set_floor(floor);
+        }
     }
 
     /// Notes that the entry no longer refers to it. If no caller waits, the run is ended.
@@ -150,15 +184,6 @@ impl Flight {
     pub(crate) async fn outcome(&self) -> RunResult {
         let outcome = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
         outcome.ok().flatten().flatten()
-    }
-
-    /// What a caller whose deadline passed at `now` waited for.
-    pub(crate) fn pending(&self, now: Now) -> Pending {
-        let progress = self.lock();
-        match progress.started {
-            Some(started) => Pending::Running(now.boot.saturating_sub(started)),
-            None => Pending::Queued(progress.ticket.as_ref().and_then(TicketHandle::waits_for)),
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, FlightProgress> {

@@ -87,7 +87,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             may_fail =
                 matches!(first, FirstStep::Join { may_fail: true } | FirstStep::Run { may_fail: true });
             loop {
-                let (now, file, asker) = (self.now(), entry.spec.file_version(), request.asker());
+                let (now, file, asker) = (self.now(), entry.spec.file_version(), request.asker(&entry.spec));
                 // A login is answered by a run only.
                 let step =
                     if request.is_login { first } else { std::mem::replace(&mut first, FirstStep::Decide) };
@@ -100,13 +100,13 @@ impl<R: PluginRunner> CredentialCache<R> {
                 }
                 let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
                 let reason = matches!(step, FirstStep::Run { .. }).then_some(cause);
-                let claim = (Urgency::Background, reason, Some(request));
+                let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));
                 let (decision, flight) = self.try_claim_for(entry, claim, |state| match step {
                     FirstStep::Join { .. } | FirstStep::Run { .. } if state.flight.is_some() => {
                         Decision::Wait
                     }
                     FirstStep::Run { .. } => match state.attention.refusal(asker) {
-                        None => Decision::Wait,
+                        None => state.paused(now).map_or(Decision::Wait, Decision::Fail),
                         Some(refusal) if request.is_login => {
                             Decision::Fail(CacheError::Unattended(refusal).into())
                         }
@@ -120,11 +120,19 @@ impl<R: PluginRunner> CredentialCache<R> {
                     Decision::Wait => {}
                 }
                 let Some(flight) = flight else { continue };
+                let joined = Waiter::new(flight, request).map_err(|throttled| {
+                    let retry_after = throttled.retry_after;
+                    let error = throttled.into_error(entry.spec.command()).into();
+                    Failed { error, retry_after }
+                })?;
                 let outcome = tokio::select! {
                     biased;
-                    outcome = waiter.insert(Waiter::new(flight, request)).outcome() => outcome,
-                    // After an eviction, a later run may end before the run that this caller waits for.
-                    () = entry.holds_valid(|| self.now()), if is_cold => continue,
+                    outcome = waiter.insert(joined).outcome() => outcome,
+                    // After an eviction, a later run may end before the run that this caller waits for, and the entry does
+                    // not end that run when its provider is retired.
+                    () = entry.becomes(|state| {
+                        state.retired.is_some() || is_cold && state.valid(self.now()).is_some()
+                    }) => continue,
                 };
                 match outcome {
                     Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
@@ -138,7 +146,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let answer = timeout(limit, answer).await;
         let now = self.now();
         let outcome = answer.unwrap_or_else(|_| {
-            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.flight().pending(now));
+            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.pending(now));
             Err(CacheError::Pending(pending).into())
         });
         // Another run may have brought a credential, or a step of the clock made one valid again.
@@ -165,7 +173,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
 /// Whether the next run of the plugin is in the terminal of the caller.
 fn may_lend(entry: &KeyEntry, request: &Request) -> bool {
-    request.asker().lends() && entry.cell.borrow().attention.reads_terminal()
+    request.asker(&entry.spec).lends() && entry.cell.borrow().attention.reads_terminal()
 }
 
 /// Whether a request at `now` has to wait for a run.

@@ -23,6 +23,8 @@ pub(super) struct Inner<R> {
     /// Wakes the maintenance when the first entry is made.
     pub(super) occupied: Notify,
     pub(super) generations: AtomicU64,
+    /// Increases with each change of what the cache holds.
+    pub(super) changes: AtomicU64,
     pub(super) waiting: WaitingPlaces,
 }
 
@@ -33,6 +35,7 @@ impl<R> Inner<R> {
             parts,
             occupied: Notify::new(),
             generations: AtomicU64::new(1),
+            changes: AtomicU64::default(),
             waiting: WaitingPlaces::new(waiting::LIMIT),
         }
     }
@@ -52,12 +55,21 @@ impl<R: PluginRunner> CredentialCache<R> {
             let interest = entries.enter(spec, process, self.now());
             (interest, std::mem::take(&mut entries.displaced))
         };
+        if !displaced.is_empty() {
+            self.changed();
+        }
         for entry in displaced {
             entry.forget();
         }
         self.inner.occupied.notify_one();
         interest
             .map_err(|room| Failed { error: CacheError::Full(room), retry_after: policy::EVICTABLE_AFTER })
+    }
+
+    /// What an entry holds changes, or an entry was removed. Called before another task can see it, so that a reader of the
+    /// number that sees the change sees the number too.
+    pub(super) fn changed(&self) {
+        self.inner.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts a credential of `entry` that was returned from memory.

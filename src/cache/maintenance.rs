@@ -78,6 +78,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 // Checked again under the lock: a caller may have entered meanwhile.
                 if entry.next_action(now) == NextAction::Forget {
                     entries.remove(entry);
+                    self.changed();
                     debug!(provider = %entry.spec.provider.name, key = %entry.spec.key, "idle credential forgotten");
                 }
             }

@@ -169,7 +169,8 @@ impl Drop for InUse {
     }
 }
 
-fn uid(process: u64) -> u32 {
+/// The upper half of a process is its uid.
+pub(crate) fn uid(process: u64) -> u32 {
     u32::try_from(process >> 32).unwrap_or(u32::MAX)
 }
 

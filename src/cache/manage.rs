@@ -45,6 +45,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         for entry in &used {
             entry.forget();
         }
+        self.changed();
         // Requests no longer find these entries. Wiping thousands of them here would delay other requests.
         self.inner.parts.tasks.spawn_blocking(move || {
             for entry in unused {
@@ -59,7 +60,16 @@ impl<R: PluginRunner> CredentialCache<R> {
         for (entry, why) in &retired {
             entry.retire(*why);
         }
+        self.changed();
         retired.len()
+    }
+
+    pub(super) fn take_leased(&self) {
+        // A run that starts afterwards finds the provider shared when it ends.
+        let shared = self.lock().shared();
+        for entry in &shared {
+            entry.forget_leased();
+        }
     }
 
     pub(super) fn forget_profile(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
@@ -78,5 +88,6 @@ impl<R: PluginRunner> CredentialCache<R> {
         for entry in &stale {
             entry.forget();
         }
+        self.changed();
     }
 }

@@ -34,7 +34,10 @@ mod tests;
 mod waiting;
 mod watching;
 
-use std::{future::ready, sync::Arc};
+use std::{
+    future::ready,
+    sync::{Arc, atomic::Ordering},
+};
 
 use crate::{
     clock::Beat,
@@ -93,6 +96,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Returns the credential of `spec`: from memory while it is valid, otherwise from one plugin run that all callers
     /// share.
     ///
+    /// A login ([`Request::is_login`]) runs the plugin even if there is a credential, unless a login succeeded in the last ten
+    /// seconds.
+    ///
     /// A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
     /// [`Request::verify_at`].
     ///
@@ -105,14 +111,26 @@ impl<R: PluginRunner> CredentialCache<R> {
         let interest = self.enter(spec, Some(request.caller.peer))?;
         let (entry, caller) = (&interest.0, &request.caller);
         let now = self.now();
-        let served = if request.is_login { None } else { self.serve_from_memory(entry, caller, now) };
+        let served = if request.is_login {
+            entry.cell.borrow().after_login(now).inspect(|_| self.count_served(entry))
+        } else {
+            self.serve_from_memory(entry, caller, now)
+        };
         if let Some(issued) = served {
             return Ok(issued);
         }
         let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let answer = match repeated {
             _ if request.is_login => {
-                self.get_or_run(entry, request, ready(FirstStep::Run { may_fail: true })).await
+                let answer = self.get_or_run(entry, request, ready(FirstStep::Run { may_fail: true })).await;
+                if answer.is_ok() {
+                    let now = self.now();
+                    entry.cell.send_if_modified(|state| {
+                        state.logged_in = Some(now.boot);
+                        false
+                    });
+                }
+                answer
             }
             Some(issued) => self.get_or_run(entry, request, self.suspect(entry, issued, request)).await,
             None => self.get_or_run(entry, request, ready(FirstStep::Decide)).await,
@@ -189,6 +207,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.take_retired()
     }
 
+    /// Forgets the credentials that came out of the terminal of a caller, which could have forged them, and ends the runs in
+    /// terminals, if their provider is shared with other users by now.
+    pub fn forget_leased(&self) {
+        self.take_leased();
+    }
+
     /// Sets how many keys there may be. If more are held, they stay until they are idle.
     pub fn set_limits(&self, entries: EntryLimits) {
         self.lock().limits = entries;
@@ -200,6 +224,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         let entries = self.lock().select(selector, after, count);
         let now = self.now();
         entries.iter().map(|entry| self.status_of(entry, now)).collect()
+    }
+
+    /// A number that increases with each change of [`profile_states`](Self::profile_states), except those that time alone
+    /// causes.
+    pub fn changes(&self) -> u64 {
+        self.inner.changes.load(Ordering::Acquire)
     }
 
     /// Returns the state of each key of a ClusterProfile, and why it has no credential.

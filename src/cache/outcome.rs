@@ -101,8 +101,15 @@ impl<R: PluginRunner> CredentialCache<R> {
         Generation::new(Arc::clone(&self.inner.parts.epoch), number)
     }
 
-    /// The failure that `error` becomes.
-    pub(super) fn reject(&self, last: Option<&Failure>, error: CacheError) -> Failure {
-        Failure::after(last, error, self.now(), (self.inner.parts.jitter)())
+    /// The failure that `error` becomes beside the credential `held`.
+    pub(super) fn reject(
+        &self,
+        last: Option<&Failure>,
+        error: CacheError,
+        held: Option<&Current>,
+    ) -> Failure {
+        let now = self.now();
+        let holds = held.is_some_and(|held| held.issued.is_valid_at(now));
+        Failure::after(last, error, holds, now, (self.inner.parts.jitter)())
     }
 }

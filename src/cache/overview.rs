@@ -135,16 +135,15 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// What a caller would get. A pause of the issuer may have become longer since the failure.
     fn failed(&self, entry: &KeyEntry, failure: &Failure, now: Now) -> Failed {
+        let own = failure.at(now, false);
         let throttled =
             failure.error.pause().and_then(|_| self.inner.parts.scheduler.throttled(&entry.spec.provider));
-        throttled.map_or_else(
-            || failure.at(now, false),
-            |throttled| {
-                let retry_after = throttled.retry_after;
-                let error: RunError = throttled.into_error(entry.spec.command());
-                Failed { error: CacheError::Run(error), retry_after }
-            },
-        )
+        let Some(throttled) = throttled.filter(|throttled| throttled.retry_after > own.retry_after) else {
+            return own;
+        };
+        let retry_after = throttled.retry_after;
+        let error: RunError = throttled.into_error(entry.spec.command());
+        Failed { error: CacheError::Run(error), retry_after }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     verify::Verdict,
 };
 
-/// The shortest time between two runs for rejections. An unverified rejection of a younger generation starts no run.
+/// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a younger generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The shortest time between two verifications of one credential.

@@ -6,7 +6,7 @@ use super::{Attendant, Caller, attention::Asker};
 use crate::{
     credential::{Cluster, Issued},
     exec::Lender,
-    plugin::Session,
+    plugin::{PluginSpec, Session},
 };
 
 /// Who asks for a credential, and under which conditions.
@@ -29,9 +29,11 @@ pub struct Request {
 }
 
 impl Request {
-    pub(super) fn asker(&self) -> Asker {
-        // A lender that has taken an offer is one no longer.
+    /// Whom a run of `spec` starts for.
+    pub(super) fn asker(&self, spec: &PluginSpec) -> Asker {
+        // A lender that has taken an offer is one no longer, and no terminal is borrowed for other users.
         let lends = self.lender.as_ref().is_some_and(|lender| lender.is_free());
+        let lends = lends && !spec.provider.standing.is_shared();
         match (self.is_login, self.caller.at_terminal) {
             (true, _) => Asker::Login { lends },
             (false, true) => Asker::Person { lends },

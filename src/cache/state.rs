@@ -5,9 +5,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{CacheError, Failed, attention::Attention, flight::Flight, policy, rejection::Rejections};
+use super::{
+    CacheError, Failed,
+    attention::Attention,
+    flight::Flight,
+    policy,
+    rejection::{self, Rejections},
+};
 use crate::{
     credential::{Generation, Issued, Now},
+    exec::PROBE_EVERY,
     metrics::RunReason,
     plugin::{PluginSpec, Retirement},
 };
@@ -20,6 +27,8 @@ const REMEMBERED: usize = 4;
 pub(crate) struct KeyState {
     /// The last credential that passed every check, valid or not.
     pub(crate) current: Option<Current>,
+    /// Whether the credential came out of the terminal of a caller, which could have forged it.
+    pub(crate) is_leased: bool,
     /// The failure of the last run; `None` after a success.
     pub(crate) failure: Option<Failure>,
     /// The run whose outcome is kept: queued or in progress.
@@ -28,6 +37,8 @@ pub(crate) struct KeyState {
     pub(crate) rejections: Option<Box<Rejections>>,
     /// The numbers of the last generations that were replaced or evicted, the newest first; 0: none.
     pub(crate) replaced: [u64; REMEMBERED],
+    /// When a login last succeeded, since boot.
+    pub(crate) logged_in: Option<Duration>,
     /// What is known about the persons that it needs.
     pub(crate) attention: Attention,
     /// Why the provider is no longer in force; `None`: it is. Nothing is served, run or kept afterwards.
@@ -43,6 +54,18 @@ impl KeyState {
     /// The credential, if it may be served at `now`.
     pub(crate) fn valid(&self, now: Now) -> Option<&Current> {
         self.current.as_ref().filter(|current| current.issued.is_valid_at(now))
+    }
+
+    /// The credential that answers another login at `now`: one succeeded a short time ago.
+    pub(crate) fn after_login(&self, now: Now) -> Option<Arc<Issued>> {
+        let is_recent = self.logged_in.is_some_and(|at| now.boot.saturating_sub(at) < rejection::PAUSE);
+        self.valid(now).filter(|_| is_recent).map(|current| Arc::clone(&current.issued))
+    }
+
+    /// What a caller gets at `now` because its runs were throttled.
+    pub(crate) fn paused(&self, now: Now) -> Option<Failed> {
+        let failure = self.failure.as_ref().filter(|failure| failure.error.own_pause().is_some())?;
+        failure.is_held(now, false).then(|| failure.at(now, false))
     }
 
     /// Why a run that starts at `now` is needed, if the plugin's file has the version `file`.
@@ -69,6 +92,8 @@ impl KeyState {
     pub(crate) fn clear(&mut self) -> Option<Arc<Flight>> {
         self.forget_credential();
         (self.failure, self.rejections, self.attention) = (None, None, self.attention.forgotten());
+        self.is_leased = false;
+        self.logged_in = None;
         self.flight.take()
     }
 
@@ -149,6 +174,8 @@ pub(crate) struct Failure {
     pub(crate) failed_at: Duration,
     /// Failures in a row.
     pub(crate) attempts: u32,
+    /// Throttled runs since the last credential.
+    pub(crate) throttled: u32,
     /// No refresh starts before this time.
     pub(crate) refresh_at: Duration,
     /// A caller gets the failure again before this time.
@@ -171,15 +198,19 @@ impl Failure {
         now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
     }
 
-    /// The failure that follows `last`. A pause of the issuer is not an attempt, and is not held here: the scheduler
-    /// knows when it ends.
-    pub(crate) fn after(last: Option<&Self>, error: CacheError, now: Now, u: f64) -> Self {
-        let before = last.map_or(0, |last| last.attempts);
+    /// The failure that follows `last`. A pause is not an attempt. That of the issuer is not held here: the scheduler knows
+    /// when it ends. That of the key is: if the key `holds` a valid credential, its renewal is tried as often as a paused
+    /// issuer.
+    pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
+        let (before, throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
         let until = |held: Duration| now.boot.saturating_add(held);
         let failed_at = now.boot;
-        if error.pause().is_some() {
-            let (attempts, at) = (before, failed_at);
-            return Self { error, failed_at, attempts, refresh_at: at, ask_at: at, terminal_at: at };
+        if let Some(pause) = error.pause() {
+            let is_own = error.own_pause().is_some();
+            let (attempts, throttled) = (before, throttled.saturating_add(u32::from(is_own)));
+            let at = if is_own { until(pause) } else { failed_at };
+            let refresh_at = if holds { at.min(until(PROBE_EVERY)) } else { at };
+            return Self { error, failed_at, attempts, throttled, refresh_at, ask_at: at, terminal_at: at };
         }
         let attempts = before.saturating_add(1);
         let back_off = policy::back_off(attempts, u);
@@ -188,6 +219,7 @@ impl Failure {
             error,
             failed_at,
             attempts,
+            throttled,
             refresh_at: until(back_off),
             ask_at: until(ask),
             terminal_at: until(terminal),

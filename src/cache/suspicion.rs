@@ -10,6 +10,7 @@ use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::{CredentialCache, Request, entry::KeyEntry, get::FirstStep, rejection::VERIFY_EVERY};
@@ -28,8 +29,11 @@ pub(crate) struct Verification {
     started: Duration,
     generation: u64,
     server: String,
-    verdict: Shared<BoxFuture<'static, Verdict>>,
+    /// The verification ends when neither this nor a caller needs the verdict.
+    verdict: SharedVerdict,
 }
+
+type SharedVerdict = Shared<BoxFuture<'static, Verdict>>;
 
 impl fmt::Debug for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,29 +93,40 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// The verdict of the API server of `cluster` about `issued`. Callers share a verification for a few seconds.
-    async fn verdict(&self, entry: &KeyEntry, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
+    async fn verdict(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
         let now = self.now();
-        let (verdict, is_new) = {
+        let verdict = {
             let mut last = entry.verification.lock().unwrap_or_else(PoisonError::into_inner);
             let recent = last.as_ref().filter(|last| {
                 last.generation == issued.generation.number()
                     && now.boot.saturating_sub(last.started) < VERIFY_EVERY
             });
             match recent {
-                Some(recent) if recent.server == cluster.server => (recent.verdict.clone(), false),
+                Some(recent) if recent.server == cluster.server => recent.verdict.clone(),
                 // The verdict of one API server says nothing about another one.
                 Some(_) => return Verdict::Unverifiable,
                 None => {
-                    let verification = (self.inner.parts.verify)(Arc::clone(issued), Arc::clone(cluster));
-                    let (verdict, generation) = (verification.shared(), issued.generation.number());
-                    let (started, server) = (now.boot, cluster.server.clone());
+                    let verdict = self.verify(entry, issued, cluster);
+                    let (generation, started) = (issued.generation.number(), now.boot);
+                    let server = cluster.server.clone();
                     *last = Some(Verification { started, generation, server, verdict: verdict.clone() });
-                    (verdict, true)
+                    verdict
                 }
             }
         };
-        let verdict = verdict.await;
-        if is_new {
+        verdict.await
+    }
+
+    /// Starts a verification. It belongs to the cache, which goes on with it when its callers have left: otherwise it would
+    /// never end, and keep its place among the verifications at a time.
+    fn verify(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> SharedVerdict {
+        let parts = &self.inner.parts;
+        let verification = (parts.verify)(Arc::clone(issued), Arc::clone(cluster));
+        let (entry, draining) = (Arc::clone(entry), parts.draining.clone());
+        let task = parts.tasks.spawn(async move {
+            let Some(verdict) = draining.run_until_cancelled(verification).await else {
+                return Verdict::Unverifiable;
+            };
             let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
             info!(%provider, %key, ?verdict, "verified a credential that seems to be rejected");
             entry.cell.send_if_modified(|state| {
@@ -120,7 +135,10 @@ impl<R: PluginRunner> CredentialCache<R> {
                 rejections.verdict = Some(verdict);
                 false
             });
-        }
-        verdict
+            verdict
+        });
+        let task = AbortOnDropHandle::new(task);
+        // An error is a panic.
+        async move { task.await.unwrap_or(Verdict::Unverifiable) }.boxed().shared()
     }
 }

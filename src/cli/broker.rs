@@ -85,7 +85,15 @@ pub(super) fn ask<T>(
         let connecting = tokio::time::timeout(patience, Client::connect(&socket)).await;
         request(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit)).await
     });
+    if answer.is_ok() {
+        note_ignored(&socket, &mut io::stderr())?;
+    }
     Ok(answer.map_err(Failure::from))
+}
+
+/// Says that `XDG_RUNTIME_DIR` was ignored. Errors say it themselves.
+pub(super) fn note_ignored(socket: &Socket, err: &mut dyn Write) -> io::Result<()> {
+    socket.ignored_runtime_directory().map_or(Ok(()), |ignored| writeln!(err, "credbroker: {ignored}"))
 }
 
 /// Prints a document for programs. It has no character that a terminal obeys or hides.

@@ -4,11 +4,12 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
+use credbroker_client::safety::unsafe_directory;
 
 /// A file that no other command of credbroker and no kubectl changes until this is dropped.
 #[derive(Debug)]
@@ -106,9 +107,46 @@ pub(super) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// Creates the directory at `path`, and those above it, for their owner only.
 pub(super) fn private_directory(path: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("the directory {} cannot be created", path.display()))
+    create(path, &|_| 0o700)
+}
+
+/// Creates the directory at `path`, and those above it, where programs of a person look for files. Others can read them,
+/// but `~/.config` and `~/.local` are for their owner only.
+pub(super) fn shared_directory(path: &Path) -> anyhow::Result<()> {
+    let is_private = |path: &Path| path.ends_with(".config") || path.ends_with(".local");
+    create(path, &|path| if is_private(path) { 0o700 } else { 0o755 })
+}
+
+/// Creates the directories with these modes, which do not depend on the umask.
+fn create(path: &Path, mode: &dyn Fn(&Path) -> u32) -> anyhow::Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|above| !above.is_dir()).collect();
+    missing
+        .into_iter()
+        .rev()
+        .try_for_each(|path| make(path, mode(path)))
+        .with_context(|| format!("the directory {} cannot be created", path.display()))
+}
+
+fn make(path: &Path, mode: u32) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses a directory, or what exists of the way to it, in which other users can make or replace files.
+pub(super) fn check_directory(path: &Path) -> anyhow::Result<()> {
+    let existing = path.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
+    let found =
+        unsafe_directory(existing).with_context(|| format!("{} cannot be checked", existing.display()))?;
+    match found {
+        Some(by) => {
+            anyhow::bail!("{}: {}", path.display(), by.problem("decide what your programs read there"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The new file has the mode and the owner of `like`, else 0600 and ours.

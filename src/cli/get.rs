@@ -13,7 +13,7 @@ use credbroker_exec::{
 };
 
 use super::{
-    broker::{SocketArg, timeout},
+    broker::{SocketArg, note_ignored, timeout},
     table,
     time::expiry,
 };
@@ -134,7 +134,16 @@ fn ask(
     let terminal = io::stderr().is_terminal();
     let request = request(source.clone(), cluster, &environment.0, None, terminal)?;
     let ask = |notice: Option<Notice<'_>>| request_patiently(&socket, &request, args.timeout, true, notice);
-    if terminal { with_notice("credbroker get", source, err, |notice| ask(Some(notice))) } else { ask(None) }
+    let got = if terminal {
+        with_notice("credbroker get", source, err, |notice| ask(Some(notice)))
+    } else {
+        ask(None)
+    };
+    if got.is_ok() {
+        // The credential counts, not the note.
+        drop(note_ignored(&socket, err));
+    }
+    got
 }
 
 fn rendered(

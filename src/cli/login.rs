@@ -9,7 +9,7 @@ use credbroker_client::{ClusterProfileRef, Credential};
 use credbroker_exec::{Failure, Source, log_in_patiently, request, with_notice};
 
 use super::{
-    broker::{SocketArg, timeout},
+    broker::{SocketArg, note_ignored, timeout},
     get::summary,
 };
 use crate::{
@@ -83,7 +83,12 @@ fn log_in(
 ) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
     let request = request(source.clone(), None, &environment.0, None, true)?;
-    with_notice("credbroker login", source, err, |notice| {
+    let logged_in = with_notice("credbroker login", source, err, |notice| {
         log_in_patiently(&socket, &request, args.timeout, notice)
-    })
+    });
+    if logged_in.is_ok() {
+        // The credential counts, not the note.
+        drop(note_ignored(&socket, err));
+    }
+    logged_in
 }

@@ -1,6 +1,6 @@
 //! Man pages, generated from the command line: one for each command.
 
-use std::{fs, io::Write, path::PathBuf};
+use std::{fs, io::Write, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
@@ -27,7 +27,9 @@ pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
     let pages = pages();
     for (name, text) in &pages {
         let path = args.directory.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let written = fs::write(&path, text)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o644)));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     writeln!(out, "wrote {} pages to {}", pages.len(), args.directory.display())?;
     Ok(0)

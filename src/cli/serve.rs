@@ -125,7 +125,7 @@ fn start(
         }
     };
     let place = ConfigPlace { flag: args.config.clone(), environment: Arc::new(environment.clone()) };
-    let edges = Edges { reaps_orphans: true, ..Edges::system(environment) };
+    let edges = Edges { reaps_orphans: true, log: Some(logs.clone()), ..Edges::system(environment) };
     let code = runtime.block_on(serve(loaded, listening, edges, place, signals));
     // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();

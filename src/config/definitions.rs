@@ -61,7 +61,7 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
             served.push((name, definition));
         }
     }
-    Definitions { served, warnings: report.warnings }
+    Definitions { served, warnings: [report.refused, report.warnings].concat() }
 }
 
 /// A kubeconfig as the configuration `config` names it, as an absolute path.

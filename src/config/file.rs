@@ -3,11 +3,11 @@
 use std::{
     fs::{File, FileType, OpenOptions},
     io::{self, Read as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
-use credbroker_client::paths::exposed;
+use credbroker_client::safety::unsafe_file;
 use rustix::fs::OFlags;
 
 use super::{
@@ -28,57 +28,46 @@ const MAX_KUBECONFIG: u64 = 16 << 20;
 /// Maximum size of a bundle of certificate authorities, in bytes: that of a whole system has a quarter of it.
 const MAX_AUTHORITIES: u64 = 1 << 20;
 
-/// Reads our own configuration. A user who can write it can run programs as the broker, so it must belong to the broker's
-/// user or to root, and only its owner may be able to write it. The same holds for every directory on the way to it.
+/// What other users could do with a file that they can change.
+const SO: &str = "run programs as the broker";
+
+/// Reads our own configuration.
 pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
     report.sources.follow(path);
-    let mut file = opened(path, report)?;
-    match file.metadata() {
-        Ok(metadata) => {
-            let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
-            if owner != us && owner != 0 {
-                report.problem(
-                    whole(path),
-                    format!("belongs to uid {owner}; it must belong to the broker's own uid {us} or to root"),
-                );
-            }
-            if metadata.mode() & 0o022 != 0 {
-                report.problem(
-                    whole(path),
-                    format!("users other than its owner can write it, and so run programs as the broker; run `chmod go-w {}`", path.display()),
-                );
-            }
-        }
-        Err(error) => report.problem(whole(path), format!("cannot be read: {error}")),
-    }
-    refuse_exposed(path, report);
-    report.read(&[path.to_owned()]);
-    let bytes = bytes(&mut file, path, MAX_CONFIG, report);
-    report.sources.read(path, bytes.as_deref());
-    bytes
+    read(path, MAX_CONFIG, report)
 }
 
-/// Reads a kubeconfig; a missing one is `None` without a problem. kubectl trusts every kubeconfig, but one that all users
-/// can write is refused here.
+/// Reads a kubeconfig; a missing one is `None` without a problem.
 pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
     report.sources.follow(path);
     if matches!(path.try_exists(), Ok(false)) {
         return None;
     }
+    read(path, MAX_KUBECONFIG, report)
+}
+
+/// A user who can write such a file can run programs as the broker, so it must belong to the broker's user or to root, and
+/// no other user may be able to write it. The same holds for every directory on the way to it.
+fn read(path: &Path, limit: u64, report: &mut Report) -> Option<Vec<u8>> {
     let mut file = opened(path, report)?;
-    if file.metadata().is_ok_and(|metadata| metadata.mode() & 0o002 != 0) {
-        report.problem(
-            whole(path),
-            format!(
-                "all users can write it, and so run programs as the broker; run `chmod o-w {}`",
-                path.display()
-            ),
-        );
+    match file.metadata().and_then(|found| unsafe_file(path, &found)) {
+        Ok(found) => found.iter().for_each(|by| report.problem(whole(path), by.problem(SO))),
+        Err(error) => report.problem(whole(path), format!("its owner and mode cannot be checked: {error}")),
     }
     report.read(&[path.to_owned()]);
-    let bytes = bytes(&mut file, path, MAX_KUBECONFIG, report);
+    let bytes = bytes(&mut file, path, limit, report);
     report.sources.read(path, bytes.as_deref());
     bytes
+}
+
+/// Why the file at `path` must not decide whom the broker trusts; `None`: only the broker's user and root can change it.
+///
+/// # Errors
+///
+/// It cannot be looked at.
+pub fn distrust(path: &Path) -> io::Result<Option<String>> {
+    let found = unsafe_file(path, &path.metadata()?)?;
+    Ok(found.first().map(|by| by.problem("decide whom the broker trusts")))
 }
 
 /// Reads a file of certificate authorities. A pipe or a device could keep the broker from starting.
@@ -126,31 +115,6 @@ pub(super) fn expand(path: &str, env: &Environment) -> PathBuf {
 /// Makes `path` absolute: below `dir` if it is relative. `.` is dropped; `..` stays, for it may follow a link.
 pub(super) fn below(dir: &Path, path: &str) -> PathBuf {
     dir.join(path).components().collect()
-}
-
-/// Refuses a file that other users can replace. A mount that is read-only here, as those of Kubernetes are, is safe.
-fn refuse_exposed(path: &Path, report: &mut Report) {
-    let us = rustix::process::geteuid().as_raw();
-    // The owner and the mode of the file itself are reported already.
-    match exposed(path, &[us, 0], std::fs::Metadata::is_file) {
-        Ok(None) => {}
-        Ok(Some(by)) => {
-            let at = by.path.display();
-            let remedy = if [us, 0].contains(&by.owner) {
-                format!("run `chmod go-w {at}`")
-            } else {
-                format!("it must belong to the broker's own uid {us} or to root")
-            };
-            let (owner, mode) = (by.owner, by.mode);
-            report.problem(
-                whole(path),
-                format!("other users can replace it, and so run programs as the broker, because {at} belongs to uid {owner} and has mode {mode:04o}; {remedy}"),
-            );
-        }
-        Err(error) => {
-            report.problem(whole(path), format!("the directories above it cannot be checked: {error}"));
-        }
-    }
 }
 
 /// Opens a regular file. Others are refused before they are read: a pipe could keep the broker waiting without end.

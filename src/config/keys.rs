@@ -46,7 +46,8 @@ pub(super) enum Shape {
     /// A string: what it is, and a regular expression for it.
     Text(&'static str, Option<&'static str>),
     Boolean,
-    Count,
+    /// A whole number from 1 to this one.
+    Count(u32),
     /// A uid or gid.
     Id,
     OneOf(Vec<&'static str>),

@@ -53,16 +53,30 @@ kinds! {
     SocketMode: u32 = Shape::Text("octal mode in quotes", Some("^0?6[0246][0246]$")), socket_mode, octal;
     /// True or false.
     Boolean: bool = Shape::Boolean, Cursor::boolean, ToString::to_string;
-    /// A whole number above 0.
-    Count: NonZeroUsize = Shape::Count, count, ToString::to_string;
-    /// A whole number above 0 with its unit: `30s`, `10m`, `12h`.
-    TimeSpan: Duration = Shape::Text("duration", Some("^0*[1-9][0-9]*[smh]$")), duration, with_unit;
     /// A list of strings.
     Texts: Vec<String> = list(&Text), Cursor::texts;
     /// A list of uids or gids. The highest number identifies none.
     Ids: Vec<u32> = Shape::List(Box::new(Shape::Id)), ids;
     /// Names of environment variables, in which `*` matches any text.
     VariableNames: Globs = list(&Checked("variable name with `*`", VARIABLE_NAME)), variable_names;
+}
+
+/// A whole number from 1 to this one.
+pub(super) struct Count(pub(super) u32);
+
+/// A whole number above 0 with its unit: `30s`, `10m`, `12h`.
+pub(super) struct TimeSpan {
+    longest: Duration,
+    what: &'static str,
+}
+
+impl TimeSpan {
+    /// How long a plugin runs.
+    pub(super) const RUN: Self =
+        Self { longest: Duration::from_secs(24 * 3600), what: "duration, at most 24h" };
+    /// How old a credential becomes.
+    pub(super) const AGE: Self =
+        Self { longest: Duration::from_secs(8760 * 3600), what: "duration, at most 8760h" };
 }
 
 /// The only string that is valid.
@@ -102,6 +116,8 @@ macro_rules! shapes {
 }
 
 shapes! {
+    Count: |kind| Shape::Count(kind.0);
+    TimeSpan: |kind| Shape::Text(kind.what, Some("^0*[1-9][0-9]*[smh]$"));
     Constant: |kind| Shape::OneOf(vec![kind.0]);
     Checked: |kind| Shape::Text(kind.0, Some(kind.1));
     ListOf: |kind| list(&kind.0);
@@ -112,6 +128,34 @@ shapes! {
 
 fn list(item: &impl Shaped) -> Shape {
     Shape::List(Box::new(item.shape()))
+}
+
+impl Kind for Count {
+    type Value = NonZeroUsize;
+
+    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<NonZeroUsize> {
+        count(at, self.0, report)
+    }
+}
+
+impl Shown for Count {
+    fn shown(&self, value: &NonZeroUsize) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind for TimeSpan {
+    type Value = Duration;
+
+    fn read(&self, at: &Cursor<'_>, report: &mut Report) -> Option<Duration> {
+        duration(at, self.longest, report)
+    }
+}
+
+impl Shown for TimeSpan {
+    fn shown(&self, value: &Duration) -> String {
+        with_unit(value)
+    }
 }
 
 impl Kind for Constant {

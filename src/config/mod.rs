@@ -33,7 +33,7 @@ use crate::{access::Rule, plugin::Providers};
 pub use audit::AuditTo;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};
 pub use definitions::{Definitions, definitions, expanded, read_kubeconfig};
-pub use file::authorities;
+pub use file::{authorities, distrust};
 pub use limits::Limits;
 pub use listen::{Listen, group_id};
 pub use load::{Loaded, load, place, reload};

@@ -71,6 +71,8 @@ fn lines(problems: &[Problem]) -> String {
 pub(super) struct Report {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
+    /// Files that other users decide. They are problems wherever others are only warnings.
+    pub(super) refused: Vec<Problem>,
     /// Every file that was read, once.
     pub(super) files: Vec<PathBuf>,
     /// Every file that matters.
@@ -107,6 +109,11 @@ impl Report {
         self.warnings.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
     }
 
+    /// As [`problem`](Self::problem), also where what is wrong is only a warning.
+    pub(super) fn refuse(&mut self, place: Location<'_>, message: String) {
+        self.refused.push(Problem { file: place.file.to_owned(), at: place.at, message });
+    }
+
     /// At `place` is a provider of this name.
     pub(super) fn provider(&mut self, place: Location<'_>, name: &str) {
         self.names.push((name.to_owned(), place.file.to_owned(), place.at, false));
@@ -133,6 +140,7 @@ impl Report {
     pub(super) fn append(&mut self, mut other: Self) {
         self.problems.append(&mut other.problems);
         self.warnings.append(&mut other.warnings);
+        self.refused.append(&mut other.refused);
         self.names.append(&mut other.names);
         self.read(&other.files);
         self.sources.append(&other.sources);
@@ -147,16 +155,18 @@ impl Report {
         }
     }
 
-    /// Takes over what `other` found, none of which is to stop anything.
+    /// Takes over what `other` found, of which only files that other users decide are to stop something.
     pub(super) fn append_as_warnings(&mut self, mut other: Self) {
         self.read(&other.files);
         self.sources.append(&other.sources);
         self.warnings.append(&mut other.problems);
         self.warnings.append(&mut other.warnings);
+        self.refused.append(&mut other.refused);
     }
 
     /// `value`, unless anything is wrong; what was found is put in the order of the files' lines.
     pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<(T, Vec<Problem>), ConfigError> {
+        self.problems.append(&mut self.refused);
         self.problems.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
         self.warnings.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
         match value {

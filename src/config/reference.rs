@@ -23,7 +23,8 @@ The broker reads the first of these files that exists:
 Without a file, each user with an exec plugin in `KUBECONFIG` or `~/.kube/config` is a provider.
 
 `credbroker validate --config FILE` prints every problem with its file, line and column. An unknown key is an error. The
-file must belong to the broker's user or to root, and only its owner may be able to write it.
+file, and every kubeconfig and file of certificate authorities that it names, must belong to the broker's user or to root;
+[operations.md](operations.md#files-that-other-users-can-change) has the rules.
 
 For completion and checks in an editor that uses yaml-language-server, begin the file with the path of
 [config.schema.json](config.schema.json):
@@ -126,7 +127,7 @@ fn shown(shape: &Shape) -> String {
     match shape {
         Shape::Text(what, _) => (*what).to_owned(),
         Shape::Boolean => "boolean".to_owned(),
-        Shape::Count => "whole number above 0".to_owned(),
+        Shape::Count(most) => format!("whole number from 1 to {most}"),
         Shape::Id => "number".to_owned(),
         Shape::OneOf(names) => {
             let names = names.iter().filter(|name| !name.is_empty());

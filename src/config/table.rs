@@ -95,10 +95,17 @@ section! {
     /// Metrics and health over HTTP.
     METRICS: Map, Optional = ("metrics", Map(&metrics::SECTION), Optional("neither is served"), "{listen: \"127.0.0.1:9464\"}");
     /// Records of decisions and of plugin runs. See [access.md](access.md).
-    AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional("decisions are recorded in the log if there are `access` rules"), "{file: /var/log/credbroker/audit.jsonl}");
+    AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional("decisions are recorded in the log if there are `access` rules"), "{file: /var/lib/credbroker/audit.jsonl}");
     /// Limits of the whole broker.
     LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
+
+/// The largest number of connections, watches or credentials.
+const MOST: u32 = 1_000_000;
+/// The largest number of plugin runs at the same time.
+const MOST_RUNS: u32 = 100_000;
+/// The largest number of plugin runs in a second. The rest of the broker relies on one that is far below 10⁹.
+const MOST_PER_SECOND: u32 = 1_000_000;
 
 const fn count(count: usize) -> NonZeroUsize {
     match NonZeroUsize::new(count) {

@@ -47,8 +47,15 @@ pub enum ParseErrorKind {
     #[error("expected the end of the document, found more text")]
     TextAfter,
     /// Aliases that make the document too large.
-    #[error("aliases make the document too large")]
+    #[error(
+        "anchors and aliases add more than {} keys and values, or more than {} MiB of text; write fewer of them",
+        super::yaml::MAX_ADDED,
+        super::yaml::MAX_ADDED_BYTES >> 20
+    )]
     TooBig,
+    /// More keys and values than this.
+    #[error("the document has more than {0} keys and values")]
+    TooMany(usize),
     /// Collections that are nested too deeply.
     #[error("lists and maps are nested more than {max} deep", max = super::MAX_DEPTH)]
     TooDeep,

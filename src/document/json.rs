@@ -4,20 +4,27 @@ use std::{cell::Cell, collections::HashSet, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{Key, MAX_DEPTH, Node, ParseError, ParseErrorKind, Position, Value, text};
+use super::{Key, MAX_DEPTH, MAX_NODES, Node, ParseError, ParseErrorKind, Position, Value, text};
 
 /// Reads exactly one JSON value. Its nodes have no positions; errors have.
 pub fn json(bytes: &[u8]) -> Result<Node, ParseError> {
+    within(bytes, MAX_NODES)
+}
+
+/// As [`json`], for at most `max` keys and values.
+pub(super) fn within(bytes: &[u8], max: usize) -> Result<Node, ParseError> {
     let text = text(bytes)?;
     if text.trim_ascii().is_empty() {
         return Err(ParseErrorKind::Empty.at(Position::new(1, 1)));
     }
-    let refused = Cell::new(None);
+    let (refused, left) = (Cell::new(None), Cell::new(max));
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let node = Tree { refused: &refused, depth: 0 }.deserialize(&mut deserializer).map_err(|error| {
-        // The library's message quotes the document; only its place is taken.
-        refused.get().unwrap_or(ParseErrorKind::Syntax).at(Position::new(error.line(), error.column()))
-    })?;
+    let node = Tree { refused: &refused, left: &left, max, depth: 0 }
+        .deserialize(&mut deserializer)
+        .map_err(|error| {
+            // The library's message quotes the document; only its place is taken.
+            refused.get().unwrap_or(ParseErrorKind::Syntax).at(Position::new(error.line(), error.column()))
+        })?;
     deserializer
         .end()
         .map_err(|error| ParseErrorKind::TextAfter.at(Position::new(error.line(), error.column())))?;
@@ -28,6 +35,9 @@ pub fn json(bytes: &[u8]) -> Result<Node, ParseError> {
 #[derive(Clone, Copy)]
 struct Tree<'a> {
     refused: &'a Cell<Option<ParseErrorKind>>,
+    /// How many keys and values may follow.
+    left: &'a Cell<usize>,
+    max: usize,
     depth: usize,
 }
 
@@ -35,6 +45,12 @@ impl Tree<'_> {
     fn refuse<E: Error>(self, kind: ParseErrorKind) -> E {
         self.refused.set(Some(kind));
         E::custom("refused")
+    }
+
+    fn count<E: Error>(self) -> Result<(), E> {
+        let left = self.left.get().checked_sub(1);
+        self.left.set(left.ok_or_else(|| self.refuse(ParseErrorKind::TooMany(self.max)))?);
+        Ok(())
     }
 
     fn inner<E: Error>(self) -> Result<Self, E> {
@@ -49,6 +65,7 @@ impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Node;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        self.count()?;
         deserializer.deserialize_any(self).map(|value| Node { at: Position::UNKNOWN, value })
     }
 }
@@ -101,6 +118,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
         let inner = self.inner()?;
         let (mut mapping, mut seen) = (Vec::new(), HashSet::new());
         while let Some(name) = entries.next_key::<String>()? {
+            self.count()?;
             if !seen.insert(name.clone()) {
                 return Err(self.refuse(ParseErrorKind::DuplicateKey));
             }

@@ -23,17 +23,23 @@ pub use yaml::{Aliases, yaml};
 
 /// Collections inside each other, at most.
 const MAX_DEPTH: usize = 64;
+/// Keys and values of a file, at most: a kubeconfig with ten thousand clusters. Each takes about a hundred bytes of memory.
+const MAX_NODES: usize = 400_000;
+/// Keys and values of the output of a plugin, at most.
+const MAX_OUTPUT_NODES: usize = 10_000;
 
-/// Reads one JSON or YAML document: JSON if it starts like an object and is JSON, else YAML.
+/// Reads one JSON or YAML document that a plugin printed: JSON if it starts like an object and is JSON, else YAML.
 ///
 /// A YAML flow mapping starts like a JSON object too. When neither grammar takes it, the JSON error is the answer.
 pub fn parse(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
     let first = text(bytes)?.bytes().find(|byte| !byte.is_ascii_whitespace());
     if first != Some(b'{') {
-        return yaml(bytes, aliases);
+        return yaml::within(bytes, aliases, MAX_OUTPUT_NODES);
     }
-    json(bytes).or_else(|error| match error.kind {
-        ParseErrorKind::Syntax | ParseErrorKind::TextAfter => yaml(bytes, aliases).or(Err(error)),
+    json::within(bytes, MAX_OUTPUT_NODES).or_else(|error| match error.kind {
+        ParseErrorKind::Syntax | ParseErrorKind::TextAfter => {
+            yaml::within(bytes, aliases, MAX_OUTPUT_NODES).or(Err(error))
+        }
         _ => Err(error),
     })
 }

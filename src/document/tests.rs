@@ -220,7 +220,71 @@ fn aliases_cannot_blow_a_document_up() {
         let alias = format!("*a{},", level - 1).repeat(10);
         writeln!(text, "a{level}: &a{level} [{alias}]").unwrap();
     }
-    assert_eq!(following(text.as_bytes()).unwrap_err().kind, TooBig);
+    let error = following(text.as_bytes()).unwrap_err();
+    assert_eq!(error.kind, TooBig);
+    insta::assert_snapshot!(error, @"anchors and aliases add more than 200000 keys and values, or more than 4 MiB of text; write fewer of them (line 5, column 9)");
+}
+
+#[test]
+fn the_keys_and_values_of_a_document_are_limited() {
+    let list = |values: usize| format!("{{\"a\": [1{}]}}", ",1".repeat(values - 1));
+    // The map, its key and the list count too.
+    for (most, reads) in [
+        (MAX_NODES - 3, [json, following, refusing]),
+        (MAX_OUTPUT_NODES - 3, [|bytes: &[u8]| parse(bytes, Aliases::Refuse); 3]),
+    ] {
+        for read in reads {
+            assert!(read(list(most).as_bytes()).is_ok());
+            assert_eq!(read(list(most + 1).as_bytes()).unwrap_err().kind, TooMany(most + 3));
+        }
+    }
+    let map = |keys: usize| {
+        (0..keys).fold(String::new(), |mut text, key| {
+            writeln!(text, "k{key}: 1").unwrap();
+            text
+        })
+    };
+    assert!(following(map(1000).as_bytes()).is_ok());
+    assert_eq!(following(map(MAX_NODES / 2).as_bytes()).unwrap_err().kind, TooMany(MAX_NODES));
+}
+
+/// A copy of a small value takes many times its text.
+#[test]
+fn copies_of_aliases_are_counted_by_number_and_by_text() {
+    let of = |anchored: &str, aliases: usize| {
+        let text = format!("a: &a {anchored}\nb: [{}]\n", "*a,".repeat(aliases));
+        following(text.as_bytes()).map_err(|error| error.kind)
+    };
+    assert!(of("x", 199_999).is_ok());
+    assert_eq!(of("x", 200_000).unwrap_err(), TooBig);
+    assert_eq!(of("[]", 200_000).unwrap_err(), TooBig);
+    assert_eq!(of("{k: v}", 70_000).unwrap_err(), TooBig);
+    let text = "x".repeat(1 << 20);
+    assert!(of(&text, 3).is_ok());
+    assert_eq!(of(&text, 4).unwrap_err(), TooBig);
+    assert_eq!(of(&format!("{{{}: v}}", "x".repeat(1000)), 4200).unwrap_err(), TooBig);
+    // An anchor keeps a copy too, in each collection around it.
+    let nested = format!("{}x{}", "&a [".repeat(60), "]".repeat(60));
+    assert_eq!(
+        following(format!("[{}]", format!("{nested},").repeat(200)).as_bytes()).unwrap_err().kind,
+        TooBig
+    );
+}
+
+#[test]
+fn a_kubeconfig_with_anchors_for_each_of_a_thousand_clusters_is_read() {
+    let mut text = "authority: &ca ".to_owned()
+        + &"A".repeat(2000)
+        + "\nexec: &exec {command: c, args: [a, b], env: [{name: n, value: v}]}\n";
+    text += "list:\n";
+    for number in 0..1000 {
+        writeln!(
+            text,
+            "- {{name: n{number}, ca: *ca, user: {{exec: {{<<: *exec, interactiveMode: Never}}}}}}"
+        )
+        .unwrap();
+    }
+    assert!(following(text.as_bytes()).is_ok());
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::{Key, MAX_DEPTH, Node, ParseError, ParseErrorKind, Position, Value, scalar, text};
+use super::{Key, MAX_DEPTH, MAX_NODES, Node, ParseError, ParseErrorKind, Position, Value, scalar, text};
 
-/// Bytes and nodes that aliases may add to a document.
-const MAX_EXPANSION: usize = 4 << 20;
+/// Keys and values that aliases may add to a document. Each takes about a hundred bytes of memory.
+pub(super) const MAX_ADDED: usize = 200_000;
+/// Bytes of text that aliases may add to a document.
+pub(super) const MAX_ADDED_BYTES: usize = 4 << 20;
 
 /// What to do with `*alias`, `<<` and `!!str`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,13 +22,19 @@ pub enum Aliases {
 
 /// Reads exactly one YAML document; empty ones around it (a trailing `---`) do not count.
 pub fn yaml(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
+    within(bytes, aliases, MAX_NODES)
+}
+
+/// As [`yaml`], for at most `max` keys and values without those of aliases.
+pub(super) fn within(bytes: &[u8], aliases: Aliases, max: usize) -> Result<Node, ParseError> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: MAX_DEPTH,
         block_nesting_limit: MAX_DEPTH,
     };
     let events = Parser::new_from_str_with_options(text(bytes)?, options);
-    Reader { events, aliases, anchors: HashMap::new(), expanded: 0, documents: 0 }.document()
+    Reader { events, aliases, anchors: HashMap::new(), added: Size::default(), documents: 0, max, left: max }
+        .document()
 }
 
 struct Reader<'a> {
@@ -34,8 +42,11 @@ struct Reader<'a> {
     aliases: Aliases,
     /// Finished nodes only: an alias within its anchor is not found.
     anchors: HashMap<usize, Node>,
-    expanded: usize,
+    added: Size,
     documents: usize,
+    max: usize,
+    /// How many keys and values may follow.
+    left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -80,6 +91,7 @@ impl<'a> Reader<'a> {
     /// The node that `event` starts, inside of `depth` collections.
     fn node(&mut self, event: Event<'a>, span: &Span, depth: usize) -> Result<Node, ParseError> {
         let at = position(&span.start);
+        self.left = self.left.checked_sub(1).ok_or(ParseErrorKind::TooMany(self.max).at(at))?;
         let (value, anchor) = match event {
             Event::Alias(anchor) => return self.alias(anchor, at, depth),
             Event::Scalar(text, style, anchor, tag) => {
@@ -97,7 +109,7 @@ impl<'a> Reader<'a> {
         };
         let node = Node { at, value };
         if anchor != 0 && self.aliases == Aliases::Follow {
-            self.spend(&node, at)?;
+            spend(&mut self.added, &node, at)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -171,17 +183,48 @@ impl<'a> Reader<'a> {
         if self.aliases == Aliases::Refuse {
             return Err(ParseErrorKind::Alias.at(at));
         }
-        let node = self.anchors.get(&anchor).ok_or(ParseErrorKind::Alias.at(at))?.clone();
-        if depth + height(&node) > MAX_DEPTH {
+        let node = self.anchors.get(&anchor).ok_or(ParseErrorKind::Alias.at(at))?;
+        if depth + height(node) > MAX_DEPTH {
             return Err(ParseErrorKind::TooDeep.at(at));
         }
-        self.spend(&node, at)?;
-        Ok(node)
+        spend(&mut self.added, node, at)?;
+        Ok(node.clone())
     }
+}
 
-    fn spend(&mut self, node: &Node, at: Position) -> Result<(), ParseError> {
-        self.expanded = self.expanded.saturating_add(weight(node));
-        if self.expanded > MAX_EXPANSION { Err(ParseErrorKind::TooBig.at(at)) } else { Ok(()) }
+/// Counts a copy of `node` that is about to be made.
+fn spend(added: &mut Size, node: &Node, at: Position) -> Result<(), ParseError> {
+    added.count(node);
+    if added.nodes > MAX_ADDED || added.bytes > MAX_ADDED_BYTES {
+        return Err(ParseErrorKind::TooBig.at(at));
+    }
+    Ok(())
+}
+
+/// What a tree takes.
+#[derive(Default)]
+struct Size {
+    /// Keys and values.
+    nodes: usize,
+    /// Bytes of text.
+    bytes: usize,
+}
+
+impl Size {
+    fn count(&mut self, node: &Node) {
+        self.nodes += 1;
+        match &node.value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(text) | Value::String(text) => self.bytes += text.len(),
+            Value::Sequence(items) => items.iter().for_each(|item| self.count(item)),
+            Value::Mapping(entries) => {
+                for (key, value) in entries {
+                    self.nodes += 1;
+                    self.bytes += key.name.len();
+                    self.count(value);
+                }
+            }
+        }
     }
 }
 
@@ -210,15 +253,6 @@ fn key(node: Node) -> Result<Key, ParseError> {
         Value::Null | Value::Sequence(_) | Value::Mapping(_) => return Err(ParseErrorKind::Key.at(at)),
     };
     Ok(Key { name, at })
-}
-
-fn weight(node: &Node) -> usize {
-    1 + match &node.value {
-        Value::Null | Value::Bool(_) => 0,
-        Value::Number(text) | Value::String(text) => text.len(),
-        Value::Sequence(items) => items.iter().map(weight).sum(),
-        Value::Mapping(entries) => entries.iter().map(|(key, node)| key.name.len() + weight(node)).sum(),
-    }
 }
 
 fn height(node: &Node) -> usize {

@@ -144,15 +144,17 @@ pub enum RunError {
     /// It was not started: its issuer asked for fewer runs.
     #[error(
         "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs{}",
-        pause(*.retry_after, .provider)
+        pause(*.of_key, *.retry_after, .provider)
     )]
     Throttled {
         /// The plugin's executable.
         command: Arc<str>,
         /// The provider whose run it is.
         provider: Arc<str>,
-        /// The issuer that is paused.
+        /// The issuer that asked.
         issuer: Arc<str>,
+        /// Only the credential is paused, not the issuer.
+        of_key: bool,
         /// How long the pause still lasts.
         retry_after: Duration,
     },
@@ -191,11 +193,12 @@ fn tail(stderr: &str) -> String {
 }
 
 /// How long a pause still lasts, and what runs the plugin.
-fn pause(left: Duration, provider: &str) -> String {
+fn pause(of_key: bool, left: Duration, provider: &str) -> String {
     let refresh = format!("`credbroker refresh {provider}`");
+    let paused = if of_key { ", and this credential" } else { " and" };
     match left {
         Duration::ZERO => format!("; the pause has ended, and the next request or {refresh} runs it"),
-        left => format!(" and is paused for another {}; to run it now, use {refresh}", seconds(left)),
+        left => format!("{paused} is paused for another {}; to run it now, use {refresh}", seconds(left)),
     }
 }
 

@@ -43,15 +43,22 @@ impl Launcher {
         control.set_nonblocking(true)?;
         let control = UnixStream::from_std(control)?;
         command.stdin(Stdio::from(OwnedFd::from(launchers))).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let starting = live.start();
         let child = command.spawn().map_err(|error| {
             let launcher = command.get_program().display();
             io::Error::new(error.kind(), format!("cannot start the launcher {launcher}: {error}"))
         })?;
-        let live = live.add(child.id());
+        let live = starting.started(child.id());
         let received = Vec::with_capacity(LauncherReport::LENGTH);
         let launcher = Self { child, control, received, is_done: false, live };
         launcher.instruct(Instruction::Start);
         Ok(launcher)
+    }
+
+    /// Its process id.
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The read ends of the plugin's output, once.
@@ -108,18 +115,18 @@ impl Launcher {
         let _late = timeout(REAP, ended).await;
     }
 
-    /// Kills the processes of a launcher that did not: it was killed, or it does not get to run.
+    /// Kills the processes of a launcher that did not: it was killed, or it does not get to run. It is not reaped yet, so
+    /// its number and its session are its own.
     fn overpower(&self, has_ended: bool) {
         let launcher = Pid::from_child(&self.child);
         match (self.is_done, has_ended) {
             (true, _) => {}
             (false, true) => end_session(launcher),
-            // Its end of the connection is open, so the id is still its own.
             (false, false) => end_tree(launcher),
         }
     }
 
-    /// Waits for the end of the launcher. Where orphans are reaped, it may be reaped already.
+    /// Waits for the end of the launcher. Nothing else reaps it.
     fn reap(mut self) {
         drop(self.control);
         drop(self.child.wait());

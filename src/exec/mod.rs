@@ -28,8 +28,10 @@ pub use live::LiveRuns;
 pub use orphans::reap_orphans;
 pub use parts::{RunLimits, RunnerParts};
 pub use runner::ProcessRunner;
+pub(crate) use schedule::PROBE_EVERY;
 pub use schedule::{
-    Cause, RunPermit, RunShares, Scheduler, Throttled, Ticket, TicketHandle, Urgency, WaitsFor,
+    Cause, ForeignTexts, RunPermit, RunShares, RunSource, Scheduler, Throttled, Ticket, TicketHandle,
+    Urgency, WaitsFor,
 };
 
 /// The output of a successful run.

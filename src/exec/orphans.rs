@@ -1,14 +1,16 @@
 //! Processes that outlive the run that started them.
 
-use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
+use rustix::process::{getpid, set_child_subreaper};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
+
+use super::LiveRuns;
 
 /// Adopts the processes that plugins leave behind, and reaps each when it ends. Never returns.
 ///
 /// Without it, they would become zombies when the broker is the first process of a container. It reaps every child of this
-/// process, so nothing else in the process can wait for one.
-pub async fn reap_orphans() {
+/// process but the launchers of `runs`, so nothing else in the process can wait for one.
+pub async fn reap_orphans(runs: LiveRuns) {
     if let Err(error) = set_child_subreaper(Some(getpid())) {
         warn!(%error, "cannot adopt the processes that plugins leave behind");
     }
@@ -20,8 +22,14 @@ pub async fn reap_orphans() {
         }
     };
     loop {
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-        // The signal handler is never removed.
-        let _signalled = ended.recv().await;
+        runs.reap_others();
+        tokio::select! {
+            // The signal handler is never removed.
+            _ = ended.recv() => {}
+            () = runs.changed() => {}
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

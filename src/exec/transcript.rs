@@ -6,8 +6,10 @@ use crate::text::sanitize;
 
 /// The bytes of lines that are kept: those who attend late get these.
 const KEPT: usize = 64 << 10;
-/// The longest line in bytes. A longer one is cut into several.
+/// The longest line in bytes, up to the end of its last character. A longer one is cut into several.
 const LINE: usize = 4 << 10;
+/// The bytes of a character of UTF-8 after its first one, at most.
+const LAST: usize = 3;
 /// What a line takes besides its text.
 const EACH: usize = 32;
 
@@ -32,7 +34,9 @@ impl Transcript {
                 b'\r' if !self.partial.is_empty() && rest.first() != Some(&b'\n') => self.end_line(),
                 b'\r' => {}
                 byte => {
-                    if self.partial.len() >= LINE && is_boundary(byte) {
+                    // Bytes that are not UTF-8 may have no boundary.
+                    let length = self.partial.len();
+                    if length >= LINE + LAST || (length >= LINE && is_boundary(byte)) {
                         self.end_line();
                     }
                     self.partial.push(byte);

@@ -25,8 +25,8 @@ impl KnownProfile {
     pub(super) fn new(profile: ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Self {
         let (resolution, skipped) = resolve(&profile, configured, rules);
         let (outcome, warnings) = match resolution {
-            Ok(Resolution { provider, endpoint, warnings }) => {
-                (Ok(Arc::new(Target::new(profile.name.clone(), provider, endpoint))), warnings)
+            Ok(Resolution { provider, configured, endpoint, warnings }) => {
+                (Ok(Arc::new(Target::new(profile.name.clone(), provider, configured, endpoint))), warnings)
             }
             Err(error) => (Err(error), Vec::new()),
         };

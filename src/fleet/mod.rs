@@ -5,7 +5,10 @@ mod hub_state;
 mod known;
 mod profiles;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
@@ -13,6 +16,7 @@ use self::profiles::Profiles;
 use crate::plugin::{ProfileName, Provider, Providers, Target};
 
 pub use cluster_profile::{AccessProvider, ClusterProfile, EndpointRules, Skipped};
+pub(crate) use hub_state::HubReads;
 pub use hub_state::HubState;
 pub use known::KnownProfile;
 pub use profiles::ProfileChange;
@@ -25,6 +29,7 @@ pub struct Fleet {
     state: RwLock<FleetState>,
     revision: watch::Sender<u64>,
     hub: watch::Sender<HubState>,
+    reads: watch::Sender<HubReads>,
 }
 
 #[derive(Debug)]
@@ -43,10 +48,11 @@ struct Basis {
 impl Fleet {
     /// A fleet without profiles. It resolves profiles to the access providers among `providers`.
     pub fn new(providers: Arc<Providers>, rules: EndpointRules) -> Self {
-        let (revision, hub) = (watch::Sender::default(), watch::Sender::default());
+        let (revision, hub, reads) =
+            (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
         let basis = Arc::new(Basis { providers, rules });
         let state = FleetState { basis, profiles: Profiles::default() };
-        Self { state: RwLock::new(state), revision, hub }
+        Self { state: RwLock::new(state), revision, hub, reads }
     }
 
     /// From now on resolves against other providers. Known profiles change only with
@@ -142,9 +148,9 @@ impl Fleet {
         self.revision.subscribe()
     }
 
-    /// Whether the first read of the hub succeeded or failed.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.hub.borrow().is_settled()
+    /// The number of the last change of any profile.
+    pub(crate) fn revision(&self) -> u64 {
+        *self.revision.borrow()
     }
 
     /// The state of the hub.
@@ -160,6 +166,22 @@ impl Fleet {
     /// Sets the state of the hub.
     pub fn set_hub(&self, state: HubState) {
         self.hub.send_if_modified(|now| std::mem::replace(now, state) != *now);
+    }
+
+    /// The attempts to read the hub.
+    pub(crate) fn reads(&self) -> watch::Receiver<HubReads> {
+        self.reads.subscribe()
+    }
+
+    /// An attempt to read the hub begins.
+    pub(crate) fn begin_read(&self) {
+        self.reads.send_modify(HubReads::begin);
+    }
+
+    /// An attempt to read the hub has succeeded, or has failed and is followed by another one after `pause`. The state of
+    /// the hub is already set.
+    pub(crate) fn end_read(&self, pause: Option<Duration>) {
+        self.reads.send_modify(|reads| reads.end(pause));
     }
 
     /// The maps are consistent after every step, so a poisoned lock is usable.

@@ -34,6 +34,17 @@ pub(super) enum Excess {
     /// The time for one response, or for a whole list.
     #[error("the request took longer than the limit of {0:?}")]
     Time(Duration),
+    /// The number of pages in a row without progress.
+    #[error(
+        "the list does not end: the hub sent {0} pages in a row without a new ClusterProfile, each with a `continue` token"
+    )]
+    EmptyPages(u32),
+    /// A page whose `continue` token is that of the request for it.
+    #[error("the list does not end: the hub sent a page whose `continue` token leads to the same page")]
+    RepeatedPage,
+    /// The number of pages.
+    #[error("the list has more than {0} pages, which is the limit")]
+    Pages(u32),
     /// The number of profiles.
     #[error(
         "the hub has more than {PROFILES} ClusterProfiles, which is the limit; select fewer with `namespaces` or `labelSelector`"

@@ -1,6 +1,6 @@
 //! Why the hub cannot be read.
 
-use std::error::Error;
+use std::{error::Error, path::PathBuf};
 
 use kube::config::KubeconfigError;
 
@@ -32,6 +32,14 @@ pub(super) enum HubError {
         line: u64,
         /// From 1; 0: unknown.
         column: u64,
+    },
+    /// Other users can change the kubeconfig, or the certificate authorities that it names.
+    #[error("{}: {problem}", .path.display())]
+    Unsafe {
+        /// The file.
+        path: PathBuf,
+        /// How, and the remedy.
+        problem: String,
     },
     /// kube would run its command itself, without a limit and with its output in errors.
     #[error(

@@ -42,6 +42,10 @@ impl<R: PluginRunner> Inventory<R> {
         &self.fleet
     }
 
+    pub(super) fn prewarmer(&self) -> &Prewarmer<R> {
+        &self.prewarmer
+    }
+
     /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
     pub(super) fn begin(&self, namespace: Option<&str>) {
         self.lists().begin(namespace);

@@ -7,8 +7,10 @@ mod access;
 mod bounds;
 mod error;
 mod inventory;
+mod pages;
 mod prewarm;
 mod reader;
+mod scope;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -106,16 +108,25 @@ impl<R: PluginRunner> Hub<R> {
         self.inventory.fleet()
     }
 
-    /// Reads and watches the hub. After a failure it starts again, with back-off.
+    /// Reads and watches the hub. After a failure it starts again, with back-off. Returns only if a task that fetches
+    /// ahead has ended.
     pub async fn run(&self) {
         self.inventory.keep_only(&self.section.namespaces);
         self.inventory.offer_known();
+        tokio::select! {
+            () = self.read() => {}
+            () = self.inventory.prewarmer().ended() => {}
+        }
+    }
+
+    async fn read(&self) {
         let mut failures = 0;
         loop {
+            self.fleet().begin_read();
             let error = match HubSession::open(&self.access, &self.scopes, &self.inventory).await {
                 Ok(mut session) => match self.follow(&mut session, &mut failures).await {
-                    SessionEnd::Rotated => {
-                        debug!("the hub's credential rotated: connecting with the new one");
+                    SessionEnd::Moved => {
+                        debug!("the hub's kubeconfig leads to another server or user: listing again");
                         continue;
                     }
                     SessionEnd::Failed(error) => {
@@ -134,6 +145,7 @@ impl<R: PluginRunner> Hub<R> {
             } else {
                 self.is_lost(&error, failures, pause);
             }
+            self.fleet().end_read(Some(pause));
             sleep(pause).await;
         }
     }
@@ -156,6 +168,7 @@ impl<R: PluginRunner> Hub<R> {
             info!(profiles = self.fleet().list(None).len(), "watching the hub");
         }
         self.fleet().set_hub(HubState { synced: true, problem: None });
+        self.fleet().end_read(None);
     }
 
     /// Records the failure. The known profiles stay in use.

@@ -5,15 +5,16 @@ mod queue;
 use std::{
     collections::HashMap,
     future::Future,
+    panic::AssertUnwindSafe,
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::debug;
+use tracing::{debug, error};
 
 use self::queue::{Offers, QueueTurns, queue};
 use crate::{
@@ -35,6 +36,8 @@ pub(super) struct Prewarmer<R> {
     queues: Mutex<Queues>,
     tasks: TaskTracker,
     draining: CancellationToken,
+    /// Cancelled when the task of a queue ends, which it does not while this exists.
+    ended: CancellationToken,
 }
 
 /// By rule and provider.
@@ -65,7 +68,12 @@ impl<R: PluginRunner> Prewarmer<R> {
         draining: CancellationToken,
     ) -> Self {
         let fetcher = Arc::new(Fetcher { resolver, cache });
-        Self { rules, fetcher, queues: Mutex::default(), tasks, draining }
+        Self { rules, fetcher, queues: Mutex::default(), tasks, draining, ended: CancellationToken::new() }
+    }
+
+    /// Resolves if the task of a queue has ended, also after a panic.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 
     /// A profile leads to a new target. Queues it for the first rule that covers it, if any.
@@ -81,7 +89,9 @@ impl<R: PluginRunner> Prewarmer<R> {
     fn start(&self, rule: Prewarm, provider: Arc<str>) -> Offers {
         let (offers, turns) = queue();
         let (fetcher, draining) = (Arc::clone(&self.fetcher), self.draining.clone());
+        let ended = self.ended.clone().drop_guard();
         self.tasks.spawn(async move {
+            let _ended = ended;
             tokio::select! {
                 () = draining.cancelled() => {}
                 () = work(&fetcher, &rule, &provider, turns) => {}
@@ -125,11 +135,22 @@ async fn work<R: PluginRunner>(
                 Some(retry) = running.next() => later.extend(retry),
             }
         }
-        running.push(fetcher.fetch(wanted));
+        running.push(fetcher.fetch_or_log(wanted));
     }
 }
 
 impl<R: PluginRunner> Fetcher<R> {
+    /// One fetch. A panic ends it, and no other.
+    async fn fetch_or_log(&self, wanted: WantedProfile) -> Option<Later> {
+        let profile = wanted.profile.clone();
+        // What fetches share is consistent whenever its lock is free.
+        let fetched = AssertUnwindSafe(self.fetch(wanted)).catch_unwind().await;
+        fetched.unwrap_or_else(|_panic| {
+            error!(%profile, "a bug in the broker ended fetching ahead for this ClusterProfile; please report it");
+            None
+        })
+    }
+
     /// One fetch. Returns the retry, if there is to be one.
     async fn fetch(&self, wanted: WantedProfile) -> Option<Later> {
         let WantedProfile { profile, provider, attempts } = wanted;

@@ -29,7 +29,7 @@ impl<R: PluginRunner> HubReader<R> {
         Self { parts, current: watch::Sender::new(hub) }
     }
 
-    /// Reads the newest hub until the future is dropped.
+    /// Reads the newest hub until the future is dropped. Returns only if a task that fetches ahead has ended.
     pub async fn run(&self) {
         let (mut hubs, mut before) = (self.current.subscribe(), None::<Arc<Hub<R>>>);
         loop {
@@ -49,7 +49,7 @@ impl<R: PluginRunner> HubReader<R> {
                 }
             });
             tokio::select! {
-                () = &mut reading => {}
+                () = &mut reading => return,
                 // Never an error: `self` holds the sender.
                 changed = hubs.changed() => drop(changed),
             }

@@ -1,22 +1,21 @@
-//! One connection to the hub: list, then watch, until it fails or its credential rotates.
+//! One session with the hub: list, then watch, until it fails. A rotation of its credential does not end it.
 
-use std::{fmt, pin::Pin, time::Duration};
+use std::{fmt, future::pending, pin::Pin, pin::pin, time::Duration};
 
 use futures_util::{Stream, StreamExt as _, stream::select_all};
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject},
-    runtime::watcher::{self, Event, watcher},
-};
+use kube::{Client, api::DynamicObject, runtime::watcher::Event};
+use tokio::sync::watch;
+use tracing::debug;
 
 use super::{
     HubError, Inventory,
-    access::{HubConnector, HubIdentity},
+    access::{HubConnection, HubConnector, HubIdentity},
     bounds::Excess,
+    scope::{self, ReadParams},
 };
 use crate::exec::PluginRunner;
 
-type Events = Pin<Box<dyn Stream<Item = (usize, Result<Event<DynamicObject>, watcher::Error>)> + Send>>;
+type Events = Pin<Box<dyn Stream<Item = (usize, Result<Event<DynamicObject>, HubError>)> + Send>>;
 
 /// Which profiles of the hub are read.
 #[derive(Debug)]
@@ -35,23 +34,36 @@ impl Scopes {
     }
 }
 
-/// One connection.
+/// One session.
 pub(super) struct HubSession<'a, R> {
     events: Events,
-    identity: Option<HubIdentity<R>>,
+    /// `None`: the credential does not come from a plugin.
+    renewal: Option<Renewal<'a, R>>,
+    progress: ReadProgress<'a, R>,
+    /// Time limit for the first list of all scopes.
+    list: Duration,
+}
+
+/// Gives the session each newer credential of the hub's plugin.
+struct Renewal<'a, R> {
+    access: &'a HubConnector<R>,
+    identity: HubIdentity<R>,
+    clients: watch::Sender<Client>,
+}
+
+/// What was read.
+struct ReadProgress<'a, R> {
     inventory: &'a Inventory<R>,
     scopes: &'a Scopes,
     /// Which scopes were listed completely.
     read: Vec<bool>,
-    /// Time limit for the first list of all scopes.
-    list: Duration,
 }
 
 /// Why a session ended.
 #[derive(Debug)]
 pub(super) enum SessionEnd {
-    /// The credential for the hub changed.
-    Rotated,
+    /// The hub is reached in another way, or as another user.
+    Moved,
     /// The hub cannot be read.
     Failed(HubError),
 }
@@ -59,51 +71,60 @@ pub(super) enum SessionEnd {
 impl<R> fmt::Debug for HubSession<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("scopes", self.scopes)
-            .field("read", &self.read)
+            .field("scopes", self.progress.scopes)
+            .field("read", &self.progress.read)
             .finish_non_exhaustive()
     }
 }
 
 impl<'a, R: PluginRunner> HubSession<'a, R> {
     pub(super) async fn open(
-        access: &HubConnector<R>,
+        access: &'a HubConnector<R>,
         scopes: &'a Scopes,
         inventory: &'a Inventory<R>,
     ) -> Result<Self, HubError> {
-        let (client, identity) = access.client().await?;
-        let streams = scopes.namespaces.iter().enumerate();
-        let streams = streams.map(|(index, namespace)| {
-            let api = api(&client, namespace.as_deref());
-            let config = watcher::Config::default().timeout(access.timeouts.watch).page_size(access.page());
-            let config = match scopes.label_selector.as_str() {
-                "" => config,
-                selector => config.labels(selector),
-            };
-            watcher(api, config).map(move |event| (index, event)).boxed()
+        let HubConnection { client, identity } = access.connect().await?;
+        let clients = watch::Sender::new(client);
+        let params = ReadParams {
+            label_selector: scopes.label_selector.clone(),
+            page: access.page(),
+            watch: access.timeouts.watch,
+        };
+        let streams = scopes.namespaces.iter().enumerate().map(|(index, namespace)| {
+            let events = scope::events(clients.subscribe(), namespace.clone(), params.clone());
+            events.map(move |event| (index, event)).boxed()
         });
         let events = select_all(streams).boxed();
-        let read = vec![false; scopes.namespaces.len()];
-        Ok(Self { events, identity, inventory, scopes, read, list: access.timeouts.list })
+        let renewal = identity.map(|identity| Renewal { access, identity, clients });
+        let progress = ReadProgress { inventory, scopes, read: vec![false; scopes.namespaces.len()] };
+        Ok(Self { events, renewal, progress, list: access.timeouts.list })
     }
 
     /// Writes the hub's events into the inventory. Calls `is_read` when every scope was listed.
     pub(super) async fn follow(&mut self, mut is_read: impl FnMut()) -> SessionEnd {
-        let mut late = std::pin::pin!(tokio::time::sleep(self.list));
+        let Self { events, renewal, progress, list } = self;
+        let mut late = pin!(tokio::time::sleep(*list));
+        // One future for the whole session: a rotation that has begun must not be forgotten when an event comes.
+        let mut renewing = pin!(async {
+            match renewal {
+                Some(renewal) => renewal.run().await,
+                None => pending().await,
+            }
+        });
         loop {
             let event = tokio::select! {
-                () = rotated(self.identity.as_mut()) => return SessionEnd::Rotated,
-                () = &mut late, if !self.is_read() => {
-                    return SessionEnd::Failed(HubError::Excess(Excess::Time(self.list)));
+                end = &mut renewing => return end,
+                () = &mut late, if !progress.is_read() => {
+                    return SessionEnd::Failed(HubError::Excess(Excess::Time(*list)));
                 }
-                event = self.events.next() => event,
+                event = events.next() => event,
             };
             match event {
-                // The library would retry, but does not report a recovery. A new session does.
-                Some((_, Err(error))) => return SessionEnd::Failed(HubError::Watch(error)),
+                // A new session lists again.
+                Some((_, Err(error))) => return SessionEnd::Failed(error),
                 None => return SessionEnd::Failed(HubError::Ended),
                 Some((scope, Ok(event))) => {
-                    if let Err(excess) = self.take(scope, event, &mut is_read) {
+                    if let Err(excess) = progress.take(scope, event, &mut is_read) {
                         return SessionEnd::Failed(HubError::Excess(excess));
                     }
                 }
@@ -113,11 +134,33 @@ impl<'a, R: PluginRunner> HubSession<'a, R> {
 
     /// Reports a credential that the hub rejected.
     pub(super) async fn report(self, error: &HubError) {
-        if let Some(identity) = self.identity.filter(|_| error.is_unauthorized()) {
-            identity.rejected().await;
+        if let Some(renewal) = self.renewal.filter(|_| error.is_unauthorized()) {
+            renewal.identity.rejected().await;
         }
     }
+}
 
+impl<R: PluginRunner> Renewal<'_, R> {
+    /// Returns only if the session must end.
+    async fn run(&mut self) -> SessionEnd {
+        loop {
+            let renewed = match self.identity.rotated().await {
+                Ok(()) => self.access.renewed(&self.identity).await,
+                Err(error) => Err(error),
+            };
+            match renewed {
+                Ok(Some(client)) => {
+                    debug!("the hub's credential rotated: the watches continue with the new one");
+                    self.clients.send_replace(client);
+                }
+                Ok(None) => return SessionEnd::Moved,
+                Err(error) => return SessionEnd::Failed(error),
+            }
+        }
+    }
+}
+
+impl<R: PluginRunner> ReadProgress<'_, R> {
     fn take(
         &mut self,
         scope: usize,
@@ -141,31 +184,11 @@ impl<'a, R: PluginRunner> HubSession<'a, R> {
         }
         Ok(())
     }
+}
 
+impl<R> ReadProgress<'_, R> {
     fn is_read(&self) -> bool {
         self.read.iter().all(|read| *read)
-    }
-}
-
-fn api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
-    let resource = ApiResource {
-        group: "multicluster.x-k8s.io".to_owned(),
-        version: "v1alpha1".to_owned(),
-        api_version: "multicluster.x-k8s.io/v1alpha1".to_owned(),
-        kind: "ClusterProfile".to_owned(),
-        plural: "clusterprofiles".to_owned(),
-    };
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    }
-}
-
-/// Resolves when the credential changes; never if no plugin issues it.
-async fn rotated<R: PluginRunner>(identity: Option<&mut HubIdentity<R>>) {
-    match identity {
-        Some(identity) => identity.rotated().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -3,93 +3,167 @@
 use std::{
     collections::{HashMap, HashSet},
     fs, io,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
 };
 
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::{
+    fs::getxattr,
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal},
+};
 
 /// How often newly forked processes are looked for before what was found is killed.
 const SWEEPS: usize = 100;
+/// The most processes whose open files are looked at.
+const MOST: usize = 256;
 
 /// A process, as `/proc` shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct TreeProcess {
-    pid: Pid,
+    id: ProcessId,
     parent: Option<Pid>,
     session: Option<Pid>,
+}
+
+/// A process and no other one that has its number later.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct ProcessId {
+    pid: Pid,
+    /// When it started, in clock ticks since boot.
+    started: u64,
+}
+
+impl ProcessId {
+    /// Signals it, unless it has ended: another process may have its number by now.
+    fn signal(self, signal: Signal) {
+        if self.pid == getpid() {
+            return;
+        }
+        let is_same = || process(self.pid).is_some_and(|now| now.id == self);
+        // A process that has ended, or belongs to another user, cannot be signalled.
+        let _ended = match pidfd_open(self.pid, PidfdFlags::empty()) {
+            // What is read now is about the process of the descriptor, or that one has ended.
+            Ok(held) if is_same() => pidfd_send_signal(held, signal),
+            Ok(_) | Err(Errno::SRCH) => Ok(()),
+            // No descriptor is left, and a process that is not killed would be worse.
+            Err(_) if is_same() => kill_process(self.pid, signal),
+            Err(_) => Ok(()),
+        };
+    }
 }
 
 /// The descendants of `root`, the youngest generation last. None if `/proc` is not readable.
 ///
 /// Zombies are included: a process whose first thread has ended looks like one, and its other threads go on.
 pub(super) fn descendants(root: Pid) -> Vec<Pid> {
-    below(&processes(), root)
+    below(&processes(), root).map(|id| id.pid).collect()
 }
 
 /// Kills the descendants of `root`, which must be this process or a child of it that is not reaped.
-///
-/// They are stopped first, because one that is killed makes room for another under a limit of processes: a fork bomb would
-/// outrun the killing. What was stopped can neither fork nor end, so the ids are still those of descendants.
 pub(super) fn kill_descendants(root: Pid) {
-    let mut stopped = HashSet::new();
-    for _ in 0..SWEEPS {
-        let found = descendants(root);
-        let fresh: Vec<_> = found.into_iter().filter(|pid| stopped.insert(*pid)).collect();
-        if fresh.is_empty() {
-            break;
-        }
-        for pid in fresh {
-            signal(pid, Signal::STOP);
-        }
-    }
-    let found: HashSet<_> = descendants(root).into_iter().collect();
-    for pid in &found {
-        signal(*pid, Signal::KILL);
-    }
-    // Between the look and the signal, an id can go to a process that is not a descendant.
-    for pid in stopped.difference(&found) {
-        signal(*pid, Signal::CONT);
-    }
+    kill(|| below(&processes(), root).collect());
 }
 
 /// Kills the launcher `root`, a child of this process that is not reaped, and all of its descendants.
 pub fn end_tree(root: Pid) {
     kill_descendants(root);
-    signal(root, Signal::KILL);
+    // Its number is its own until it is reaped.
+    let _ended = kill_process(root, Signal::KILL);
 }
 
-/// Kills the processes in the session of a launcher that has ended, and those below them.
-///
-/// The kernel does not use the id of a session again while a process is in it.
+/// Kills the processes in the session of a launcher that has ended, and those below them. The launcher must be a child of
+/// this process that is not reaped: afterwards, another process can have its number and begin a session with it.
 pub fn end_session(launcher: Pid) {
-    let all = processes();
-    let in_session = all.iter().filter(|process| process.session == Some(launcher));
-    for process in in_session {
-        signal(process.pid, Signal::STOP);
-        kill_descendants(process.pid);
-        signal(process.pid, Signal::KILL);
+    kill(|| {
+        let all = processes();
+        let in_session = all.iter().filter(|process| process.session == Some(launcher));
+        in_session.flat_map(|process| below(&all, process.id.pid).chain([process.id])).collect()
+    });
+}
+
+/// Kills what `find` finds.
+///
+/// They are stopped first, because one that is killed makes room for another under a limit of processes: a fork bomb would
+/// outrun the killing. What was stopped can no longer fork.
+fn kill(find: impl Fn() -> Vec<ProcessId>) {
+    let mut found = HashSet::new();
+    for _ in 0..SWEEPS {
+        let fresh: Vec<_> = find().into_iter().filter(|id| found.insert(*id)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for id in fresh {
+            id.signal(Signal::STOP);
+        }
+    }
+    found.extend(find());
+    for id in found {
+        id.signal(Signal::KILL);
     }
 }
 
-/// Whether the process `pid` is one of `ancestors`, or descends from one. A process that has ended does not.
+/// Whether the process `pid` is one of `ancestors`, descends from one, or is in the session of one. A process that has been
+/// reaped is not.
 pub fn is_descendant(pid: u32, ancestors: &[u32]) -> bool {
+    let is_ancestor = |pid: Option<Pid>| number(pid).is_some_and(|number| ancestors.contains(&number));
     let mut seen = HashSet::new();
-    let mut next = Some(pid);
+    let mut next = i32::try_from(pid).ok().and_then(Pid::from_raw);
     while let Some(pid) = next.filter(|pid| seen.insert(*pid)) {
-        if ancestors.contains(&pid) {
+        if is_ancestor(Some(pid)) {
             return true;
         }
-        let process = i32::try_from(pid).ok().and_then(Pid::from_raw).and_then(process);
-        next = process.and_then(|process| process.parent?.as_raw_nonzero().get().try_into().ok());
+        let process = process(pid);
+        // The processes of a launcher that was killed have another parent, and still its session.
+        if process.is_some_and(|process| is_ancestor(process.session)) {
+            return true;
+        }
+        next = process.and_then(|process| process.parent);
     }
     false
 }
 
-/// The ids below `root` in `all`.
-fn below(all: &[TreeProcess], root: Pid) -> Vec<Pid> {
-    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+/// Whether a process below one of `ancestors` has a stream socket of the Unix domain, or may have one: its files cannot be
+/// looked at.
+pub fn hold_socket(ancestors: &[u32]) -> bool {
+    let all = processes();
+    let is_ancestor = |pid: Option<Pid>| number(pid).is_some_and(|number| ancestors.contains(&number));
+    // By parent and session, as above.
+    let roots = all.iter().filter(|process| is_ancestor(process.parent) || is_ancestor(process.session));
+    let mut looked_at = HashSet::new();
+    for root in roots.filter(|root| !is_ancestor(Some(root.id.pid))) {
+        for ProcessId { pid, .. } in below(&all, root.id.pid).chain([root.id]) {
+            if looked_at.insert(pid) && (looked_at.len() > MOST || holds_socket(pid)) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+fn holds_socket(pid: Pid) -> bool {
+    let directory = format!("/proc/{}/fd", pid.as_raw_nonzero());
+    let open = match fs::read_dir(directory) {
+        Ok(open) => open,
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
+    let may_be_unix = |file: &Path| {
+        let is_socket =
+            fs::read_link(file).is_ok_and(|link| link.as_os_str().as_bytes().starts_with(b"socket:"));
+        let mut protocol = [0; 4];
+        // `UNIX` or `UNIX-STREAM`, which does not fit.
+        is_socket
+            && !matches!(getxattr(file, "system.sockprotoname", &mut protocol), Ok(length) if protocol.get(..length) != Some(b"UNIX"))
+    };
+    open.filter_map(Result::ok).any(|file| may_be_unix(&file.path()))
+}
+
+/// The processes below `root` in `all`.
+fn below(all: &[TreeProcess], root: Pid) -> impl Iterator<Item = ProcessId> + use<> {
+    let mut children: HashMap<Pid, Vec<ProcessId>> = HashMap::new();
     for process in all {
         if let Some(parent) = process.parent {
-            children.entry(parent).or_default().push(process.pid);
+            children.entry(parent).or_default().push(process.id);
         }
     }
     let (mut found, mut parent) = (Vec::new(), Some(root));
@@ -97,10 +171,14 @@ fn below(all: &[TreeProcess], root: Pid) -> Vec<Pid> {
     while let Some(process) = parent {
         // Each process is below one parent, so none is found twice.
         found.extend(children.remove(&process).unwrap_or_default());
-        parent = found.get(next).copied();
+        parent = found.get(next).map(|id: &ProcessId| id.pid);
         next += 1;
     }
-    found
+    found.into_iter()
+}
+
+fn number(pid: Option<Pid>) -> Option<u32> {
+    pid?.as_raw_nonzero().get().try_into().ok()
 }
 
 fn processes() -> Vec<TreeProcess> {
@@ -122,14 +200,12 @@ fn parsed(stat: &[u8]) -> Option<TreeProcess> {
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let (_state, parent, _group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    Some(TreeProcess { pid: id(pid)??, parent: id(parent)?, session: id(session)? })
-}
-
-/// A process that has ended, or belongs to another user, cannot be signalled.
-fn signal(pid: Pid, signal: Signal) {
-    if pid != getpid() {
-        let _ended: Result<(), io::Error> = kill_process(pid, signal).map_err(Into::into);
-    }
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(TreeProcess {
+        id: ProcessId { pid: id(pid)??, started },
+        parent: id(parent)?,
+        session: id(session)?,
+    })
 }
 
 #[cfg(test)]

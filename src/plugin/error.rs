@@ -1,6 +1,6 @@
 //! Why a request leads to no run.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use super::{
     command::Command,
@@ -64,6 +64,8 @@ pub enum ResolveError {
         provider: Arc<str>,
         /// Why the hub was not read.
         problem: Arc<str>,
+        /// The time until the next attempt to read it.
+        retry_after: Duration,
     },
     /// The caller selects an identity with a value that the plugin would not receive.
     #[error(
@@ -159,6 +161,8 @@ pub enum ResolveError {
         profile: ProfileName,
         /// Why the hub was not read.
         problem: Arc<str>,
+        /// The time until the next attempt to read it.
+        retry_after: Duration,
     },
     /// The access rules do not allow the provider to the caller, or it does not exist: the caller may not know which.
     #[error(

@@ -102,6 +102,23 @@ impl PluginSpec {
         parts.0
     }
 
+    /// The parts that reach the plugin and that come from a caller or from the ClusterProfile. Without any, the
+    /// configuration alone defines the run.
+    pub fn foreign_parts(&self) -> Vec<KeyPart<'_>> {
+        let configured = self.target.as_ref().map_or(&self.provider, |target| &target.configured);
+        let mut parts = self.key_parts(configured);
+        parts.retain(|part| match part.origin {
+            PartOrigin::Caller | PartOrigin::CallerEnv => true,
+            PartOrigin::ClusterProfile => match part.kind {
+                PartKind::Argument | PartKind::Variable => true,
+                PartKind::Cluster => self.cluster.is_some(),
+                _ => false,
+            },
+            PartOrigin::Stanza | PartOrigin::Always | PartOrigin::PassEnv | PartOrigin::Kubeconfig => false,
+        });
+        parts
+    }
+
     /// The plugin's variables that are in the key, each with the value that wins.
     fn variables(&self, configured: &Provider) -> BTreeMap<&OsStr, (PartOrigin, &OsStr)> {
         let (provider, mut variables) = (&*self.provider, BTreeMap::new());

@@ -15,6 +15,10 @@ use super::caller::Origin;
 const SCREENS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"];
 /// The longest value in bytes.
 const LONGEST: usize = 4096;
+/// The address of a bus. Some kinds of address name a program that the library of the plugin starts.
+const BUS: &str = "DBUS_SESSION_BUS_ADDRESS";
+/// The kinds of bus address that only connect.
+const BUS_KINDS: [&str; 4] = ["unix:", "tcp:", "nonce-tcp:", "launchd:"];
 
 /// The variables of one person's session. `Debug` shows names only.
 ///
@@ -30,8 +34,14 @@ impl Session {
         let mut variables = sent;
         let is_possible = |value: &str| value.len() <= LONGEST && !value.contains('\0');
         variables.retain(|name, value| SESSION_VARIABLES.contains(&name.as_str()) && is_possible(value));
+        variables.retain(|name, value| name != BUS || only_connects(value));
         let session = Self(variables);
         (origin == Origin::Beside && !session.0.is_empty()).then(|| Arc::new(session))
+    }
+
+    /// The values of its variables.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(String::as_str)
     }
 
     /// Puts `session` into `environment`, which has the variables `set` of the stanza: these stay. Without a session, the
@@ -50,6 +60,11 @@ impl Session {
             environment.insert(name.into(), value.into());
         }
     }
+}
+
+/// Whether a plugin that follows this bus address, a list of alternatives, starts no program (`unixexec:`, `autolaunch:`).
+fn only_connects(address: &str) -> bool {
+    address.split(';').all(|part| part.is_empty() || BUS_KINDS.iter().any(|kind| part.starts_with(kind)))
 }
 
 impl fmt::Debug for Session {

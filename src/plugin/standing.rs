@@ -1,10 +1,10 @@
-//! Whether a provider is in force, or was retired by a newer configuration.
+//! Whether a provider is in force, or was retired by a newer configuration, and whether its credentials are shared.
 
 use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
 };
 
@@ -20,7 +20,13 @@ pub enum Retirement {
 /// Whether a provider is in force. Copies of the provider share it, also those that ClusterProfiles have added to, so that
 /// one store retires all of them: a request that was resolved before cannot enter the cache afterwards.
 #[derive(Clone, Default)]
-pub struct Standing(Arc<AtomicU8>);
+pub struct Standing(Arc<StandingFlags>);
+
+#[derive(Default)]
+struct StandingFlags {
+    retired: AtomicU8,
+    is_shared: AtomicBool,
+}
 
 const CHANGED: u8 = 1;
 const REMOVED: u8 = 2;
@@ -28,7 +34,7 @@ const REMOVED: u8 = 2;
 impl Standing {
     /// Why the provider is no longer in force; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
-        match self.0.load(Ordering::Acquire) {
+        match self.0.retired.load(Ordering::Acquire) {
             CHANGED => Some(Retirement::Changed),
             REMOVED => Some(Retirement::Removed),
             _ => None,
@@ -41,7 +47,17 @@ impl Standing {
             Retirement::Changed => CHANGED,
             Retirement::Removed => REMOVED,
         };
-        self.0.store(why, Ordering::Release);
+        self.0.retired.store(why, Ordering::Release);
+    }
+
+    /// Whether rules give its credentials to other users than the broker's own and root.
+    pub fn is_shared(&self) -> bool {
+        self.0.is_shared.load(Ordering::Acquire)
+    }
+
+    /// Sets whether rules give its credentials to others.
+    pub fn set_shared(&self, is_shared: bool) {
+        self.0.is_shared.store(is_shared, Ordering::Release);
     }
 }
 

@@ -12,17 +12,25 @@ pub struct Target {
     pub profile: ProfileName,
     /// The plugin, with what the profile adds.
     pub provider: Arc<Provider>,
+    /// The same plugin as configured, without what the profile adds.
+    pub(super) configured: Arc<Provider>,
     /// The cluster and how to reach it.
     pub endpoint: Arc<Cluster>,
-    /// Digest of the three other fields.
+    /// Digest of the profile, the run and the cluster.
     pub(super) digest: RunDigest,
 }
 
 impl Target {
-    /// A run of `provider` for `profile`, whose cluster is `endpoint`.
-    pub(crate) fn new(profile: ProfileName, provider: Arc<Provider>, endpoint: Arc<Cluster>) -> Self {
+    /// A run of `provider` for `profile`, whose cluster is `endpoint`. `provider` is `configured` with what the profile
+    /// adds.
+    pub(crate) fn new(
+        profile: ProfileName,
+        provider: Arc<Provider>,
+        configured: Arc<Provider>,
+        endpoint: Arc<Cluster>,
+    ) -> Self {
         let digest = RunDigest::of_target(&provider, &profile, &endpoint);
-        Self { profile, provider, endpoint, digest }
+        Self { profile, provider, configured, endpoint, digest }
     }
 
     /// Whether the profile, the run and the cluster are the same.

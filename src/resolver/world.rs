@@ -90,7 +90,8 @@ impl World {
             return Err(match fleet.hub() {
                 HubState { synced: true, .. } => unknown(true),
                 unread => {
-                    ResolveError::ProfileUnread { profile: profile.clone(), problem: unread.why_unread() }
+                    let (profile, retry_after) = (profile.clone(), fleet.reads().borrow().pause());
+                    ResolveError::ProfileUnread { profile, problem: unread.why_unread(), retry_after }
                 }
             });
         };
@@ -134,10 +135,11 @@ impl World {
         });
         let mut same = same.into_iter();
         let Some(target) = same.next() else {
-            return Err(match self.fleet.as_ref().map(|fleet| fleet.hub()) {
+            return Err(match self.fleet.as_ref().map(|fleet| (fleet.hub(), fleet.reads())) {
                 // The first read of the hub may still find it.
-                Some(unread) if !unread.synced => {
-                    ResolveError::ClusterUnread { provider: named(), problem: unread.why_unread() }
+                Some((unread, reads)) if !unread.synced => {
+                    let (problem, retry_after) = (unread.why_unread(), reads.borrow().pause());
+                    ResolveError::ClusterUnread { provider: named(), problem, retry_after }
                 }
                 _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
             });

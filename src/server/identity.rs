@@ -70,7 +70,7 @@ impl Identities {
         // another PID namespace than that of the broker.
         let pid = peer.pid.filter(|_| self.home.sees_processes());
         let pin = pid.and_then(|pid| ProcessPin::of(stream, pid));
-        let is_of_a_run = pid.is_some_and(|pid| self.is_of_a_run(peer.uid, pid, pin.as_ref()));
+        let is_of_a_run = pid.is_some_and(|pid| self.is_of_a_run(pid, pin.as_ref()));
         let process = match pid.zip(pin) {
             None => Process::default(),
             Some((pid, pin)) => {
@@ -95,17 +95,19 @@ impl Identities {
         Ok(PeerIdentity { peer, principal, is_of_a_run })
     }
 
-    /// Whether the process `pid` of user `uid` may be a plugin or a descendant of one. These have the broker's uid. A
-    /// process that has ended may have given its connection to one that still runs, so it counts as one of a run while
-    /// there are runs.
-    fn is_of_a_run(&self, uid: u32, pid: i32, pin: Option<&ProcessPin>) -> bool {
+    /// Whether the process `pid` may be a plugin or a descendant of one. Its uid does not count: a plugin may change its
+    /// user.
+    ///
+    /// Decided once for each connection. The processes of a run are younger than the run, so none of them has connected
+    /// before it. If the process has ended, it may have left its connection to one that still runs.
+    fn is_of_a_run(&self, pid: i32, pin: Option<&ProcessPin>) -> bool {
+        if pid == self.own_pid || self.runs.is_empty() {
+            return false;
+        }
         let belongs = || self.runs.include(pid.cast_unsigned());
-        let has_ended = || !pin.is_some_and(ProcessPin::is_alive);
-        self.users.is_own(uid)
-            && pid != self.own_pid
-            && !self.runs.is_empty()
-            // Twice: a process of the chain may have ended between two looks, and its children have another parent then.
-            && (belongs() || has_ended() || belongs())
+        let is_alive = || pin.is_some_and(ProcessPin::is_alive);
+        // Twice: a process of the chain may have ended between two looks, and its children have another parent then.
+        belongs() || if is_alive() { belongs() } else { self.runs.may_have_inherited() }
     }
 
     /// Whether the broker can identify its own user.

@@ -28,7 +28,7 @@ use crate::{
 
 /// Retry delay when the broker drains or is busy.
 const SUCCESSOR: Duration = Duration::from_secs(1);
-/// Retry delay when the answer depends on the hub.
+/// Shortest retry delay when the answer depends on the hub.
 const HUB: Duration = Duration::from_secs(2);
 
 /// Maximum bytes of a metadata value. Longer values, which only callers can send, are left out.
@@ -91,7 +91,13 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
         Source::ClusterProfile(profile) => Some((CLUSTER, profile.to_string())),
     };
     let metadata = provider.map(|provider| (PROVIDER, provider)).into_iter().chain(cluster);
-    status(resolve_reason(error), &chain(error), Some(HUB), metadata)
+    let retry = match error {
+        ResolveError::ClusterUnread { retry_after, .. } | ResolveError::ProfileUnread { retry_after, .. } => {
+            HUB.max(*retry_after)
+        }
+        _ => HUB,
+    };
+    status(resolve_reason(error), &chain(error), Some(retry), metadata)
 }
 
 /// The broker reads no ClusterProfiles.

@@ -37,13 +37,12 @@ pub(crate) fn escape_json(document: &str) -> String {
 /// `bytes` starts somewhere inside a line.
 pub(crate) fn last_lines(bytes: &[u8], cut: bool, most: usize) -> String {
     // A carriage return ends a line too: progress bars draw one over the other.
-    let mut lines: Vec<_> = bytes.split(|byte| matches!(byte, b'\n' | b'\r')).collect();
-    if cut && lines.len() > 1 {
-        lines.remove(0);
-    }
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let first = bytes.iter().position(is_end).filter(|_| cut).map_or(0, |end| end + 1);
+    let bytes = bytes.get(first..).unwrap_or_default();
     let mut kept = Vec::new();
     let mut left = most;
-    for line in lines.iter().rev().filter(|line| !line.trim_ascii().is_empty()) {
+    for line in bytes.rsplit(is_end).filter(|line| !line.trim_ascii().is_empty()) {
         let line = sanitize(String::from_utf8_lossy(line).trim());
         if line.len() > left {
             if kept.is_empty() {

@@ -8,14 +8,19 @@ use std::{error::Error, net::ToSocketAddrs as _, sync::Arc, time::Duration};
 
 use http::{Request, StatusCode};
 use kube::{Client, Config, client::Body};
-use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+    time::timeout,
+};
 use tracing::debug;
 
 use crate::credential::{Cluster, Issued};
 
 use request::RequestError;
 
-/// How long one request may take, including the wait for a slot.
+/// How long one request may take, and how long it may wait for a slot before that: an API server that hangs takes no time
+/// from the requests to others.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Requests at a time, to all API servers together.
@@ -80,8 +85,19 @@ enum VerifyError {
 
 impl ApiVerifier {
     async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, VerifyError> {
+        let slot = timeout(self.timeout, Arc::clone(&self.slots).acquire_owned()).await;
         let slot =
-            Arc::clone(&self.slots).acquire_owned().await.map_err(|_never_closed| VerifyError::Broken)?;
+            slot.map_err(|_elapsed| VerifyError::Late)?.map_err(|_never_closed| VerifyError::Broken)?;
+        let asked = self.send(slot, issued, cluster);
+        timeout(self.timeout, asked).await.unwrap_or(Err(VerifyError::Late))
+    }
+
+    async fn send(
+        &self,
+        slot: OwnedSemaphorePermit,
+        issued: Arc<Issued>,
+        cluster: Arc<Cluster>,
+    ) -> Result<StatusCode, VerifyError> {
         // A resolver or file system that hangs keeps the slot, which bounds the number of threads. The task is not on the
         // tracker, because a drain must not wait for it.
         let prepared = spawn_blocking(move || (prepare(&issued, &cluster), slot));
@@ -103,8 +119,7 @@ impl Default for ApiVerifier {
 impl Verifier for ApiVerifier {
     async fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Verdict {
         let host = request::host(&cluster);
-        let asked = timeout(self.timeout, self.ask(issued, cluster)).await;
-        match asked.unwrap_or(Err(VerifyError::Late)) {
+        match self.ask(issued, cluster).await {
             Ok(status) => {
                 let verdict = Verdict::of(status);
                 debug!(server = host, status = status.as_u16(), ?verdict, "verified a credential");

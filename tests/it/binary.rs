@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{Broker, FakePlugin, private_directory, private_file};
+use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory, private_file};
 use serde_json::{Value, json};
 
 use crate::{harness::provider, outside::children};
@@ -269,4 +269,47 @@ fn until(condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "in time");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Such a file would run programs of another user as the broker.
+#[test]
+fn a_kubeconfig_that_another_user_can_change_does_not_start_a_broker() {
+    const OTHER: u32 = 3101;
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: only root can give files to other users");
+    }
+    let directory = private_directory();
+    let kubeconfig = directory.path().join("home/kubeconfig");
+    let home = kubeconfig.parent().unwrap();
+    std::fs::create_dir(home).unwrap();
+    let plugin = FakePlugin::builder().token("t").build();
+    let text = Kubeconfig::new().exec_user("dev", &plugin.exec_stanza()).to_yaml();
+    private_file(&kubeconfig, &text);
+    let config = directory.path().join("config.yaml");
+    let head =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "kubeconfigs": [kubeconfig]});
+    private_file(&config, &head.to_string());
+    // Owner of the directory and its mode, owner, group and mode of the file, and the problem.
+    for (above, above_mode, owner, group, mode, problem) in [
+        (0, 0o755, OTHER, OTHER, 0o600, format!("`chown 0 {}`", kubeconfig.display())),
+        (OTHER, 0o755, OTHER, OTHER, 0o600, format!("home belongs to uid {OTHER}")),
+        (0, 0o777, 0, 0, 0o600, format!("`chmod go-w {}`", home.display())),
+        (0, 0o755, 0, OTHER, 0o664, format!("`chmod go-w {}`", kubeconfig.display())),
+        (0, 0o755, 0, 0, 0o666, format!("`chmod go-w {}`", kubeconfig.display())),
+    ] {
+        let modes = [(home, above, above, above_mode), (&*kubeconfig, owner, group, mode)];
+        for (path, owner, group, mode) in modes {
+            std::os::unix::fs::chown(path, Some(owner), Some(group)).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for command in ["validate", "serve"] {
+            let mut program = Command::new(PROGRAM);
+            program.args([command, "--config"]).arg(&config).env_clear().stdin(Stdio::null());
+            let output = program.output().unwrap();
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert_eq!(output.status.code(), Some(78), "{said}");
+            assert!(said.contains(&problem), "{problem}: {said}");
+        }
+    }
+    assert_eq!(plugin.runs(), 0);
 }

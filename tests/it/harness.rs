@@ -173,7 +173,8 @@ impl InProcess {
 
     /// The task whose end ends it.
     pub(crate) async fn ended(self) -> &'static str {
-        self.served.await.unwrap().0.expect("it was not stopped")
+        let ended = tokio::time::timeout(Duration::from_secs(60), self.served).await.expect("it ends");
+        ended.unwrap().0.expect("it was not stopped")
     }
 }
 

@@ -33,6 +33,7 @@ mod logins;
 mod many;
 mod map;
 mod names;
+mod numbers;
 mod operator;
 mod outside;
 mod pages;

@@ -14,23 +14,26 @@ use tonic::Code;
 
 use crate::harness::{InProcess, provider, request, token};
 
-/// Panics once, when the time is read below a function with this text in its name.
+/// Panics once, when the time is read below frames with each of these texts in their name or file.
 #[derive(Debug, Default)]
-struct Breaks(Mutex<Option<&'static str>>);
+pub(crate) struct Breaks(Mutex<Option<&'static [&'static str]>>);
 
 impl Breaks {
-    fn below(&self, function: &'static str) {
-        *self.0.lock().unwrap() = Some(function);
+    pub(crate) fn below(&self, frames: &'static [&'static str]) {
+        *self.0.lock().unwrap() = Some(frames);
     }
 
-    fn is_armed(&self) -> bool {
+    pub(crate) fn is_armed(&self) -> bool {
         self.0.lock().unwrap().is_some()
     }
 }
 
 impl Clock for Breaks {
     fn now(&self) -> Now {
-        let is_here = |function: &mut &str| Backtrace::force_capture().to_string().contains(*function);
+        let is_here = |frames: &mut &[&str]| {
+            let trace = Backtrace::force_capture().to_string();
+            frames.iter().all(|frame| trace.contains(frame))
+        };
         let breaks = self.0.lock().unwrap().take_if(is_here).is_some();
         assert!(!breaks, "broken on purpose");
         SystemClock.now()
@@ -55,7 +58,7 @@ async fn a_panic_in_a_request_ends_that_request_alone() {
     let mut client = CredentialBrokerClient::new(broker.channel().await);
     let mut get = async || client.get_credential(request("cloud", None, &[])).await;
     for is_in_memory in [false, true] {
-        clock.below("server::exchange::serve_call");
+        clock.below(&["server::exchange::serve_call"]);
         let status = get().await.unwrap_err();
         assert_eq!(status.code(), Code::Internal, "{is_in_memory}: {status}");
         assert!(!clock.is_armed());
@@ -72,7 +75,7 @@ async fn a_panic_in_a_plugin_run_ends_that_run_alone() {
     serves(&broker, "token-1").await;
     let client = broker.client().await;
     let selector = credbroker_client::admin::Selector::Provider("cloud".into());
-    clock.below("claim::Claim");
+    clock.below(&["claim::Claim"]);
     client.admin().refresh(&selector).await.unwrap();
     assert!(!clock.is_armed());
     let states = client.admin().credentials(&selector).await.unwrap();

@@ -264,3 +264,77 @@ fn without_a_place_for_the_socket_the_message_says_what_to_do() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("only looked for if XDG_RUNTIME_DIR is set"), "{error}");
 }
+
+/// The modes of everything in the home, but what the test made.
+fn modes(home: &Person) -> BTreeMap<PathBuf, u32> {
+    let (mut modes, mut left) = (BTreeMap::new(), vec![home.directory().to_owned()]);
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let below = path.strip_prefix(home.directory()).unwrap().to_owned();
+            if ["bin", "tools", "run", ".kube/config"].iter().all(|name| below != Path::new(name)) {
+                modes.insert(below, fs::metadata(&path).unwrap().permissions().mode() & 0o7777);
+                left.extend(path.is_dir().then_some(path));
+            }
+        }
+    }
+    modes
+}
+
+#[test]
+fn modes_do_not_depend_on_the_umask() {
+    for arguments in [&["setup", "--yes"][..], &["setup", "--yes", "--no-systemd"]] {
+        let made = ["000", "002", "022", "077"].map(|umask| {
+            let home = Person::new()?.with_systemd();
+            let mut command = home.command("/bin/sh");
+            command
+                .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
+                .arg(home.path("bin/credbroker"));
+            command.args(arguments).env("PATH", format!("{}:/usr/bin:/bin", home.path("tools").display()));
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(modes(&home))
+        });
+        let [Some(first), others @ ..] = made else { return };
+        for other in others {
+            assert_eq!(other.unwrap(), first);
+        }
+        for (path, mode) in [(".local", 0o700), (".config", 0o700), (".config/fish/completions", 0o755)] {
+            assert_eq!(first.get(Path::new(path)), Some(&mode), "{path}");
+        }
+        assert_eq!(first.get(Path::new(".local/share/man/man1")), Some(&0o755));
+        assert!(first.values().all(|mode| mode & 0o022 == 0), "{first:?}");
+    }
+}
+
+#[test]
+fn nothing_is_written_where_other_users_can_make_files() {
+    let Some(home) = Person::new() else { return };
+    let home = home.with_systemd();
+    fs::create_dir(home.path(".config")).unwrap();
+    fs::create_dir(home.path(".config/fish")).unwrap();
+    home.give(".config", 0o700);
+    home.give(".config/fish", 0o777);
+    let before = home.files();
+    let said = home.said(&["setup", "--yes"], 1);
+    assert!(said.contains(&format!("`chmod go-w {}`", home.path(".config/fish").display())), "{said}");
+    assert_eq!(home.files(), before);
+    home.give(".config/fish", 0o755);
+    home.said(&["setup", "--yes"], 0);
+}
+
+#[test]
+fn the_runtime_directory_of_another_user_is_ignored_and_it_is_said() {
+    let Some(home) = Person::new() else { return };
+    std::os::unix::fs::chown(home.path("run"), Some(1002), None).unwrap();
+    let ignored =
+        format!("XDG_RUNTIME_DIR is ignored, because {} belongs to uid 1002", home.path("run").display());
+    for arguments in [&["setup", "--yes"][..], &["status"], &["doctor"], &["get", "dev"], &["serve"]] {
+        let output = home.program(arguments).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!output.status.success(), "{arguments:?}: {said}");
+        assert!(said.contains(&ignored), "{arguments:?}: {said}");
+        assert!(!said.contains("XDG_RUNTIME_DIR is not set"), "{arguments:?}: {said}");
+    }
+    assert!(!home.path("run/credbroker").exists());
+}

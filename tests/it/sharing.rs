@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{private_directory, private_file, program_file};
+use credbroker_test_support::{directory_without_others, private_file, program_file};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -34,7 +34,11 @@ impl Place {
             println!("SKIPPED: only root can act as other users");
             return None;
         }
-        let place = Self(private_directory());
+        let Some(directory) = directory_without_others() else {
+            println!("SKIPPED: there is no directory above which only root can write");
+            return None;
+        };
+        let place = Self(directory);
         place.directory("", 0, 0o755);
         let program = place.path("credbroker");
         if fs::hard_link(PROGRAM, &program).is_err() {
@@ -105,10 +109,20 @@ impl Place {
 
     /// The shim as another user.
     fn shim(&self, within: &[&str], uid: u32, groups: &[u32], socket: &str) -> Output {
+        self.shim_with(within, uid, groups, socket, &[])
+    }
+
+    /// The shim as another user who knows the uid of the broker.
+    fn knowing_shim(&self, uid: u32, groups: &[u32], socket: &str) -> Output {
+        self.shim_with(&[], uid, groups, socket, &["--server-uid", &BROKER.to_string()])
+    }
+
+    fn shim_with(&self, within: &[&str], uid: u32, groups: &[u32], socket: &str, more: &[&str]) -> Output {
         let program = self.path("credbroker").to_str().unwrap().to_owned();
         let socket = self.path(socket).to_str().unwrap().to_owned();
         let words = ["shim", "--provider", "cloud", "--timeout", "20", "--socket"].map(str::to_owned);
-        let words: Vec<_> = [program].into_iter().chain(words).chain([socket]).collect();
+        let words = [program].into_iter().chain(words).chain([socket]);
+        let words: Vec<_> = words.chain(more.iter().map(|&word| word.to_owned())).collect();
         start(within, uid, groups, &words).wait_with_output().unwrap()
     }
 }
@@ -219,8 +233,8 @@ fn a_group_reaches_the_socket_and_other_users_do_not() {
         let _broker = place.broker(&[], &[GROUP], &place.listen(socket, &listen));
         let path = place.path(socket);
         assert_eq!((mode(path.parent().unwrap()), mode(&path)), (folder, 0o660));
-        assert_answered(&place.shim(&[], CLIENT, &[GROUP], socket));
-        refused(&place.shim(&[], CLIENT, &[], socket), 69);
+        assert_answered(&place.knowing_shim(CLIENT, &[GROUP], socket));
+        refused(&place.knowing_shim(CLIENT, &[], socket), 69);
     }
 }
 
@@ -310,8 +324,10 @@ fn a_group_of_the_rules_is_served_through_the_socket_of_that_group() {
     let access = json!([rule("apps", &json!({"gids": [GROUP]}))]);
     let listen = place.listen("shared/broker.sock", &listen);
     let _broker = place.broker_with(&[], &[GROUP], &listen, &access);
-    assert_eq!(token(&place.shim(&[], CLIENT, &[GROUP], "shared/broker.sock")), "shared");
-    assert_answered(&place.shim(&[], 0, &[], "shared/broker.sock"));
+    assert_eq!(token(&place.knowing_shim(CLIENT, &[GROUP], "shared/broker.sock")), "shared");
+    assert_answered(&place.knowing_shim(0, &[], "shared/broker.sock"));
+    let stderr = refused(&place.shim(&[], CLIENT, &[GROUP], "shared/broker.sock"), 77);
+    assert!(stderr.contains("set CREDBROKER_SERVER_UID"), "{stderr}");
 }
 
 #[test]

@@ -64,3 +64,33 @@ fn a_reader_that_left_is_not_reported_over_and_over() {
     queue.flush(AGES);
     assert!(queue.lock().pending.is_empty());
 }
+
+/// Panics when it is written to.
+struct Broken(io::PipeWriter);
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        panic!("broken on purpose")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Broken {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_thread_that_writes_is_noticed_and_delays_no_flush() {
+    let (_reader, writer) = pipe().unwrap();
+    let queue = LogQueue::start(Broken(writer), LogForm::Text, |_| {});
+    queue.line("first");
+    tokio::time::timeout(AGES, queue.ended()).await.expect("the end is noticed");
+    queue.line("second");
+    queue.flush(AGES);
+    assert!(queue.lock().pending.is_empty(), "the rest went to stderr");
+}

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::process::geteuid;
 use tokio::sync::watch;
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     fleet::Fleet,
     hub::HubReader,
     metrics::Metrics,
-    plugin::{Issuer, ProviderChanges, Providers, Succession},
+    plugin::{Issuer, Provider, ProviderChanges, Providers, Succession},
     resolver::{Resolver, World},
 };
 
@@ -90,7 +91,8 @@ impl Adopter {
     /// with an error if not.
     ///
     /// Retired providers are out of use before the access rules change, and new ones are in use afterwards: at no moment
-    /// does a rule apply to a definition of the other configuration.
+    /// does a rule apply to a definition of the other configuration. Credentials that a caller may have forged are
+    /// forgotten before a rule gives them to others.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.started.differs(&config);
         let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
@@ -102,13 +104,18 @@ impl Adopter {
         self.cache.forget_retired();
 
         // Before all that takes long, so that nothing delays the loss of a right.
+        let newer = Arc::clone(&self.policies.borrow());
+        let newer = if newer.is_of(&access) { newer } else { Arc::new(Policy::new(access)) };
+        for provider in providers.iter().filter(|provider| is_shared(provider, &newer)) {
+            provider.standing.set_shared(true);
+        }
+        self.cache.forget_leased();
         let access = self.policies.send_if_modified(|policy| {
-            let differs = !policy.is_of(&access);
-            if differs {
-                *policy = Arc::new(Policy::new(access));
-            }
+            let differs = !Arc::ptr_eq(policy, &newer);
+            policy.clone_from(&newer);
             differs
         });
+        note_shared(&providers, &newer);
         let before = {
             let mut old = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *old, in_force)
@@ -123,6 +130,18 @@ impl Adopter {
         let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
         Adopted { providers: changes, limits: before != in_force, access, is_hub_changed, restart_needed }
     }
+}
+
+/// Notes which providers have credentials that `policy` gives to other users than the broker's own and root. Leases depend
+/// on it.
+pub(crate) fn note_shared(providers: &Providers, policy: &Policy) {
+    for provider in providers.iter() {
+        provider.standing.set_shared(is_shared(provider, policy));
+    }
+}
+
+fn is_shared(provider: &Provider, policy: &Policy) -> bool {
+    !policy.is_alone(geteuid().as_raw(), &provider.name)
 }
 
 /// The issuers of all plugins.

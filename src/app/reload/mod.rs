@@ -24,14 +24,14 @@ use tracing::debug;
 use self::{
     absences::Absences,
     marks::Marks,
-    pending::{PendingChanges, Touch},
+    pending::{DueReading, PendingChanges, Touch},
     reading::{Reading, ReadingVerdict, judge},
     watcher::Watcher,
 };
 use super::ServiceNotification;
 use crate::{clock::Clock, config::Sources, server::ReloadState};
 
-pub(super) use adopt::{Adopter, Started};
+pub(super) use adopt::{Adopter, Started, note_shared};
 pub use reading::ConfigPlace;
 
 /// Interval between looks at the files where inotify reports every change, and where it does not.
@@ -116,15 +116,20 @@ impl Follower {
                     debug!("reload requested");
                     self.is_requested = true;
                     ServiceNotification::Reloading.notify();
-                    self.pending.ask(Duration::ZERO);
+                    self.pending.request(self.clock.now().boot);
                 }
                 () = sleep(due.unwrap_or(Duration::MAX)), if due.is_some() => {}
                 () = sleep(look), if due.is_none() => self.look().await,
             }
-            // A request may arrive before the event of a file that is being written.
-            self.touch(self.watcher.waiting());
+            // What is due may have been touched just now.
+            let touches = self.watcher.waiting();
+            self.touch(touches);
+            if self.watcher.has_lost_events() {
+                self.look().await;
+            }
             let now = self.clock.now().boot;
-            if self.pending.take(now) && self.read().await && std::mem::take(&mut self.is_requested) {
+            let Some(due) = self.pending.take(now) else { continue };
+            if self.read(due).await && std::mem::take(&mut self.is_requested) {
                 ServiceNotification::Ready.notify();
             }
         }
@@ -152,7 +157,7 @@ impl Follower {
 
     /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
     /// read again soon.
-    async fn read(&mut self) -> bool {
+    async fn read(&mut self, due: DueReading) -> bool {
         let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
             self.is_stuck();
             return true;
@@ -171,8 +176,10 @@ impl Follower {
         self.watcher.replace(watches);
         self.marks = marks;
         if is_torn {
-            self.pending.ask(now.saturating_add(AGAIN));
-            return false;
+            self.pending.ask_again(due, now, now.saturating_add(AGAIN));
+            if due.may_wait(now) {
+                return false;
+            }
         }
         match judge(result.as_ref(), &self.in_force, &mut self.absences, now) {
             ReadingVerdict::Keep { problems, again } => {

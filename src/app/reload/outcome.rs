@@ -1,6 +1,6 @@
 //! What becomes of a reading: it is put in force, or the configuration before stays.
 
-use std::sync::Arc;
+use std::{panic::resume_unwind, sync::Arc};
 
 use tokio::task::spawn_blocking;
 use tracing::{debug, error, info, warn};
@@ -20,10 +20,12 @@ impl Follower {
         let Loaded { config, source, warnings, sources } = loaded;
         let (files, parts) = (config.files.clone(), Arc::clone(&self.adopter));
         // A fleet of many profiles is resolved again, which takes a while.
-        let Ok(adopted) = spawn_blocking(move || parts.adopt(config)).await else {
-            return self.keep(vec![
-                "the configuration could not be put in force; this is a bug, please report it".into(),
-            ]);
+        let adopted = match spawn_blocking(move || parts.adopt(config)).await {
+            Ok(adopted) => adopted,
+            // The access rules and the providers in force may be of two configurations. This task ends, and the broker with
+            // it; its supervisor starts it with one of them.
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            Err(_runtime_ends) => return,
         };
         (self.in_force, self.absences) = (sources, Absences::default());
         let before = Arc::clone(&self.state.borrow());

@@ -1,7 +1,7 @@
 //! Which directories show every change of a file, through all symbolic links on the way to it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ffi::{OsStr, OsString},
     fs,
     path::{Component, Path, PathBuf},
@@ -14,17 +14,23 @@ const LINKS: usize = 40;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct WatchedPlaces(pub(super) BTreeMap<PathBuf, Names>);
 
-/// The names of one directory that matter.
+/// The names of one directory that matter, and whether each may be a file whose contents matter, and not only a link or a
+/// directory on the way.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Names {
-    names: BTreeSet<OsString>,
-    /// Whether one of them may be a file whose contents matter, and not only a link or a directory on the way.
-    pub(super) has_files: bool,
-}
+pub(super) struct Names(BTreeMap<OsString, bool>);
 
 impl Names {
     pub(super) fn contains(&self, name: &OsStr) -> bool {
-        self.names.contains(name)
+        self.0.contains_key(name)
+    }
+
+    pub(super) fn may_be_file(&self, name: &OsStr) -> bool {
+        self.0.get(name).is_some_and(|is_file| *is_file)
+    }
+
+    /// Those that may be files whose contents matter.
+    pub(super) fn files(&self) -> impl Iterator<Item = &OsStr> {
+        self.0.iter().filter(|(_, is_file)| **is_file).map(|(name, _)| name.as_os_str())
     }
 }
 
@@ -69,10 +75,9 @@ impl WatchedPlaces {
         }
     }
 
-    fn name(&mut self, directory: &Path, name: OsString, has_files: bool) {
+    fn name(&mut self, directory: &Path, name: OsString, may_be_file: bool) {
         let names = self.0.entry(directory.to_owned()).or_default();
-        names.names.insert(name);
-        names.has_files |= has_files;
+        *names.0.entry(name).or_default() |= may_be_file;
     }
 }
 

@@ -1,4 +1,8 @@
 //! inotify: which files were touched.
+//!
+//! A program beside a followed file may write, create and rename others as fast as it can. Directories are watched for names
+//! only, few of the events are read at a time, and none are waited for in between: the kernel keeps those that fit its
+//! queue, and says when it has dropped some.
 
 use std::{
     collections::HashMap,
@@ -7,25 +11,34 @@ use std::{
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use rustix::{
     fs::{
+        FileType,
         inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
-        statfs,
+        stat, statfs,
     },
     io::Errno,
 };
-use tokio::io::unix::AsyncFd;
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::sleep,
+};
 
 use super::{
     pending::Touch,
     places::{Names, WatchedPlaces},
 };
 
-/// Bytes of events that are read at a time.
+/// Bytes of events that are read with one system call.
 const BUFFER: usize = 4096;
-/// What shows that a name means another file.
+/// The most events that are read at a time.
+const EVENTS: usize = 256;
+/// How long events are collected before they are read.
+const COLLECT: Duration = Duration::from_millis(50);
+/// What shows that a name means another file, or that a directory has other permissions.
 const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVE)
     .union(WatchFlags::DELETE)
@@ -60,14 +73,16 @@ const REMOTE: [u32; 14] = [
 #[derive(Debug)]
 pub(super) struct Watcher {
     /// `None`: the kernel refuses one.
-    inotify: Option<AsyncFd<Arc<OwnedFd>>>,
+    inotify: Option<Arc<OwnedFd>>,
     watches: HashMap<i32, Watched>,
+    /// The kernel has dropped events.
+    has_lost_events: bool,
 }
 
 /// What one watch is for.
 #[derive(Debug)]
 enum Watched {
-    Directory(PathBuf, Names),
+    Directory { path: PathBuf, names: Names, is_remote: bool },
     File(PathBuf),
 }
 
@@ -84,27 +99,41 @@ impl Watches {
     pub(super) fn add(inotify: Option<&OwnedFd>, files: &[PathBuf]) -> Self {
         let Some(inotify) = inotify else { return Self::default() };
         let mut all = Self { by_number: HashMap::new(), is_complete: true };
-        for (directory, names) in WatchedPlaces::of(files).0 {
-            let contents = if names.has_files { CONTENTS } else { WatchFlags::empty() };
-            let number = inotify::add_watch(inotify, &directory, NAMES | contents | WatchFlags::ONLYDIR);
-            all.is_complete &= number.is_ok() && !is_remote(&directory);
-            if let Ok(number) = number {
-                all.by_number.insert(number, Watched::Directory(directory, names));
+        let places = WatchedPlaces::of(files).0;
+        // By their names in these directories, because files that appear there later are watched by them too.
+        let in_places = places.iter().flat_map(|(path, names)| names.files().map(|name| path.join(name)));
+        let in_places = in_places.map(|file| (file, WatchFlags::DONT_FOLLOW));
+        // A file has more names than the followed one if it is mounted or linked elsewhere.
+        let by_name = files.iter().map(|file| (file.clone(), WatchFlags::empty()));
+        for (file, flags) in in_places.chain(by_name) {
+            match watch_file(inotify, &file, flags) {
+                Ok(number) => {
+                    all.is_complete &= !is_remote(&file);
+                    all.by_number.entry(number).or_insert(Watched::File(file));
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::ISDIR) => {}
+                Err(_) => all.is_complete = false,
             }
         }
-        // A file has more names than the followed one if it is mounted or linked elsewhere.
-        for file in files {
-            match inotify::add_watch(inotify, file, CONTENTS) {
-                Ok(number) => {
-                    all.is_complete &= !is_remote(file);
-                    all.by_number.entry(number).or_insert_with(|| Watched::File(file.clone()));
-                }
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => {}
-                Err(_) => all.is_complete = false,
+        // Last: if a directory is in the place of a file, it is watched for names.
+        for (path, names) in places {
+            let number = inotify::add_watch(inotify, &path, NAMES | WatchFlags::ONLYDIR);
+            let is_remote = is_remote(&path);
+            all.is_complete &= number.is_ok() && !is_remote;
+            if let Ok(number) = number {
+                all.by_number.insert(number, Watched::Directory { path, names, is_remote });
             }
         }
         all
     }
+}
+
+/// Watches the contents of a file. Those of a directory would be all of its files.
+fn watch_file(inotify: &OwnedFd, file: &Path, flags: WatchFlags) -> Result<i32, Errno> {
+    if stat(file).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory) {
+        return Err(Errno::ISDIR);
+    }
+    inotify::add_watch(inotify, file, CONTENTS | flags)
 }
 
 fn is_remote(path: &Path) -> bool {
@@ -115,17 +144,13 @@ impl Watcher {
     /// A watcher of no files. Must be called within a tokio runtime.
     pub(super) fn start() -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe; the descriptor in an `Arc` is always the same one"
-        )]
-        let inotify = inotify.and_then(|inotify| AsyncFd::new(Arc::new(inotify)).ok());
-        Self { inotify, watches: HashMap::new() }
+        let inotify = inotify.map(Arc::new).filter(|inotify| registered(inotify).is_some());
+        Self { inotify, watches: HashMap::new(), has_lost_events: false }
     }
 
     /// The inotify instance, for [`Watches::add`].
     pub(super) fn instance(&self) -> Option<Arc<OwnedFd>> {
-        self.inotify.as_ref().map(|inotify| Arc::clone(inotify.get_ref()))
+        self.inotify.clone()
     }
 
     /// Follows the files of `newer` instead of those before.
@@ -134,68 +159,108 @@ impl Watcher {
         let Some(inotify) = &self.inotify else { return };
         for number in older.keys().filter(|number| !self.watches.contains_key(number)) {
             // Fails if its directory is gone.
-            let _gone = inotify::remove_watch(inotify.get_ref(), *number);
+            let _gone = inotify::remove_watch(inotify, *number);
         }
     }
 
-    /// Waits for touches of followed files. Pending without end if inotify does not work.
-    pub(super) async fn touches(&self) -> Vec<(PathBuf, Touch)> {
-        let Some(inotify) = &self.inotify else { return std::future::pending().await };
+    /// Waits for touches of followed files, or until the kernel has dropped events. Pending without end if inotify does not
+    /// work. Cancel safe.
+    pub(super) async fn touches(&mut self) -> Vec<(PathBuf, Touch)> {
         loop {
-            let Ok(mut ready) = inotify.readable().await else { return std::future::pending().await };
-            let touches = self.read(inotify.get_ref());
-            ready.clear_ready();
-            if !touches.is_empty() {
+            let Some(inotify) = &self.inotify else { return std::future::pending().await };
+            // Registered only while it is waited for, because each event would wake the runtime.
+            let Some(events) = registered(inotify) else { return std::future::pending().await };
+            let is_readable = events.readable().await.is_ok();
+            drop(events);
+            if !is_readable {
+                return std::future::pending().await;
+            }
+            sleep(COLLECT).await;
+            let touches = self.waiting();
+            if !touches.is_empty() || self.has_lost_events {
                 return touches;
             }
         }
     }
 
-    /// The touches that were not reported yet. Does not wait.
-    pub(super) fn waiting(&self) -> Vec<(PathBuf, Touch)> {
-        self.inotify.as_ref().map(|inotify| self.read(inotify.get_ref())).unwrap_or_default()
-    }
-
-    /// All events that wait.
-    fn read(&self, inotify: &OwnedFd) -> Vec<(PathBuf, Touch)> {
+    /// Touches that were not reported yet: those among a limited number of events. Does not wait.
+    pub(super) fn waiting(&mut self) -> Vec<(PathBuf, Touch)> {
+        let Some(inotify) = self.inotify.clone() else { return Vec::new() };
         let (mut buffer, mut touches) = ([MaybeUninit::uninit(); BUFFER], Vec::new());
-        let mut events = Reader::new(inotify, &mut buffer);
-        loop {
+        let mut events = Reader::new(&*inotify, &mut buffer);
+        // The kernel hands out what fits the buffer, and that must be read to its end.
+        let mut left = EVENTS;
+        while left > 0 || !events.is_buffer_empty() {
+            left = left.saturating_sub(1);
             match events.next() {
                 Ok(event) => {
                     let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-                    touches.extend(self.touch(event.wd(), event.events(), name));
+                    touches.extend(self.touch(&inotify, event.wd(), event.events(), name));
                 }
                 Err(Errno::INTR) => {}
-                Err(_) => return touches,
+                Err(_) => break,
             }
         }
+        touches
     }
 
-    fn touch(&self, number: i32, events: ReadFlags, name: Option<&OsStr>) -> Option<(PathBuf, Touch)> {
+    /// Whether the kernel has dropped events since the last call: then any file may have changed.
+    pub(super) fn has_lost_events(&mut self) -> bool {
+        std::mem::take(&mut self.has_lost_events)
+    }
+
+    fn touch(
+        &mut self,
+        inotify: &OwnedFd,
+        number: i32,
+        events: ReadFlags,
+        name: Option<&OsStr>,
+    ) -> Option<(PathBuf, Touch)> {
         if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-            // Any file may have changed.
-            return Some((PathBuf::new(), Touch::Settled));
+            self.has_lost_events = true;
+            return None;
+        }
+        if events.contains(ReadFlags::IGNORED) {
+            self.watches.remove(&number);
+            return None;
         }
         let touch = if events.contains(ReadFlags::MODIFY) { Touch::Written } else { Touch::Settled };
-        match (self.watches.get(&number)?, name) {
-            (Watched::Directory(directory, names), Some(name)) => {
-                names.contains(name).then(|| (directory.join(name), touch))
+        let (path, appeared) = match (self.watches.get(&number)?, name) {
+            (Watched::Directory { path, names, is_remote }, Some(name)) => {
+                if !names.contains(name) {
+                    return None;
+                }
+                let has_appeared = events.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO)
+                    && !events.contains(ReadFlags::ISDIR);
+                (path.join(name), has_appeared && names.may_be_file(name) && !is_remote)
             }
-            // The directory itself. A change of its permissions decides nothing.
-            (Watched::Directory(directory, _), None) => {
-                (!events.contains(ReadFlags::ATTRIB)).then(|| (directory.clone(), Touch::Settled))
-            }
-            (Watched::File(file), _) => Some((file.clone(), touch)),
+            // The directory itself.
+            (Watched::Directory { path, .. }, None) => (path.clone(), false),
+            (Watched::File(file), _) => (file.clone(), false),
+        };
+        // A file that appears may still be written. On a local file system, the look-up of its name does not block.
+        if appeared && let Ok(number) = inotify::add_watch(inotify, &path, CONTENTS | WatchFlags::DONT_FOLLOW)
+        {
+            self.watches.entry(number).or_insert_with(|| Watched::File(path.clone()));
         }
+        Some((path, touch))
     }
+}
+
+/// `inotify` with the runtime of the caller; `None`: it has no room.
+fn registered(inotify: &Arc<OwnedFd>) -> Option<AsyncFd<Arc<OwnedFd>>> {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe; the descriptor in an `Arc` is always the same one"
+    )]
+    AsyncFd::with_interest(Arc::clone(inotify), Interest::READABLE).ok()
 }
 
 impl Watcher {
     /// As if the kernel refused an inotify instance.
     #[cfg(test)]
     fn without_inotify() -> Self {
-        Self { inotify: None, watches: HashMap::new() }
+        Self { inotify: None, watches: HashMap::new(), has_lost_events: false }
     }
 }
 

@@ -29,7 +29,7 @@ impl<R: PluginRunner> Claim<R> {
         let has_run = self.flight.started_at().is_some()
             && !matches!(result, Err(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })));
         let outcome = result.and_then(|output| self.cache.accept(&self.entry, held.as_ref(), &output));
-        let outcome = outcome.map_err(|error| self.cache.reject(last.as_ref(), error));
+        let outcome = outcome.map_err(|error| self.cache.reject(last.as_ref(), error, held.as_ref()));
         self.account(held.as_ref(), &outcome.as_ref().map_or_else(RunEffect::Failed, RunEffect::Accepted));
         if let (Some(failure), Ok(_)) = (&last, &outcome) {
             info!(failures = failure.attempts, "the plugin works again");
@@ -49,22 +49,35 @@ impl<R: PluginRunner> Claim<R> {
             // A verification in progress holds the old credential.
             self.entry.forget_verification();
         }
-        let (flight, mut is_retired) = (&self.flight, false);
+        let (flight, mut is_refused) = (&self.flight, false);
+        let is_leased = attendance.lender().is_some();
+        let standing = &self.entry.spec.provider.standing;
         self.entry.cell.send_if_modified(|state| {
-            is_retired = state.retired.is_some();
+            // Asked in the cell: a reload that shares the provider looks at the cell afterwards.
+            let is_forgeable = is_leased && standing.is_shared();
+            // An entry that is no longer in the map does not note that it is retired.
+            is_refused = state.retired.is_some() || standing.retirement().is_some() || is_forgeable;
             // After an eviction the entry has another run or none, and does not keep this outcome.
             if state.flight.take_if(|found| Arc::ptr_eq(found, flight)).is_none() {
                 return false;
             }
+            self.cache.changed();
+            if is_forgeable {
+                return false;
+            }
             state.attention = ending.map_or(state.attention, |ending| state.attention.after(ending));
             match outcome {
-                Ok(current) => state.accept(current),
+                Ok(current) => {
+                    state.accept(current);
+                    state.is_leased = is_leased;
+                }
                 Err(failure) => state.failure = Some(failure),
             }
             true
         });
-        // Not even the callers that wait get the credential of a definition that is no longer in force.
-        flight.publish(Some(issued).filter(|_| !is_retired));
+        // Not even the callers that wait get the credential of a definition that is no longer in force, or one that another
+        // user could have forged.
+        flight.publish(Some(issued).filter(|_| !is_refused));
     }
 
     /// Counts and logs the run, which found `held` in the entry.

@@ -12,8 +12,9 @@ use super::Claim;
 use crate::cache::{
     CacheError,
     account::{self, Ended, RunEffect},
+    makers::Made,
 };
-use crate::exec::{PluginRunner, RunError, RunOutput, RunPermit};
+use crate::exec::{ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Throttled};
 
 impl<R: PluginRunner> Claim<R> {
     pub(super) async fn run(mut self) {
@@ -34,9 +35,13 @@ impl<R: PluginRunner> Claim<R> {
     /// Waits until the scheduler permits the run, and runs the plugin.
     async fn wait_and_run(&self) -> Result<RunOutput, CacheError> {
         let (parts, spec) = (&self.cache.inner.parts, &self.entry.spec);
-        let ticket = parts.scheduler.enter(&spec.provider, self.flight.urgency());
-        self.flight.queued(ticket.handle());
+        let source = self.source();
+        let ticket = self.flight.queue(|urgency| parts.scheduler.enter(&spec.provider, urgency, source));
         let permit = ticket.turn().await.map_err(|throttled| throttled.into_error(spec.command()))?;
+        // After an eviction, the entry does not end this run when its provider is retired.
+        if let Some(why) = spec.provider.standing.retirement() {
+            return Err(CacheError::Retired(why));
+        }
         let started = self.cache.now();
         self.flight.started(started);
         self.entry.runs.fetch_add(1, Ordering::Relaxed);
@@ -44,13 +49,21 @@ impl<R: PluginRunner> Claim<R> {
         account::called(&parts.metrics, &result);
         let ran = self.cache.now().boot.saturating_sub(started.boot);
         let _first = self.ended.set(Ended { ran, failure: result.as_ref().err().map(account::failure) });
-        if !permit.finish(&result) {
-            return Ok(result?);
-        }
+        let is_first = self.entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
+        let foreign = || ForeignTexts::of(spec, self.flight.attendance.session().map(Arc::as_ref));
+        let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
         // The issuer asked for fewer runs. Callers need to know that, and for how long.
-        let throttled = parts.scheduler.throttled(&spec.provider);
-        result
-            .map_err(|error| throttled.map_or(error, |throttled| throttled.into_error(spec.command())).into())
+        let throttled = Throttled { provider: Arc::clone(&spec.provider), of_key: true, retry_after };
+        Err(throttled.into_error(spec.command()).into())
+    }
+
+    /// Who decides what the plugin receives.
+    fn source(&self) -> RunSource {
+        let Self { entry, flight, .. } = self;
+        if flight.attendance.session().is_none() && entry.spec.foreign_parts().is_empty() {
+            return RunSource::Configuration(entry.spec.key);
+        }
+        RunSource::Others { uid: entry.made.as_ref().map(Made::uid).or(flight.session_uid()) }
     }
 
     /// Runs the plugin. If it waits for a person, it gives its slot to other runs. One line says that it may run into its
@@ -86,6 +99,7 @@ impl<R: PluginRunner> Claim<R> {
         let flight = &self.flight;
         self.entry.cell.send_if_modified(|state| {
             state.flight.take_if(|found| Arc::ptr_eq(found, flight));
+            self.cache.changed();
             false
         });
         flight.publish(None);

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{Flight, RunResult};
-use crate::{cache::Request, exec::Attending};
+use crate::{
+    cache::{Pending, Request},
+    clock::Now,
+    exec::{Attending, Throttled},
+};
 
 /// A caller that waits for a run. While there is one, the run is not background work.
 #[derive(Debug)]
@@ -19,7 +23,20 @@ pub(crate) struct Waiter {
 impl Waiter {
     /// Lets the caller of `request` wait for `flight`. The caller attends it if it attends all of its runs, or has started
     /// this one in its own session.
-    pub(crate) fn new(flight: Arc<Flight>, request: &Request) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// The run is queued, and its issuer is paused.
+    pub(crate) fn new(flight: Arc<Flight>, request: &Request) -> Result<Self, Throttled> {
+        {
+            let mut progress = flight.lock();
+            progress.join(request.caller.peer)?;
+            if std::mem::take(&mut progress.is_starting)
+                && let Some(starting) = progress.peers.first().copied()
+            {
+                progress.part(starting);
+            }
+        }
         let (peer, attendance) = (request.caller.peer, &flight.attendance);
         let sessions = request.session.as_ref().zip(attendance.session());
         let has_started_it = sessions.is_some_and(|(own, of_run)| Arc::ptr_eq(own, of_run));
@@ -29,12 +46,7 @@ impl Waiter {
         };
         let outcome = flight.outcome.subscribe();
         flight.trace.get().inspect(|span| span.awaited());
-        {
-            let mut progress = flight.lock();
-            progress.peers.push(peer);
-            progress.update_scheduler();
-        }
-        Self { flight, peer, outcome, _attending: attending }
+        Ok(Self { flight, peer, outcome, _attending: attending })
     }
 
     /// Waits for the outcome.
@@ -44,21 +56,24 @@ impl Waiter {
         outcome.ok().and_then(|outcome| outcome.clone().flatten())
     }
 
-    pub(crate) fn flight(&self) -> &Flight {
-        &self.flight
+    /// What it waits for at `now`, when its deadline has passed.
+    pub(crate) fn pending(&self, now: Now) -> Pending {
+        let progress = self.flight.lock();
+        match progress.started {
+            Some(started) => Pending::Running(now.boot.saturating_sub(started)),
+            None => {
+                Pending::Queued(progress.ticket.as_ref().and_then(|ticket| ticket.waits_for(Some(self.peer))))
+            }
+        }
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut progress = self.flight.lock();
-        if let Some(index) = progress.peers.iter().rposition(|peer| *peer == self.peer) {
-            progress.peers.remove(index);
-        }
+        progress.part(self.peer);
         if progress.peers.is_empty() && progress.is_detached {
             self.flight.abandoned.cancel();
-        } else {
-            progress.update_scheduler();
         }
     }
 }

@@ -87,6 +87,7 @@ pub(in crate::cache) fn state(current: Option<Current>, retry_at: Option<u64>, r
             error: CacheError::Draining,
             failed_at: at,
             attempts: 1,
+            throttled: 0,
             refresh_at: at,
             ask_at: at,
             terminal_at: at,
@@ -252,7 +253,7 @@ fn a_failure_holds_callers_shortly_and_refreshes_longer() {
     let mut last: Option<Failure> = None;
     let mut held = Vec::new();
     for _ in 0..10 {
-        let failure = Failure::after(last.as_ref(), CacheError::Draining, after(0), 0.999);
+        let failure = Failure::after(last.as_ref(), CacheError::Draining, false, after(0), 0.999);
         let left = |until: Duration| until.saturating_sub(after(0).boot).as_secs();
         held.push((left(failure.refresh_at), left(failure.ask_at), left(failure.terminal_at)));
         last = Some(failure);
@@ -278,14 +279,39 @@ fn a_pause_of_the_issuer_is_not_an_attempt_and_is_the_schedulers_to_hold() {
         command: "p".into(),
         provider: "p".into(),
         issuer: "i".into(),
+        of_key: false,
         retry_after: secs(60),
     });
-    let first = Failure::after(None, CacheError::Draining, after(0), 0.5);
-    let second = Failure::after(Some(&first), throttled, after(0), 0.5);
+    let first = Failure::after(None, CacheError::Draining, false, after(0), 0.5);
+    let second = Failure::after(Some(&first), throttled, false, after(0), 0.5);
     assert_eq!((second.attempts, second.at(after(0), false).retry_after), (1, secs(60)));
     assert!(!second.is_held(after(0), false), "the issuer may be free again before");
     assert_eq!(second.at(after(20), false).retry_after, secs(40), "it becomes shorter");
     assert!(second.at(after(20), false).to_string().contains("paused for another 40 s"));
+}
+
+#[test]
+fn a_pause_of_the_key_is_held_and_its_renewal_is_tried_every_fifteen_seconds() {
+    let throttled = |secs: u64| {
+        CacheError::Run(RunError::Throttled {
+            command: "p".into(),
+            provider: "p".into(),
+            issuer: "i".into(),
+            of_key: true,
+            retry_after: self::secs(secs),
+        })
+    };
+    for (holds, refresh_in) in [(false, 60), (true, 15)] {
+        let first = Failure::after(None, throttled(60), holds, after(0), 0.5);
+        assert!(first.is_held(after(59), false) && first.is_held(after(59), true));
+        assert!(!first.is_held(after(60), false));
+        assert_eq!(first.refresh_at, after(refresh_in).boot);
+        assert_eq!(first.at(after(20), false).retry_after, secs(40));
+        let other = Failure::after(Some(&first), CacheError::Draining, holds, after(0), 0.5);
+        let second = Failure::after(Some(&other), throttled(7), holds, after(0), 0.5);
+        assert_eq!((first.throttled, other.throttled, second.throttled), (1, 1, 2));
+        assert_eq!((first.attempts, second.attempts, second.refresh_at), (0, 1, after(7).boot));
+    }
 }
 
 proptest! {

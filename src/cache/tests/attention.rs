@@ -168,6 +168,7 @@ async fn a_plugin_that_always_reads_a_terminal_runs_only_for_a_caller_with_one()
     let (request, _offered) = lending(login());
     setup.gets(always(), &request).await.unwrap();
     setup.gets(always(), &program()).await.unwrap();
+    sleep(secs(10)).await;
     assert!(is_refused(&setup.gets(always(), &login()).await), "a login is answered by a run only");
     assert_eq!(setup.runs(), 2);
 }
@@ -233,4 +234,34 @@ async fn when_the_caller_with_the_terminal_has_left_the_others_decide_again() {
     without.unwrap();
     with.unwrap();
     assert_eq!(setup.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_succeeded_a_short_time_ago_is_not_repeated() {
+    let setup = setup(&[Script::Token(mins(60))]);
+    setup.asked_by(&program()).await.unwrap();
+    for _ in 0..100 {
+        setup.asked_by(&login()).await.unwrap();
+        sleep(Duration::from_millis(70)).await;
+    }
+    assert_eq!(setup.runs(), 2, "a credential that no login brought is not enough");
+    sleep(secs(10)).await;
+    setup.asked_by(&login()).await.unwrap();
+    assert_eq!(setup.runs(), 3);
+    setup.cache.evict(&Selector::All);
+    setup.asked_by(&login()).await.unwrap();
+    assert_eq!(setup.runs(), 4, "after a logout");
+    setup.cache.evict(&Selector::All);
+    setup.asked_by(&program()).await.unwrap();
+    setup.asked_by(&login()).await.unwrap();
+    assert_eq!(setup.runs(), 6, "a login from before a logout does not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_failed_is_repeated() {
+    let setup = setup(&[Script::Token(mins(60)), Script::Fail, Script::Token(mins(60))]);
+    setup.asked_by(&program()).await.unwrap();
+    assert!(setup.asked_by(&login()).await.is_err());
+    setup.asked_by(&login()).await.unwrap();
+    assert_eq!(setup.runs(), 3);
 }

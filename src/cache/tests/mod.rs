@@ -7,6 +7,7 @@ mod abandoning;
 mod attention;
 mod cell;
 mod forgetting;
+mod leasing;
 mod promises;
 mod rejection;
 mod retiring;
@@ -16,6 +17,7 @@ mod selecting;
 mod simulation;
 mod status;
 mod suspicion;
+mod throttling;
 mod time;
 mod watching;
 

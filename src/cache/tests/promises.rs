@@ -213,3 +213,36 @@ async fn pages_list_every_key_once_in_order() {
     assert!(seen.is_sorted());
     assert_eq!(setup.cache.list(&of("a"), None, usize::MAX).len(), 20);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn() {
+    for joins_first in [false, true] {
+        let mut setup = setup(&[Late(secs(100)), Late(secs(10)), Token(mins(60))]);
+        let Setup { runner, clock, tasks, draining, .. } = &setup;
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        let parts = CacheParts::for_tests(Arc::clone(runner), Arc::clone(&clock), tasks, draining);
+        let scheduler = Scheduler::new(2, clock, || 0.5);
+        scheduler.set_shares(crate::exec::RunShares { per_uid: 2, per_process: 1 });
+        setup.cache = CredentialCache::new(CacheParts { scheduler, ..parts });
+        let ask = |key: &str, process| {
+            let (cache, spec) = (setup.cache.clone(), spec(key));
+            setup.tasks.spawn(async move { cache.get(spec, &peer(process)).await.map(drop) })
+        };
+        let busy = ask("one", 1);
+        tokio::task::yield_now().await;
+        let other = ask("two", 3);
+        tokio::task::yield_now().await;
+        let asked = Instant::now();
+        let mut waiting = Vec::new();
+        for process in if joins_first { [1, 2] } else { [2, 1] } {
+            waiting.push(ask("joined", process));
+            tokio::task::yield_now().await;
+        }
+        other.await.unwrap().unwrap();
+        for waits in waiting {
+            waits.await.unwrap().unwrap();
+        }
+        assert_eq!(asked.elapsed(), secs(10) + RUN, "{joins_first}");
+        drop(busy);
+    }
+}

@@ -79,6 +79,45 @@ async fn callers_that_wait_and_watches_get_the_reason_at_once_and_the_run_ends()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_for_a_target_that_its_profile_no_longer_has_brings_no_retired_credential() {
+    let setup = setup(&[Late(secs(10))]);
+    let old = Defined::new("p");
+    let (asked, ()) = tokio::join!(
+        ask(&setup, PluginSpec { target: Some(target("paris", "paris")), ..old.spec("a") }),
+        async {
+            sleep(secs(1)).await;
+            setup.cache.forget(&profile_name("paris"), None);
+            old.retire(&setup);
+        }
+    );
+    assert!(is_retired(&asked.unwrap_err()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_that_an_eviction_left_to_its_callers_does_not_start() {
+    let mut setup = setup(&[Late(secs(10))]);
+    let Setup { runner, clock, tasks, draining, .. } = &setup;
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let parts = CacheParts::for_tests(Arc::clone(runner), Arc::clone(&clock), tasks, draining);
+    setup.cache = CredentialCache::new(CacheParts { scheduler: Scheduler::new(1, clock, || 0.5), ..parts });
+    let (old, other) = (Defined::new("p"), Defined::new("q"));
+    let started = Instant::now();
+    let queued = async {
+        let answer = ask(&setup, old.spec("a")).await;
+        assert_eq!(started.elapsed(), secs(1), "at once");
+        answer
+    };
+    let (first, queued, ()) = tokio::join!(ask(&setup, other.spec("b")), queued, async {
+        sleep(secs(1)).await;
+        setup.cache.evict(&of("p"));
+        old.retire(&setup);
+    });
+    first.unwrap();
+    assert!(is_retired(&queued.unwrap_err()));
+    assert_eq!(setup.runs(), 1, "only the other one");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_open_watch_that_has_its_credential_ends_and_holds_no_secret() {
     let setup = setup(&[Token(mins(60))]);
     let old = Defined::new("p");

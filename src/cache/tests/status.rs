@@ -47,7 +47,7 @@ async fn a_key_that_no_one_uses_has_no_next_refresh() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_of_the_issuer_is_shown_with_the_time_that_is_left() {
-    let setup = setup(&[Throttle(secs(60)), Throttle(secs(90)), Token(mins(60))]);
+    let setup = setup(&[Throttle(secs(60)), Throttle(secs(50)), Token(mins(60))]);
     setup.ask().await.unwrap_err();
     let shown = || {
         let (failed, _) = setup.status().failure.unwrap();
@@ -55,15 +55,15 @@ async fn a_pause_of_the_issuer_is_shown_with_the_time_that_is_left() {
     };
     sleep(secs(20)).await;
     let (text, left) = shown();
-    assert!(text.contains("paused for another 40 s"), "{text}");
+    assert!(text.contains("this credential is paused for another 40 s"), "{text}");
     assert_eq!(left, secs(40));
-    // After the pause, the run for another key of the issuer is throttled, which begins a second pause.
+    // After the pause of the key, the run for another one is throttled, which pauses the issuer.
     sleep(secs(41)).await;
     setup.cache.get(spec("b"), &Request::default()).await.unwrap_err();
     let (text, left) = shown();
-    assert!(text.contains("paused for another 90 s"), "{text}");
-    assert_eq!(left, secs(90));
-    sleep(secs(91)).await;
+    assert!(text.contains("asked for fewer runs and is paused for another 50 s"), "{text}");
+    assert_eq!(left, secs(50));
+    sleep(secs(51)).await;
     let (text, left) = shown();
     assert!(
         text.ends_with(

@@ -1,6 +1,9 @@
 //! Suspected rejections are verified with an API server if possible, and never make a valid credential fail.
 
-use tokio::time::sleep;
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 
 use super::{Script::*, *};
 use crate::credential::Cluster;
@@ -198,4 +201,70 @@ async fn a_plugin_that_is_replaced_while_the_api_server_is_asked_runs_once() {
     tokio::join!(get("kubectl"), replaced);
     sleep(secs(1)).await;
     assert_eq!(setup.runs(), 2);
+}
+
+/// A setup that asks 16 API servers at a time, each for three seconds at most. One of them never answers.
+fn setup_with_slots() -> (Setup, Arc<Semaphore>) {
+    let mut setup = setup(&[Token(mins(60))]);
+    let slots = Arc::new(Semaphore::new(16));
+    let shared = Arc::clone(&slots);
+    let verify: crate::cache::VerifyFn = Arc::new(move |issued, cluster| {
+        let slots = Arc::clone(&shared);
+        Box::pin(async move {
+            let Ok(_slot) = timeout(secs(3), slots.acquire_owned()).await else {
+                return Verdict::Unverifiable;
+            };
+            let answer = async {
+                if cluster.server == "https://hangs" {
+                    std::future::pending::<()>().await;
+                }
+                drop(issued);
+                Verdict::Rejected
+            };
+            timeout(secs(3), answer).await.unwrap_or(Verdict::Unverifiable)
+        })
+    });
+    let Setup { runner, clock, tasks, draining, .. } = &setup;
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let parts = CacheParts::for_tests(Arc::clone(runner), clock, tasks, draining);
+    setup.cache = CredentialCache::new(CacheParts { verify, ..parts });
+    (setup, slots)
+}
+
+fn hangs(name: &str) -> Request {
+    let cluster = Cluster { server: "https://hangs".into(), ..Cluster::default() };
+    Request { verify_at: Some(Arc::new(cluster)), ..caller(name) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn verifications_that_their_callers_have_left_disable_no_other() {
+    let (setup, slots) = setup_with_slots();
+    let get = async |key: &str, request: &Request| {
+        setup.cache.get(spec(key), request).await.unwrap().generation.to_string()
+    };
+    for key in 0..16 {
+        let key = key.to_string();
+        get(&key, &hangs("kubectl")).await;
+    }
+    let first = get("last", &verifiable("kubectl")).await;
+    for key in 0..16 {
+        let (key, request) = (key.to_string(), hangs("kubectl"));
+        let left = timeout(Duration::from_millis(100), get(&key, &request)).await;
+        assert!(left.is_err(), "the API server is being asked, and the caller leaves");
+    }
+    assert_eq!(slots.available_permits(), 0);
+    assert_ne!(get("last", &verifiable("kubectl")).await, first, "its API server was asked, and refused it");
+    sleep(secs(3)).await;
+    assert_eq!(slots.available_permits(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verification_of_what_is_forgotten_ends_and_holds_nothing() {
+    let (setup, slots) = setup_with_slots();
+    let issued = Arc::downgrade(&setup.cache.get(spec("a"), &hangs("kubectl")).await.unwrap());
+    let left = timeout(Duration::from_millis(100), setup.cache.get(spec("a"), &hangs("kubectl"))).await;
+    assert!(left.is_err() && slots.available_permits() == 15);
+    setup.cache.evict(&Selector::All);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!((slots.available_permits(), issued.upgrade().is_none()), (16, true));
 }

@@ -61,6 +61,9 @@ pub(super) fn check(
         && !is_root
         && socket.candidates().all(|path| path == Path::new(Socket::SYSTEM))
     {
+        if socket.ignored_runtime_directory().is_some() {
+            return Ok((findings, None)); // the error says it
+        }
         findings.push(Finding::warning("session", "XDG_RUNTIME_DIR is not set, so your own broker is not looked for; it is not set after su and in cron", format!("run `export XDG_RUNTIME_DIR=/run/user/{}`, or log in with a session", rustix::process::geteuid().as_raw())));
     }
     Ok((findings, None))

@@ -89,5 +89,10 @@ pub(super) fn socket(
         .runtime_directory(environment.get("XDG_RUNTIME_DIR"))
         .is_root(rustix::process::geteuid().is_root());
     let socket = Socket::locate(&sources)?;
-    Ok(socket.candidates().next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
+    let ignored = socket.ignored_runtime_directory();
+    if let Some(ignored) = &ignored {
+        warn!("{ignored}");
+    }
+    let mut candidates = socket.candidates().skip(usize::from(ignored.is_some()));
+    Ok(candidates.next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
 }

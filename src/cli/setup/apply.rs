@@ -1,8 +1,9 @@
 //! Does what is planned.
 
-use std::{fs, io::Write, path::Path};
+use std::{io::Write, path::Path};
 
 use anyhow::Context as _;
+use credbroker_client::safety::shell_word;
 
 use super::{manifest::Manifest, plan::Plan, start::Start};
 use crate::{
@@ -36,9 +37,7 @@ pub(super) fn apply(
     manifest.units |= matches!(plan.start, Start::Units);
     manifest.write(&plan.own)?;
     for (path, text) in &files {
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(dir)
-            .with_context(|| format!("the directory {} cannot be created", dir.display()))?;
+        files::shared_directory(path.parent().unwrap_or(Path::new("/")))?;
         files::write_private(path, text)?;
         manifest.has_written(path, text);
     }
@@ -98,10 +97,4 @@ pub(super) fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Res
         .with_context(|| format!("`systemctl --user {shown}` did not run or did not end; run it yourself"))?;
     anyhow::ensure!(ran.succeeded, "`systemctl --user {shown}` failed: {}", ran.stderr.trim());
     Ok(())
-}
-
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -1,7 +1,7 @@
 //! What `credbroker setup` would do here. Changes nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -13,7 +13,10 @@ use super::{
     start::Start,
     units::units,
 };
-use crate::{cli::kubeconfig, plugin::Environment};
+use crate::{
+    cli::{files, kubeconfig},
+    plugin::Environment,
+};
 
 /// Everything that is done, in this order.
 #[derive(Debug)]
@@ -76,7 +79,21 @@ impl Plan {
             "{} was not written by credbroker, and is the place for its copy of your kubeconfig; move it away, then run setup again",
             copy.display()
         );
-        Ok(Self { own, config, kubeconfigs, start, unit_files, pages, foreign, copy })
+        let plan = Self { own, config, kubeconfigs, start, unit_files, pages, foreign, copy };
+        plan.directories().into_iter().try_for_each(files::check_directory)?;
+        Ok(plan)
+    }
+
+    /// Where files will be written.
+    fn directories(&self) -> BTreeSet<&Path> {
+        let started = match &self.start {
+            Start::OnDemand(mark, recorded) => [Some(mark), Some(&recorded.log)],
+            Start::Units | Start::ByHand(_) => [None, None],
+        };
+        let files = self.unit_files.iter().chain(&self.pages).map(|(path, _)| path);
+        let copy = (!self.kubeconfigs.is_empty()).then_some(&self.copy);
+        let above = files.chain(copy).chain(started.into_iter().flatten()).filter_map(|path| path.parent());
+        above.chain([self.own.as_path()]).collect()
     }
 
     /// For a person, one line each.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use credbroker_client::paths::exposed;
+use credbroker_client::{Socket, SocketSources, safety::unsafe_file};
 use credbroker_exec::OnDemand;
 
 use crate::{
@@ -45,19 +45,22 @@ impl Start {
             runtime.is_some(),
             "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{uid}` if that directory exists"
         );
+        let sources = SocketSources::new().runtime_directory(runtime.map(Path::as_os_str));
+        if let Some(ignored) = Socket::locate(&sources)?.ignored_runtime_directory() {
+            anyhow::bail!("there is no place for the socket: {ignored}");
+        }
         let is_there =
             || programs::systemctl(&["show-environment"], environment).is_some_and(|ran| ran.succeeded);
         if with_systemd && is_there() {
             return Ok(Self::Units);
         }
-        let by = exposed(program, &[uid, 0], |_| false)
-            .with_context(|| format!("{} cannot be checked", program.display()))?;
-        if let Some(by) = by {
+        let found = program.metadata().and_then(|found| unsafe_file(program, &found));
+        let found = found.with_context(|| format!("{} cannot be checked", program.display()))?;
+        if let Some(by) = found.first() {
             anyhow::bail!(
-                "{} cannot be started on demand, because other users can write to {}; run `chmod go-w {}`, or install the program elsewhere",
+                "the program cannot be started on demand: {}: {}",
                 program.display(),
-                by.path.display(),
-                by.path.display()
+                by.problem("decide what is started")
             );
         }
         let recorded = environment.inherited(&Globs::new(RECORDED), &Globs::default()).0.into_iter();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::{apply::systemctl, manifest::Manifest};
 use crate::{
@@ -102,7 +102,9 @@ fn stop(program: &Path, environment: &Environment) {
     let is_it = |pid: Pid| {
         fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).is_ok_and(|found| found == command)
     };
-    if let Some(pid) = peer.filter(|pid| is_it(*pid)) {
-        let _gone_already = kill_process(pid, Signal::TERM);
+    // Held before the look: its number may be another process's afterwards.
+    let held = peer.and_then(|pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?)));
+    if let Some((_, held)) = held.filter(|(pid, _)| is_it(*pid)) {
+        let _gone_already = pidfd_send_signal(held, Signal::TERM);
     }
 }

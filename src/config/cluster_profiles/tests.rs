@@ -102,8 +102,8 @@ fn all_problems_are_reported_at_once_with_their_lines() {
     ~/.config/credbroker/config.yaml:15:17: clusterProfiles.prewarm[0].providers[0]: `gkee` is not one of `providers`, did you mean `gke`?
     ~/.config/credbroker/config.yaml:15:23: clusterProfiles.prewarm[0].providers[1]: `aks` is not one of `providers`
     ~/.config/credbroker/config.yaml:15:33: clusterProfiles.prewarm[0].providers[3]: expected a string, found a number; put it in quotes
-    ~/.config/credbroker/config.yaml:16:18: clusterProfiles.prewarm[0].concurrency: must be a whole number above 0
-    ~/.config/credbroker/config.yaml:17:20: clusterProfiles.prewarm[0].runsPerSecond: must be a whole number above 0
+    ~/.config/credbroker/config.yaml:16:18: clusterProfiles.prewarm[0].concurrency: must be a whole number from 1 to 100000
+    ~/.config/credbroker/config.yaml:17:20: clusterProfiles.prewarm[0].runsPerSecond: must be a whole number from 1 to 1000000
     ~/.config/credbroker/config.yaml:18:5: clusterProfiles.prewarm[0]: unknown key `rate`
     ~/.config/credbroker/config.yaml:19:5: clusterProfiles.prewarm[1]: expected a map, found a string
     ");

@@ -53,12 +53,14 @@ fn a_config_that_others_can_replace_is_refused() {
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     allow(&path, 0o600);
     allow(path.parent().unwrap(), 0o755);
-    for (mode, refused) in [(0o755, false), (0o775, true), (0o757, true), (0o1777, false)] {
+    for (mode, refused) in [(0o755, false), (0o777, true), (0o757, true), (0o1777, false)] {
         allow(&open, mode);
-        let found = problems(&path, config);
-        assert_eq!(found.len(), usize::from(refused), "{mode:o}: {found:?}");
-        assert!(found.iter().all(|found| found.contains("/open belongs to uid")), "{found:?}");
-        assert_eq!(problems(&path, kubeconfig), [""; 0], "kubectl trusts every kubeconfig");
+        for read in [config, kubeconfig] {
+            let found = problems(&path, read);
+            assert_eq!(found.len(), usize::from(refused), "{mode:o}: {found:?}");
+            assert!(found.iter().all(|found| found.contains("/open belongs to uid")), "{found:?}");
+        }
+        assert_eq!(distrust(&path).unwrap().is_some(), refused, "{mode:o}");
     }
     // As a ConfigMap is mounted, where it is not read-only: the name is a link.
     allow(&open, 0o755);
@@ -80,8 +82,17 @@ fn a_config_that_others_may_write_is_refused() {
         assert!(read(&path, &mut report).is_some());
         report.problems.len()
     };
-    assert_eq!([0o600, 0o644, 0o660, 0o606].map(|mode| problems(mode, config)), [0, 0, 1, 1]);
-    assert_eq!([0o600, 0o644, 0o660, 0o606].map(|mode| problems(mode, kubeconfig)), [0, 0, 0, 1]);
+    for read in [config, kubeconfig] {
+        assert_eq!([0o600, 0o644, 0o666, 0o606].map(|mode| problems(mode, read)), [0, 0, 1, 1]);
+        if std::os::unix::fs::chown(&path, None, Some(3101)).is_err() {
+            println!("SKIPPED: only root can give a file to another group");
+            return;
+        }
+        assert_eq!([0o640, 0o660].map(|mode| problems(mode, read)), [0, 1]);
+        std::os::unix::fs::chown(&path, Some(3101), None).unwrap();
+        assert_eq!([0o600, 0o666].map(|mode| problems(mode, read)), [1, 2]);
+        std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
+    }
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn what_is_wrong_with_a_section_is_reported() {
     insta::assert_snapshot!(home.problems(), @r"
 ~/.config/credbroker/config.yaml:9:3: issuers[1]: issuer `idp` is defined already at ~/.config/credbroker/config.yaml:8:3; remove one of them
 ~/.config/credbroker/config.yaml:10:3: issuers[2]: name must be specified: the `issuer` of a provider, or the name of a provider without one
-~/.config/credbroker/config.yaml:10:19: issuers[2].runsPerSecond: must be a whole number above 0
+~/.config/credbroker/config.yaml:10:19: issuers[2].runsPerSecond: must be a whole number from 1 to 1000000
 ~/.config/credbroker/config.yaml:11:10: issuers[3].name: must be a name: not empty, without control characters
 ~/.config/credbroker/config.yaml:11:14: issuers[3]: unknown key `rate`
 ~/.config/credbroker/config.yaml:12:3: issuers[4]: expected a map, found a string

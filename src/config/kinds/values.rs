@@ -50,20 +50,26 @@ pub(super) fn with_unit(duration: &Duration) -> String {
     }
 }
 
-/// A whole number above zero with its unit: `30s`, `10m`, `12h`.
-pub(super) fn duration(at: &Cursor<'_>, report: &mut Report) -> Option<Duration> {
+/// A whole number above zero with its unit: `30s`, `10m`, `12h`. At most `longest`.
+pub(super) fn duration(at: &Cursor<'_>, longest: Duration, report: &mut Report) -> Option<Duration> {
     let duration = at.node().as_str().and_then(seconds);
     if duration.is_none() {
         at.problem(report, "must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`");
     }
-    duration
+    let is_long = duration.is_some_and(|duration| duration > longest);
+    if is_long {
+        at.problem(report, format!("must be at most {}", with_unit(&longest)));
+    }
+    duration.filter(|_| !is_long)
 }
 
-pub(super) fn count(at: &Cursor<'_>, report: &mut Report) -> Option<NonZeroUsize> {
+/// A whole number from 1 to `most`.
+pub(super) fn count(at: &Cursor<'_>, most: u32, report: &mut Report) -> Option<NonZeroUsize> {
     let count = at.node().as_number().and_then(|number| number.parse::<NonZeroU32>().ok());
-    let count = count.and_then(|count| NonZeroUsize::try_from(count).ok());
+    let count =
+        count.filter(|count| count.get() <= most).and_then(|count| NonZeroUsize::try_from(count).ok());
     if count.is_none() {
-        at.problem(report, "must be a whole number above 0");
+        at.problem(report, format!("must be a whole number from 1 to {most}"));
     }
     count
 }

@@ -54,7 +54,10 @@ impl Kubeconfig {
         match ContextClusters::of(self, Mode::Ambient).named(cluster, &mut report) {
             Ok(Some(cluster)) => Ok(cluster),
             Ok(None) => Err(ContextError::NoCluster { context: context.to_owned() }),
-            Err(_reported) => Err(ContextError::Invalid { problems: report.warnings }),
+            Err(_reported) => {
+                let Report { warnings, refused, .. } = report;
+                Err(ContextError::Invalid { problems: [refused, warnings].concat() })
+            }
         }
     }
 }

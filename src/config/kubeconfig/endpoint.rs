@@ -74,6 +74,10 @@ fn authorities(
         return Some(bytes.clone());
     }
     report.sources.follow(&path);
+    if let Ok(Some(problem)) = file::distrust(&path) {
+        report.refuse(place(named), what(&format!("certificate-authority `{}`: {problem}", path.display())));
+        return None;
+    }
     match file::authorities(&path) {
         Ok(bytes) => Some(files.entry(path).or_insert(bytes.into()).clone()),
         Err(error) => {

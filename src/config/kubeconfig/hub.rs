@@ -67,6 +67,8 @@ impl Kubeconfig {
         source.server =
             cluster.and_then(|cluster| cluster.body.get("server")?.as_str()).unwrap_or_default().into();
         source.contents.clone_from(&file.digest);
+        // Also without a plugin: then nothing else looks at the certificate authorities here.
+        let known = ContextClusters::of(self, Mode::Named).named(text("cluster"), report).ok().flatten();
         let user = user?;
         if user.body.get("auth-provider").is_some_and(|value| !value.is_null()) {
             at.problem(report, format!("user `{}` of the kubeconfig has an `auth-provider`, which is not supported; use an exec plugin", user.name));
@@ -81,9 +83,7 @@ impl Kubeconfig {
         let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
         let mut provider = provider(name, stanza, &variables);
         with_kubeconfig(&mut provider, &self.list);
-        provider
-            .clusters
-            .extend(ContextClusters::of(self, Mode::Named).named(text("cluster"), report).ok().flatten());
+        provider.clusters.extend(known);
         Some(provider)
     }
 }

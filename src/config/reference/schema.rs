@@ -105,7 +105,7 @@ fn shape_schema(shape: &Shape) -> Value {
         Shape::Text(_, None) => json!({"type": "string"}),
         Shape::Text(_, Some(pattern)) => json!({"type": "string", "pattern": pattern}),
         Shape::Boolean => json!({"type": "boolean"}),
-        Shape::Count => json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
+        Shape::Count(most) => json!({"type": "integer", "minimum": 1, "maximum": most}),
         Shape::Id => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX - 1}),
         Shape::OneOf(names) => json!({"type": "string", "enum": names}),
         Shape::List(item) => json!({"type": "array", "items": shape_schema(item)}),

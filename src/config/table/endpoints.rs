@@ -43,6 +43,7 @@ section! {
     audit;
 
     /// Absolute path of the file for the records: one JSON object in each line. The broker creates it with mode 0600, and
-    /// begins a new one if another program moves it.
-    FILE: Checked, Optional = ("file", Checked("absolute path", "^/|^~(/|$)"), Optional("the broker's log, which has decisions only"), "/var/log/credbroker/audit.jsonl");
+    /// begins a new one if another program moves it. No user but the broker's own and root may be able to change it, or a
+    /// directory on the way to it.
+    FILE: Checked, Optional = ("file", Checked("absolute path", "^/|^~(/|$)"), Optional("the broker's log, which has decisions only"), "/var/lib/credbroker/audit.jsonl");
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::count;
+use super::{MOST_PER_SECOND, MOST_RUNS, count};
 use crate::config::{
     keys::{ConfigKey, Is, Optional, Required, Section},
     kinds::{Boolean, Checked, Count, ListOf, Maps, Text, Texts},
@@ -39,7 +39,7 @@ section! {
     /// Providers that the rule covers.
     PROVIDERS: Texts, Optional = ("providers", Texts, Optional("all providers"), "[gke]");
     /// Plugin runs at the same time, for each provider.
-    CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count, Is(count(2)), "4");
+    CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count(MOST_RUNS), Is(count(2)), "4");
     /// Plugin runs that are started per second, for each provider.
-    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(5)), "10");
+    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count(MOST_PER_SECOND), Is(count(5)), "10");
 }

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use super::count;
+use super::{MOST_PER_SECOND, MOST_RUNS, count};
 use crate::{
     config::{
         keys::{ConfigKey, Is, Optional, Required, Section},
@@ -41,11 +41,11 @@ section! {
     /// `PLUGIN_NOT_ALLOWED`, so change the value when you upgrade the plugin.
     SHA256: Checked, Optional = ("sha256", Checked("64 hexadecimal digits", "^[0-9a-fA-F]{64}$"), Optional("any file"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     /// Time limit of a plugin run that no person attends. A run that takes longer is killed.
-    TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan, Is(Duration::from_secs(30)), "20s");
+    TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan::RUN, Is(Duration::from_secs(30)), "20s");
     /// Upper bound on the lifetime of a credential.
-    MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan, Optional("no bound besides the credential's own expiry"), "12h");
+    MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan::AGE, Optional("no bound besides the credential's own expiry"), "12h");
     /// Lifetime of a credential that has no expiry.
-    UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan, Is(Duration::from_secs(10 * 60)), "5m");
+    UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan::AGE, Is(Duration::from_secs(10 * 60)), "5m");
     /// Whether an API server that the broker knows is asked about a credential that seems to be rejected.
     VERIFY: Enumeration<Verify>, Is<Verify> = ("verify", Enumeration(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
     /// What happens with the cluster that a caller sends. `fromCaller`: the plugin gets it, and it is part of the
@@ -68,7 +68,7 @@ section! {
     ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false), "true");
     /// Time limit of a plugin run while a person attends it, counted from its start. When the last person leaves, `timeout`
     /// applies again. A person attends a run at a terminal, or with `credbroker login`; see [logins.md](logins.md).
-    INTERACTIVE_TIMEOUT: TimeSpan, Is<Duration> = ("interactiveTimeout", TimeSpan, Is(Duration::from_secs(5 * 60)), "3m");
+    INTERACTIVE_TIMEOUT: TimeSpan, Is<Duration> = ("interactiveTimeout", TimeSpan::RUN, Is(Duration::from_secs(5 * 60)), "3m");
 }
 
 section! {
@@ -123,7 +123,7 @@ section! {
     /// kubeconfigs have is one issuer for all of them; without the section each is its own issuer.
     NAME: Name, Required = ("name", Name, Required("the `issuer` of a provider, or the name of a provider without one"), "google");
     /// Plugin runs that are started per second.
-    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count, Is(count(10)), "20");
+    RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count(MOST_PER_SECOND), Is(count(10)), "20");
     /// Plugin runs at the same time.
-    CONCURRENCY: Count, Optional = ("concurrency", Count, Optional("`limits.pluginRunsPerProvider`"), "6");
+    CONCURRENCY: Count, Optional = ("concurrency", Count(MOST_RUNS), Optional("`limits.pluginRunsPerProvider`"), "6");
 }

@@ -23,3 +23,14 @@ async fn only_the_end_of_stderr_is_kept() {
         assert_eq!(stderr.end(), (&written[start..], cut));
     }
 }
+
+#[tokio::test]
+async fn the_end_of_stderr_is_bounded_for_any_bytes() {
+    for pattern in [&b"\x80"[..], b"\xbf\x80", b"x", b"\n", b"\r", b"\0", b"\x1b[2J", b"\xf0\x9f\x98"] {
+        let written: Vec<u8> = pattern.iter().copied().cycle().take(1 << 20).collect();
+        let mut stderr = Tail::new(&*written, 64 << 10, Arc::default());
+        stderr.drain().await;
+        assert!(stderr.bytes.capacity() < 512 << 10, "{pattern:?}: {}", stderr.bytes.capacity());
+        assert_eq!(stderr.end(), (&written[written.len() - (64 << 10)..], true));
+    }
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     gate::{Class, Gate},
-    lane::Lane,
+    lane::{Lane, Party},
     pace::Pace,
     share::Shares,
     turns::Listed,
@@ -53,17 +53,46 @@ impl IssuerLine {
 
     /// The next turn of `class`, if a run of it may start.
     pub(super) fn turn(&self, class: Class, shares: &Shares, now: Duration) -> Option<u64> {
-        self.lane(class).next(shares).filter(|_| self.pace.gate(class, now) == Gate::Open)
+        let next = self.lane(class).next(|party| self.may_start(class, party, shares, now));
+        next.filter(|_| self.pace.gate(class, now) == Gate::Open)
+    }
+
+    /// Takes the next run of `class`. `turn` is larger than any turn so far.
+    pub(super) fn take(
+        &mut self,
+        class: Class,
+        turn: u64,
+        shares: &Shares,
+        now: Duration,
+    ) -> Option<(u64, Party)> {
+        let Self { pace, forced, first, background, .. } = self;
+        let lane = match class {
+            Class::Forced => forced,
+            Class::First => first,
+            Class::Background => background,
+        };
+        lane.take(turn, |party| may_start(pace, class, party, shares, now))
+    }
+
+    fn may_start(&self, class: Class, party: Party, shares: &Shares, now: Duration) -> bool {
+        may_start(&self.pace, class, party, shares, now)
     }
 
     /// When the first gate opens for which a run is queued.
     fn time(&self, shares: &Shares, now: Duration) -> Option<Duration> {
-        let classes = [Class::Forced, Class::First, Class::Background].into_iter();
-        let waiting = classes.filter(|class| self.lane(*class).next(shares).is_some());
-        let times = waiting.filter_map(|class| match self.pace.gate(class, now) {
-            Gate::At(at, _) => Some(at),
-            Gate::Open | Gate::Shut(_) => None,
+        let times = [Class::Forced, Class::First, Class::Background].into_iter().filter_map(|class| {
+            self.lane(class).next(|party| shares.refuses(party).is_none())?;
+            match self.pace.gate(class, now) {
+                Gate::At(at, _) => Some(at),
+                Gate::Open => self.pace.readmits_at().filter(|at| now < *at),
+                Gate::Shut(_) => None,
+            }
         });
         times.min()
     }
+}
+
+/// Whether `party` may start a run of `class`, if the gate is open.
+fn may_start(pace: &Pace, class: Class, party: Party, shares: &Shares, now: Duration) -> bool {
+    shares.refuses(party).is_none() && (class == Class::Forced || pace.admits(party, now))
 }

@@ -1,8 +1,10 @@
 //! Decides when plugins run: one queue for all of them.
 //!
 //! The decisions are pure: `queue` picks the next run, `pace` limits the runs of an issuer, and `words` finds out whether
-//! a failed plugin was throttled. `shared` adds the lock, the clock and the timer.
+//! a failed plugin was throttled, in what is not `foreign`. `shared` adds the lock, the clock and the timer.
 
+mod blame;
+mod foreign;
 mod gate;
 mod lane;
 mod line;
@@ -36,11 +38,13 @@ use crate::{
     plugin::{Issuer, Provider},
 };
 
+pub use foreign::ForeignTexts;
 pub use gate::Cause;
+pub(crate) use pace::PROBE_EVERY;
 pub use permit::RunPermit;
 pub use share::RunShares;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};
-pub use urgency::Urgency;
+pub use urgency::{RunSource, Urgency};
 
 /// The longest sleep of the timer. It bounds how late the end of a suspend is noticed, during which tokio's clock stops.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -49,8 +53,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 ///
 /// Runs that a caller waits for and urgent runs go first. Among them providers take turns, and so do the callers of one
 /// provider. Background runs get the remaining slots, but not the last one if there are two or more. All runs of one
-/// [`Issuer`] share its rate and its concurrency. An issuer that asks for fewer runs is paused; then one run tries it
-/// again, and more follow step by step. A busy or paused provider or issuer does not delay any other.
+/// [`Issuer`] share its rate and its concurrency. An issuer that asks for fewer runs is paused; one run in
+/// [`PROBE_EVERY`] tries it again, and more follow step by step. A busy or paused provider or issuer does not delay any
+/// other.
 ///
 /// [`Issuer`]: crate::plugin::Issuer
 #[derive(Clone, Debug)]
@@ -96,11 +101,11 @@ impl Scheduler {
         self.shared.with(|state, now| state.queue.set_limits(runs, issuers, now));
     }
 
-    /// Queues a run of `provider`. Dropping the ticket removes it from the queue.
-    pub fn enter(&self, provider: &Arc<Provider>, urgency: Urgency) -> Ticket {
+    /// Queues a run of `provider`, which `source` defines. Dropping the ticket removes it from the queue.
+    pub fn enter(&self, provider: &Arc<Provider>, urgency: Urgency, source: RunSource) -> Ticket {
         let (answer, turn) = oneshot::channel();
         let id = self.shared.with(|state, now| {
-            let id = state.queue.enter(&provider.name, &provider.issuer, urgency, now);
+            let id = state.queue.enter(&provider.name, &provider.issuer, (urgency, source), now);
             state.tickets.insert(id, answer);
             id
         });
@@ -110,7 +115,7 @@ impl Scheduler {
     /// The pause of the provider's issuer, during which no run starts that a caller waits for; `None`: it is not paused.
     pub fn throttled(&self, provider: &Arc<Provider>) -> Option<Throttled> {
         let retry_after = self.paused(provider)?;
-        Some(Throttled { provider: Arc::clone(provider), retry_after })
+        Some(Throttled { provider: Arc::clone(provider), of_key: false, retry_after })
     }
 
     /// How long the pause of the provider's issuer still lasts; `None`: it is not paused.

@@ -1,8 +1,12 @@
 //! The right to one run.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use super::{SharedScheduler, pace::Outcome, words::throttling};
+use super::{
+    ForeignTexts, SharedScheduler,
+    pace::{self, Outcome},
+    words::throttling,
+};
 use crate::exec::RunError;
 
 /// The right to one run. Dropping it returns the slot and says nothing about the issuer.
@@ -25,10 +29,19 @@ impl RunPermit {
         self.shared.with(|state, now| state.queue.step_aside(self.id, now))
     }
 
-    /// Returns the slot, and learns from `result` whether the issuer asks for fewer runs: true if it does.
-    pub fn finish<T>(mut self, result: &Result<T, RunError>) -> bool {
-        self.outcome = outcome(result);
-        matches!(self.outcome, Outcome::Throttled(_))
+    /// Returns the slot, and learns from `result` whether the plugin was throttled: for how long its key is paused then.
+    /// `is_first`: no run of the key was throttled since its last credential. `foreign` is called only if it matters.
+    pub fn finish<T>(
+        mut self,
+        result: &Result<T, RunError>,
+        is_first: bool,
+        foreign: impl FnOnce() -> ForeignTexts,
+    ) -> Option<Duration> {
+        self.outcome = outcome(result, foreign);
+        match self.outcome {
+            Outcome::Throttled(throttling) => Some(pace::pause(throttling, is_first, (self.shared.jitter)())),
+            Outcome::Success | Outcome::Reached | Outcome::Unknown => None,
+        }
     }
 }
 
@@ -39,14 +52,14 @@ impl Drop for RunPermit {
 }
 
 /// What the end of a run says about its issuer.
-fn outcome<T>(result: &Result<T, RunError>) -> Outcome {
+fn outcome<T>(result: &Result<T, RunError>, foreign: impl FnOnce() -> ForeignTexts) -> Outcome {
     match result {
         Ok(_) => Outcome::Success,
         Err(
             RunError::Exit { stderr, .. }
             | RunError::Signal { stderr, .. }
             | RunError::Timeout { stderr, .. },
-        ) => throttling(stderr).map_or(Outcome::Reached, Outcome::Throttled),
+        ) => throttling(stderr, foreign).map_or(Outcome::Reached, Outcome::Throttled),
         Err(RunError::Decode { .. } | RunError::OutputTooLarge { .. }) => Outcome::Reached,
         // The plugin did not ask the issuer.
         Err(

@@ -2,11 +2,15 @@
 
 mod dispatch;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
-    Urgency,
-    gate::{Cause, Gate},
+    RunSource, Urgency,
+    gate::{Cause, Class, Gate},
     lane::Party,
     line::IssuerLine,
     pace::{Outcome, PaceChange},
@@ -35,6 +39,8 @@ pub(super) struct Queue {
     limits: HashMap<Arc<str>, Arc<Issuer>>,
     turns: Turns,
     answers: Vec<(u64, RunAdmission)>,
+    /// The issuers whose waiting callers may have to be refused.
+    refusing: BTreeSet<Arc<str>>,
     /// Numbers runs and turns.
     next: u64,
 }
@@ -43,7 +49,20 @@ pub(super) struct Queue {
 struct QueuedRun {
     provider: Arc<str>,
     issuer: Arc<str>,
-    urgency: Urgency,
+    source: RunSource,
+    /// Its urgency while no caller waits. [`Urgency::Waited`] before the last caller leaves: it is not queued for the broker.
+    floor: Urgency,
+    /// The processes whose callers wait, and how many callers of each.
+    peers: BTreeMap<u64, usize>,
+}
+
+impl QueuedRun {
+    /// The lanes in which it is queued, and for whom. It starts in the first turn that comes in any of them, so that a
+    /// caller that joins delays no other.
+    fn places(&self) -> impl Iterator<Item = (Class, Party)> {
+        let own = self.floor.class().map(|class| (class, self.source.party()));
+        own.into_iter().chain(self.peers.keys().map(|peer| (Class::First, Party::Peer(*peer))))
+    }
 }
 
 impl Queue {
@@ -56,6 +75,7 @@ impl Queue {
             limits: HashMap::new(),
             turns: Turns::default(),
             answers: Vec::new(),
+            refusing: BTreeSet::new(),
             next: 0,
         }
     }
@@ -71,14 +91,25 @@ impl Queue {
         &mut self,
         provider: &Arc<str>,
         issuer: &Issuer,
-        urgency: Urgency,
+        (urgency, source): (Urgency, RunSource),
         now: Duration,
     ) -> u64 {
         let id = self.number();
         let limits = self.limits.get(&issuer.name).map_or(issuer, |limits| limits);
         self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| IssuerLine::new(limits));
         let (provider, issuer) = (Arc::clone(provider), Arc::clone(&issuer.name));
-        self.insert(id, QueuedRun { provider, issuer, urgency }, now);
+        let peers = match urgency {
+            Urgency::Waited { peer } => BTreeMap::from([(peer, 1)]),
+            Urgency::Background | Urgency::Urgent | Urgency::Forced => BTreeMap::new(),
+        };
+        let run = QueuedRun { provider, issuer: Arc::clone(&issuer), source, floor: urgency, peers };
+        let places: Vec<_> = run.places().collect();
+        self.waiting.insert(id, run);
+        for (class, party) in places {
+            self.put(id, class, party);
+        }
+        self.refusing.insert(Arc::clone(&issuer));
+        self.list(&issuer, now);
         id
     }
 
@@ -107,13 +138,65 @@ impl Queue {
         }
     }
 
-    /// Changes the class of a run that has not started.
-    pub(super) fn set_urgency(&mut self, id: u64, urgency: Urgency, now: Duration) {
-        if self.waiting.get(&id).is_some_and(|waiting| waiting.urgency != urgency)
-            && let Some(waiting) = self.remove(id)
-        {
-            self.insert(id, QueuedRun { urgency, ..waiting }, now);
+    /// Queues a run that has not started for one more caller, in `peer`.
+    ///
+    /// # Errors
+    ///
+    /// Its issuer is paused for this time. The run stays as it is.
+    pub(super) fn join(&mut self, id: u64, peer: u64, now: Duration) -> Result<(), Duration> {
+        let Some(run) = self.waiting.get_mut(&id) else { return Ok(()) };
+        let line = self.issuers.get(&run.issuer);
+        let paused = line.and_then(|line| line.pace.paused(now));
+        if let Some(left) = paused.filter(|_| run.floor != Urgency::Forced) {
+            return Err(left);
         }
+        let callers = run.peers.entry(peer).or_default();
+        *callers += 1;
+        if *callers == 1 {
+            let issuer = Arc::clone(&run.issuer);
+            self.put(id, Class::First, Party::Peer(peer));
+            self.list(&issuer, now);
+        }
+        Ok(())
+    }
+
+    /// Takes a caller in `peer` from those that a run is queued for.
+    pub(super) fn part(&mut self, id: u64, peer: u64, now: Duration) {
+        let Some(run) = self.waiting.get_mut(&id) else { return };
+        let Some(callers) = run.peers.get_mut(&peer) else { return };
+        *callers -= 1;
+        if *callers > 0 {
+            return;
+        }
+        run.peers.remove(&peer);
+        let (provider, issuer) = (Arc::clone(&run.provider), Arc::clone(&run.issuer));
+        let is_over = run.peers.is_empty() && matches!(run.floor, Urgency::Waited { .. });
+        if let Some(line) = self.issuers.get_mut(&issuer) {
+            line.first.remove(&provider, Party::Peer(peer), id);
+        }
+        if is_over {
+            self.set_floor(id, Urgency::Background, now);
+        } else {
+            self.list(&issuer, now);
+        }
+    }
+
+    /// Changes the urgency without callers of a run that has not started. A run that only callers need keeps to them.
+    pub(super) fn set_floor(&mut self, id: u64, floor: Urgency, now: Duration) {
+        let Some(run) = self.waiting.get_mut(&id) else { return };
+        let (was, class) = (std::mem::replace(&mut run.floor, floor).class(), floor.class());
+        if was == class {
+            return;
+        }
+        let (provider, issuer) = (Arc::clone(&run.provider), Arc::clone(&run.issuer));
+        let party = run.source.party();
+        if let Some((class, line)) = was.zip(self.issuers.get_mut(&issuer)) {
+            line.lane_mut(class).remove(&provider, party, id);
+        }
+        if let Some(class) = class {
+            self.put(id, class, party);
+        }
+        self.list(&issuer, now);
     }
 
     /// Sets how many runs may wait for a person at a time.
@@ -143,11 +226,8 @@ impl Queue {
         let (StartedRun { issuer, run, .. }, had_share) = self.slots.finish(id)?;
         let line = self.issuers.get_mut(&issuer)?;
         let change = line.pace.finish(run, outcome, u, now);
-        if let Some(left) = line.pace.paused(now).filter(|_| change.is_some()) {
-            for id in line.first.take_waited() {
-                self.waiting.remove(&id);
-                self.answers.push((id, RunAdmission::Throttled(left)));
-            }
+        if change.is_some() {
+            self.refusing.insert(Arc::clone(&issuer));
         }
         self.list_more(&issuer, had_share, now);
         change.map(|change| (issuer, change))
@@ -158,41 +238,69 @@ impl Queue {
         self.issuers.get(issuer)?.pace.paused(now)
     }
 
-    /// Why a queued run waits, and the number of other queued runs of its provider and class.
-    pub(super) fn waits_for(&self, id: u64, now: Duration) -> Option<(Cause, usize)> {
-        let QueuedRun { provider, issuer, urgency } = self.waiting.get(&id)?;
-        let line = self.issuers.get(issuer)?;
-        let class = urgency.class();
+    /// Why a queued run waits, for the answer to a caller in `peer`, and the number of other queued runs of its provider and class.
+    pub(super) fn waits_for(&self, id: u64, peer: Option<u64>, now: Duration) -> Option<(Cause, usize)> {
+        let run = self.waiting.get(&id)?;
+        let line = self.issuers.get(&run.issuer)?;
+        let class = match run.floor.class() {
+            Some(Class::Forced) => Class::Forced,
+            Some(Class::Background) if run.peers.is_empty() => Class::Background,
+            _ => Class::First,
+        };
         let cause = match line.pace.gate(class, now) {
-            Gate::Open => {
-                let share = self.slots.shares.refuses(urgency.party()).filter(|_| self.slots.has_room());
-                share.unwrap_or(Cause::Slots { runs: self.slots.runs })
-            }
+            Gate::Open => self.refusal(run, line, class, peer, now),
             Gate::At(_, cause) | Gate::Shut(cause) => cause,
         };
-        Some((cause, line.lane(class).waiting(provider).saturating_sub(1)))
+        Some((cause, line.lane(class).waiting(&run.provider).saturating_sub(1)))
     }
 
-    fn insert(&mut self, id: u64, waiting: QueuedRun, now: Duration) {
-        let turn = self.number();
-        let issuer = Arc::clone(&waiting.issuer);
-        let Some(line) = self.issuers.get_mut(&issuer) else { return };
-        let party = waiting.urgency.party();
-        match line.pace.paused(now) {
-            Some(left) if party != Party::Broker => self.answers.push((id, RunAdmission::Throttled(left))),
-            _ => {
-                line.lane_mut(waiting.urgency.class()).insert(&waiting.provider, party, id, turn);
-                self.waiting.insert(id, waiting);
+    /// Why no party of a run starts it, although the gate of its class is open.
+    fn refusal(
+        &self,
+        run: &QueuedRun,
+        line: &IssuerLine,
+        class: Class,
+        peer: Option<u64>,
+        now: Duration,
+    ) -> Cause {
+        let slots = Cause::Slots { runs: self.slots.runs };
+        if !self.slots.has_room() {
+            return slots;
+        }
+        let is_held_back = |party| class != Class::Forced && !line.pace.admits(party, now);
+        let mut first = None;
+        for (_, party) in run.places().filter(|(of, _)| *of == class) {
+            let refused = match self.slots.shares.refuses(party) {
+                None if is_held_back(party) => Some(match line.pace.paused(now) {
+                    Some(left) => Cause::Paused { left },
+                    None => Cause::Probe,
+                }),
+                refused => refused,
+            };
+            let Some(refused) = refused else { return slots };
+            if first.is_none() || peer.map(Party::Peer) == Some(party) {
+                first = Some(refused);
             }
         }
-        self.list(&issuer, now);
+        first.unwrap_or(slots)
+    }
+
+    /// Queues a run for `party`.
+    fn put(&mut self, id: u64, class: Class, party: Party) {
+        let turn = self.number();
+        let Some(run) = self.waiting.get(&id) else { return };
+        if let Some(line) = self.issuers.get_mut(&run.issuer) {
+            line.lane_mut(class).insert(&run.provider, party, id, turn);
+        }
     }
 
     fn remove(&mut self, id: u64) -> Option<QueuedRun> {
-        let waiting = self.waiting.remove(&id)?;
-        let lane = self.issuers.get_mut(&waiting.issuer)?.lane_mut(waiting.urgency.class());
-        lane.remove(&waiting.provider, waiting.urgency.party(), id);
-        Some(waiting)
+        let run = self.waiting.remove(&id)?;
+        let line = self.issuers.get_mut(&run.issuer)?;
+        for (class, party) in run.places() {
+            line.lane_mut(class).remove(&run.provider, party, id);
+        }
+        Some(run)
     }
 
     fn number(&mut self) -> u64 {

@@ -18,7 +18,7 @@ pub struct RunShares {
 pub(super) struct Shares {
     pub(super) limits: RunShares,
     processes: HashMap<u64, usize>,
-    uids: HashMap<u64, usize>,
+    uids: HashMap<u32, usize>,
 }
 
 impl Shares {
@@ -29,12 +29,12 @@ impl Shares {
     /// Why no run of `party` starts now; `None`: it has less than its share. Only the runs that callers wait for count.
     pub(super) fn refuses(&self, party: Party) -> Option<Cause> {
         let Party::Peer(process) = party else { return None };
-        let has = |counts: &HashMap<u64, usize>, key| counts.get(&key).copied().unwrap_or_default();
         let RunShares { per_uid, per_process } = self.limits;
-        if has(&self.processes, process) >= per_process {
+        if self.processes.get(&process).is_some_and(|runs| *runs >= per_process) {
             return Some(Cause::ProcessShare { runs: per_process });
         }
-        (has(&self.uids, uid(process)) >= per_uid).then_some(Cause::UidShare { runs: per_uid })
+        let of_uid = self.uids.get(&uid(process));
+        of_uid.is_some_and(|runs| *runs >= per_uid).then_some(Cause::UidShare { runs: per_uid })
     }
 
     /// Notes a start. Returns whether `party` has its share now.
@@ -58,8 +58,8 @@ impl Shares {
 }
 
 /// The upper half of a process is its uid.
-fn uid(process: u64) -> u64 {
-    process >> 32
+pub(super) fn uid(process: u64) -> u32 {
+    u32::try_from(process >> 32).unwrap_or(u32::MAX)
 }
 
 fn decrease<K: Copy + Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {

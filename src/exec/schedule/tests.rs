@@ -18,7 +18,7 @@ use crate::{
     clock::Now,
     credential::{Decoded, Material},
     exec::RunError,
-    plugin::{Command, Issuer, test_provider},
+    plugin::{Command, Issuer, PluginKey, test_provider},
 };
 
 /// Follows tokio's paused clock, plus the time of suspends.
@@ -57,13 +57,30 @@ fn setup(runs: usize) -> Setup {
 }
 
 impl Setup {
-    async fn permit(&self, provider: &Arc<Provider>, urgency: Urgency) -> RunPermit {
-        self.scheduler.enter(provider, urgency).turn().await.unwrap()
+    /// Queues a run that the configuration alone defines, with another key each time.
+    fn enter(&self, provider: &Arc<Provider>, urgency: Urgency) -> Ticket {
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&KEYS.fetch_add(1, Ordering::SeqCst).to_be_bytes());
+        self.scheduler.enter(provider, urgency, RunSource::Configuration(PluginKey(key)))
     }
 
-    /// One run that is throttled; the pause lasts a minute.
+    async fn permit(&self, provider: &Arc<Provider>, urgency: Urgency) -> RunPermit {
+        self.enter(provider, urgency).turn().await.unwrap()
+    }
+
+    /// One run that is throttled. It pauses its key only.
+    async fn throttle_once(&self, provider: &Arc<Provider>) {
+        let pause =
+            self.permit(provider, WAITED).await.finish(&failed("HTTP 429"), true, ForeignTexts::default);
+        assert_eq!(pause, Some(secs(60)));
+    }
+
+    /// Two runs that are throttled; the pause lasts a minute.
     async fn throttle(&self, provider: &Arc<Provider>) {
-        self.permit(provider, WAITED).await.finish(&failed("HTTP 429"));
+        self.throttle_once(provider).await;
+        assert_eq!(self.scheduler.paused(provider), None);
+        self.throttle_once(provider).await;
         assert_eq!(self.scheduler.paused(provider), Some(secs(60)));
     }
 
@@ -103,33 +120,33 @@ async fn waits(turn: &mut (impl Future<Output = Result<RunPermit, Throttled>> + 
 async fn the_next_run_gets_the_slot_of_a_permit_that_is_dropped_or_finished() {
     let (setup, provider) = (setup(1), provider("p"));
     let first = setup.permit(&provider, WAITED).await;
-    let mut second = Box::pin(setup.scheduler.enter(&provider, WAITED).turn());
+    let mut second = Box::pin(setup.enter(&provider, WAITED).turn());
     assert!(waits(&mut second).await);
     drop(first);
-    second.await.unwrap().finish(&Ok(decoded()));
-    setup.permit(&provider, Urgency::Background).await.finish(&failed("no"));
+    second.await.unwrap().finish(&Ok(decoded()), true, ForeignTexts::default);
+    setup.permit(&provider, Urgency::Background).await.finish(&failed("no"), true, ForeignTexts::default);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_ticket_that_is_dropped_leaves_no_trace() {
     let (setup, provider) = (setup(1), provider("p"));
     let held = setup.permit(&provider, WAITED).await;
-    drop(setup.scheduler.enter(&provider, WAITED));
-    let ticket = setup.scheduler.enter(&provider, WAITED);
+    drop(setup.enter(&provider, WAITED));
+    let ticket = setup.enter(&provider, WAITED);
     let handle = ticket.handle();
     let mut polled = Box::pin(ticket.turn());
     assert!(waits(&mut polled).await);
     assert_eq!(
-        handle.waits_for().unwrap().to_string(),
+        handle.waits_for(None).unwrap().to_string(),
         "all run slots are in use (`limits.pluginRuns`: 1)",
         "the ticket that was dropped does not wait"
     );
     drop(polled);
-    assert!(handle.waits_for().is_none());
+    assert!(handle.waits_for(None).is_none());
     // A slot that was granted but not used.
-    let granted = setup.scheduler.enter(&provider, WAITED);
+    let granted = setup.enter(&provider, WAITED);
     drop(held);
-    assert!(granted.handle().waits_for().is_none());
+    assert!(granted.handle().waits_for(None).is_none());
     drop(granted);
     drop(setup.permit(&provider, WAITED).await);
     assert!(setup.scheduler.shared.state().tickets.is_empty());
@@ -140,16 +157,16 @@ async fn a_queued_run_that_a_caller_joins_moves_ahead() {
     let (setup, provider) = (setup(1), provider("p"));
     let held = setup.permit(&provider, WAITED).await;
     let enter = |urgency| {
-        let ticket = setup.scheduler.enter(&provider, urgency);
+        let ticket = setup.enter(&provider, urgency);
         (ticket.handle(), Box::pin(ticket.turn()))
     };
     let (_, mut refresh) = enter(Urgency::Background);
     let (handle, mut prewarm) = enter(Urgency::Background);
     assert!(waits(&mut refresh).await && waits(&mut prewarm).await);
-    handle.set_urgency(WAITED);
+    handle.join(1).unwrap();
     drop(held);
     let permit = prewarm.await.unwrap();
-    handle.set_urgency(Urgency::Background); // without effect
+    handle.part(1); // without effect
     assert!(waits(&mut refresh).await);
     drop(permit);
     drop(refresh.await.unwrap());
@@ -160,10 +177,10 @@ async fn the_timer_starts_runs_when_the_rate_allows_them() {
     let (setup, provider) = (setup(100), provider("p"));
     let mut runs = JoinSet::new();
     for _ in 0..5 {
-        let turn = setup.scheduler.enter(&provider, WAITED).turn();
+        let turn = setup.enter(&provider, WAITED).turn();
         let clock = Arc::clone(&setup.clock);
         runs.spawn(async move {
-            turn.await.unwrap().finish(&Ok(decoded()));
+            turn.await.unwrap().finish(&Ok(decoded()), true, ForeignTexts::default);
             clock.start.elapsed().as_secs()
         });
     }
@@ -176,7 +193,7 @@ async fn the_timer_starts_runs_when_the_rate_allows_them() {
 async fn a_panic_of_the_timer_ends_its_task() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
-    let _ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    let _ticket = setup.enter(&provider, Urgency::Background);
     yield_now().await; // the timer sleeps until the end of the pause
     setup.clock.is_broken.store(true, Ordering::SeqCst);
     assert!(setup.timer.await.unwrap_err().is_panic());
@@ -187,42 +204,41 @@ async fn a_panic_of_the_timer_ends_its_task() {
 async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
-    let refused = setup.scheduler.enter(&provider, WAITED).turn().await.unwrap_err();
+    let refused = setup.enter(&provider, WAITED).turn().await.unwrap_err();
     assert_eq!(refused.retry_after, secs(60));
     insta::assert_snapshot!(refused.into_error("/bin/p".into()), @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
-    let ticket = setup.scheduler.enter(&provider, Urgency::Urgent);
-    let waits_for = ticket.handle().waits_for().unwrap().to_string();
+    let ticket = setup.enter(&provider, Urgency::Urgent);
+    let waits_for = ticket.handle().waits_for(None).unwrap().to_string();
     insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");
     let permit = ticket.turn().await.unwrap();
-    assert_eq!(setup.elapsed(), secs(60));
-    permit.finish(&Ok(decoded()));
+    assert_eq!(setup.elapsed(), secs(15), "it is the first probe");
+    permit.finish(&Ok(decoded()), true, ForeignTexts::default);
     assert_eq!(setup.scheduler.paused(&provider), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn callers_that_wait_when_a_pause_begins_are_refused() {
     let (setup, provider) = (setup(1), provider("p"));
+    setup.throttle_once(&provider).await;
     let running = setup.permit(&provider, Urgency::Background).await;
-    let (caller, refresh) = (
-        setup.scheduler.enter(&provider, Urgency::Waited { peer: 2 }),
-        setup.scheduler.enter(&provider, Urgency::Background),
-    );
-    running.finish(&failed("Throttling: Rate exceeded | Retry-After: 7"));
+    let (caller, refresh) =
+        (setup.enter(&provider, Urgency::Waited { peer: 2 }), setup.enter(&provider, Urgency::Background));
+    running.finish(&failed("Throttling: Rate exceeded | Retry-After: 7"), true, ForeignTexts::default);
     assert_eq!(caller.turn().await.unwrap_err().retry_after, secs(7));
     let handle = refresh.handle();
     let mut refresh = Box::pin(refresh.turn());
     assert!(waits(&mut refresh).await);
-    handle.set_urgency(WAITED);
-    assert_eq!(refresh.await.unwrap_err().retry_after, secs(7), "a caller joined it");
-    setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()));
-    setup.permit(&provider, WAITED).await.finish(&Ok(decoded()));
+    assert_eq!(handle.join(1).unwrap_err().retry_after, secs(7), "a caller that joins it is refused");
+    assert!(waits(&mut refresh).await, "and it stays");
+    setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()), true, ForeignTexts::default);
+    setup.permit(&provider, WAITED).await.finish(&Ok(decoded()), true, ForeignTexts::default);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_continues_during_a_suspend() {
     let (setup, provider) = (setup(1), provider("p"));
     setup.throttle(&provider).await;
-    let ticket = setup.scheduler.enter(&provider, Urgency::Background);
+    let ticket = setup.enter(&provider, Urgency::Background);
     yield_now().await; // the timer waits
     setup.clock.asleep.store(3600, Ordering::SeqCst);
     drop(ticket.turn().await.unwrap());
@@ -233,10 +249,10 @@ async fn a_pause_continues_during_a_suspend() {
 async fn a_queued_run_says_what_it_waits_for() {
     let setup = setup(2);
     let provider = provider("p");
-    let wait = || setup.scheduler.enter(&provider, WAITED);
+    let wait = || setup.enter(&provider, WAITED);
     let mut shown = Vec::new();
     let mut show = |tickets: &[Ticket]| {
-        shown.push(tickets.last().unwrap().handle().waits_for().unwrap().to_string());
+        shown.push(tickets.last().unwrap().handle().waits_for(None).unwrap().to_string());
     };
     let held = [setup.permit(&provider, WAITED).await, setup.permit(&provider, WAITED).await];
     show(&[wait(), wait(), wait()]);
@@ -246,12 +262,13 @@ async fn a_queued_run_says_what_it_waits_for() {
     let issuer = Arc::new(Issuer::new("slow", NonZeroUsize::MIN));
     let other = Arc::new(Provider { issuer, ..(*provider).clone() });
     let held = setup.permit(&other, WAITED).await;
-    show(&[setup.scheduler.enter(&other, WAITED)]);
+    show(&[setup.enter(&other, WAITED)]);
     drop(held);
     setup.throttle(&provider).await;
+    sleep(secs(60)).await;
     let probe = setup.permit(&provider, Urgency::Background).await;
     show(&[wait()]);
-    probe.finish(&Ok(decoded()));
+    probe.finish(&Ok(decoded()), true, ForeignTexts::default);
     show(&[wait()]);
     insta::assert_snapshot!(shown.join("\n"), @r"
 issuer `idp` is at its limit of runs in a second (2); 2 other runs of the provider wait
@@ -269,13 +286,14 @@ fn a_permit_may_outlive_its_runtime() {
     let provider = provider("p");
     let (setup, held, ticket) = runtime.block_on(async {
         let setup = setup(1);
+        setup.throttle_once(&provider).await;
         let held = setup.permit(&provider, WAITED).await;
         drop(setup.permit(&provider, Urgency::Background));
-        let ticket = setup.scheduler.enter(&provider, WAITED);
+        let ticket = setup.enter(&provider, WAITED);
         (setup, held, ticket)
     });
     drop(runtime);
-    held.finish(&failed("429"));
+    held.finish(&failed("429"), true, ForeignTexts::default);
     drop(ticket);
     assert!(setup.scheduler.paused(&provider).is_some());
 }

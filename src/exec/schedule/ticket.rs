@@ -26,11 +26,13 @@ pub struct TicketHandle {
     id: u64,
 }
 
-/// The issuer is paused, so the run that a caller waits for does not start.
+/// The issuer is paused, or only the key, so the run that a caller waits for does not start.
 #[derive(Clone, Debug)]
 pub struct Throttled {
     /// The provider whose run it is.
     pub provider: Arc<Provider>,
+    /// Only the key is paused.
+    pub of_key: bool,
     /// How long the pause still lasts.
     pub retry_after: Duration,
 }
@@ -71,7 +73,7 @@ impl Ticket {
         match (&mut self.turn).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(retry_after)) => {
-                Err(Throttled { provider: Arc::clone(&self.handle.provider), retry_after })
+                Err(Throttled { provider: Arc::clone(&self.handle.provider), of_key: false, retry_after })
             }
             // Not reached: the queue keeps the sender until it answers or this ticket is dropped.
             Err(_closed) => std::future::pending().await,
@@ -86,17 +88,32 @@ impl Drop for Ticket {
 }
 
 impl TicketHandle {
-    /// Changes the urgency of a queued run, which keeps its order of entry. Has no effect once the run has its turn.
+    /// Queues the run for one more caller too: it starts in the first turn of any of them, or in its own. Has no effect once
+    /// the run has its turn.
     ///
-    /// If it becomes [`Urgency::Waited`] while the issuer is paused, its turn ends at once with [`Throttled`].
-    pub fn set_urgency(&self, urgency: Urgency) {
-        self.shared.with(|state, now| state.queue.set_urgency(self.id, urgency, now));
+    /// # Errors
+    ///
+    /// [`Throttled`]: the issuer is paused. The run is still queued.
+    pub fn join(&self, peer: u64) -> Result<(), Throttled> {
+        let joined = self.shared.with(|state, now| state.queue.join(self.id, peer, now));
+        let provider = || Arc::clone(&self.provider);
+        joined.map_err(|retry_after| Throttled { provider: provider(), of_key: false, retry_after })
     }
 
-    /// What the run waits for; `None`: it has its turn, or left the queue.
-    pub fn waits_for(&self) -> Option<WaitsFor> {
+    /// Undoes one [`join`](Self::join). A run without callers is background work.
+    pub fn part(&self, peer: u64) {
+        self.shared.with(|state, now| state.queue.part(self.id, peer, now));
+    }
+
+    /// Changes the urgency that a queued run has without callers. The run keeps its order of entry.
+    pub fn set_floor(&self, floor: Urgency) {
+        self.shared.with(|state, now| state.queue.set_floor(self.id, floor, now));
+    }
+
+    /// What the run waits for, for the answer to a caller in `peer`; `None`: it has its turn, or left the queue.
+    pub fn waits_for(&self, peer: Option<u64>) -> Option<WaitsFor> {
         let now = self.shared.clock.now().boot;
-        let (cause, others) = self.shared.state().queue.waits_for(self.id, now)?;
+        let (cause, others) = self.shared.state().queue.waits_for(self.id, peer, now)?;
         Some(WaitsFor { provider: Arc::clone(&self.provider), cause, others })
     }
 }
@@ -104,9 +121,9 @@ impl TicketHandle {
 impl Throttled {
     /// The error of a run of the plugin `command`.
     pub fn into_error(self, command: Arc<str>) -> RunError {
-        let Self { provider, retry_after } = self;
+        let Self { provider, of_key, retry_after } = self;
         let (provider, issuer) = (Arc::clone(&provider.name), Arc::clone(&provider.issuer.name));
-        RunError::Throttled { command, provider, issuer, retry_after }
+        RunError::Throttled { command, provider, issuer, of_key, retry_after }
     }
 }
 

@@ -32,6 +32,51 @@ fn a_line_without_an_end_is_bounded_and_cut_between_characters() {
     assert!(cut.iter().all(|line| line.len() == LINE && line.chars().all(|character| character == 'ö')));
 }
 
+/// What plugins can write, however it arrives.
+const HOSTILE: [&[u8]; 14] = [
+    b"\x80",
+    b"\xbf",
+    b"\x80\x81\x9f\xa0\xbf",
+    b"x",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\x80\r",
+    b"\0",
+    b"\x1b[2J\x1b]0;title\x07",
+    b"\xe2\x82",
+    b"\xf0\x9f\x98",
+    "\u{1f600}".as_bytes(),
+    b"\xff\xfe\xc0",
+];
+
+#[test]
+fn every_buffer_is_bounded_for_any_bytes() {
+    for pattern in HOSTILE {
+        let written: Vec<u8> = pattern.iter().copied().cycle().take(300_000).collect();
+        for size in [1, 3, LINE + 1, 16 << 10] {
+            let mut transcript = Transcript::default();
+            for piece in written.chunks(size) {
+                transcript.push(piece);
+                assert!(transcript.partial.len() <= LINE + LAST, "{pattern:?} in pieces of {size}");
+            }
+            transcript.flush();
+            assert!(transcript.partial.capacity() <= 4 * LINE, "{pattern:?} in pieces of {size}");
+            let lines: Vec<_> = transcript.after(0).collect();
+            let kept: usize = lines.iter().map(|line| line.len() + EACH).sum();
+            assert!(kept == transcript.bytes && kept <= KEPT, "{pattern:?} in pieces of {size}: {kept}");
+            assert!(transcript.lines.capacity() <= 2 * KEPT / EACH, "{pattern:?} in pieces of {size}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_not_text_are_cut_into_lines() {
+    let cut = lines(&[&[0x80; 3 * LINE]]);
+    assert_eq!(cut.iter().map(|line| line.chars().count()).sum::<usize>(), 3 * LINE);
+    assert_eq!(cut.len(), 3);
+}
+
 #[test]
 fn only_the_last_lines_are_kept_and_none_is_shown_twice() {
     let mut transcript = Transcript::default();

@@ -20,6 +20,8 @@ use crate::{
 pub(crate) struct Resolution {
     /// The chosen provider, or a copy of it with the additions of the profile.
     pub(crate) provider: Arc<Provider>,
+    /// The chosen provider.
+    pub(crate) configured: Arc<Provider>,
     /// The cluster, which a plugin with `provideClusterInfo` receives.
     pub(crate) endpoint: Arc<Cluster>,
     /// Problems that do not make the profile unusable.
@@ -76,14 +78,15 @@ fn invocation(
         ));
     }
     let additions = additions(&extensions, provider)?;
+    let configured = Arc::clone(provider);
     let provider = match (additions.args, additions.env) {
-        (None, None) => Arc::clone(provider),
+        (None, None) => Arc::clone(&configured),
         (args, env) => {
-            let mut own = Provider::clone(provider);
+            let mut own = Provider::clone(&configured);
             own.args = args.unwrap_or(own.args);
             own.env = env.unwrap_or(own.env);
             Arc::new(own)
         }
     };
-    Ok(Resolution { provider, endpoint: Arc::new(endpoint), warnings })
+    Ok(Resolution { provider, configured, endpoint: Arc::new(endpoint), warnings })
 }

@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use super::*;
 use crate::hub::tests::{Runner, Setup, rule};
 
@@ -76,6 +78,28 @@ async fn the_first_rule_that_covers_a_profile_counts() {
     offer(&uncovered, &prewarmer, &["a"]);
     sleep(10 * SECOND).await;
     assert!(uncovered.runner.ran().is_empty());
+}
+
+/// So that the broker can end: the queue would take offers and never fetch.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_task_that_fetches_is_noticed() {
+    let setup = Setup::new(SECOND, false);
+    // More than the configuration accepts: the task panics.
+    let prewarmer = prewarming(&setup, vec![rule("fleet/a", 1, 1), rule("fleet/b", 1, 2_000_000_000)]);
+    offer(&setup, &prewarmer, &["a"]);
+    tokio::time::timeout(10 * SECOND, prewarmer.ended()).await.expect_err("it goes on");
+    offer(&setup, &prewarmer, &["b"]);
+    tokio::time::timeout(10 * SECOND, prewarmer.ended()).await.expect("the end is noticed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_ends_one_fetch_alone() {
+    let setup = Setup::new(SECOND, false);
+    let prewarmer = prewarming(&setup, vec![rule("*", 1, 1000)]);
+    setup.clock.3.store(true, Ordering::SeqCst);
+    offer(&setup, &prewarmer, &["a", "b", "c"]);
+    sleep(10 * SECOND).await;
+    assert_eq!(setup.runner.ran(), ["b", "c"]);
 }
 
 #[tokio::test(start_paused = true)]

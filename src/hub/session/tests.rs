@@ -12,7 +12,8 @@ fn session<'a>(
 ) -> HubSession<'a, std::sync::Arc<Runner>> {
     let events = stream::iter(events.into_iter().map(|(scope, event)| (scope, Ok(event)))).boxed();
     let read = vec![false; scopes.namespaces.len()];
-    HubSession { events, identity: None, inventory, scopes, read, list: Duration::from_secs(60) }
+    let progress = ReadProgress { inventory, scopes, read };
+    HubSession { events, renewal: None, progress, list: Duration::from_secs(60) }
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ fn hub(has_plugin: bool) -> Read {
         "paris",
         json!({"spec": {"clusterManager": {"name": "m"}}, "status": status("p", "paris")}),
     );
-    for number in 1..10 {
+    for number in 1..20 {
         server.accept_token(&format!("login-{number}"));
     }
     let path = directory.path().join("hub.kubeconfig");
@@ -114,26 +114,101 @@ async fn a_silent_hub_is_disconnected_in_a_watch_and_in_a_list() {
     }
 }
 
+fn added() -> Value {
+    json!({"spec": {"clusterManager": {"name": "m"}}})
+}
+
 #[tokio::test]
-async fn a_rotation_is_not_a_failure_and_needs_no_pause() {
+async fn no_rotation_is_a_failure_or_leads_to_a_further_list() {
     let Read { server, setup, hub, _directory } = hub(true);
     let mut states = setup.fleet.hub_states();
     let tested = async {
         until(&mut states, is_well).await;
         states.mark_unchanged();
-        for count in 2..5 {
+        let mut revisions = setup.fleet.revisions();
+        for count in 2..12 {
             setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
+            server.apply_cluster_profile("fleet", &format!("added-{count}"), added());
             while server.seen_tokens().len() < count {
                 sleep(Duration::from_millis(5)).await;
             }
+            revisions.wait_for(|_| setup.fleet.list(None).len() == count).await.unwrap();
         }
         assert!(!states.has_changed().unwrap(), "{:?}", states.borrow());
     };
     tokio::select! {
         () = hub.run() => {}
-        tested = timeout(AGES, tested) => tested.expect("each token is used"),
+        tested = timeout(AGES, tested) => tested.expect("each token is used, and each event arrives"),
     }
-    assert_eq!(server.seen_tokens(), ["login-1", "login-2", "login-3", "login-4"]);
+    assert_eq!((server.lists(Collection::ClusterProfiles), setup.runner.ran().len()), (1, 11));
+}
+
+#[tokio::test]
+async fn a_rotation_after_which_the_hub_no_longer_has_the_events_leads_to_one_further_list() {
+    let Read { server, setup, hub, _directory } = hub(true);
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, is_well).await;
+        server.until_watched(Collection::ClusterProfiles, 1).await;
+        server.compact();
+        setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
+        while server.lists(Collection::ClusterProfiles) < 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let mut revisions = setup.fleet.revisions();
+        server.apply_cluster_profile("fleet", "added", added());
+        revisions.wait_for(|_| setup.fleet.list(None).len() == 2).await.unwrap();
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("the profiles are listed again"),
+    }
+    assert_eq!(server.lists(Collection::ClusterProfiles), 2);
+}
+
+/// The token of the watch in progress is not checked again, but that of the next one is.
+#[tokio::test]
+async fn a_token_that_the_hub_revokes_is_replaced_when_the_watch_ends() {
+    let Read { server, setup, mut hub, _directory } = hub(true);
+    hub.access.timeouts = HubTimeouts { watch: 1, ..HubTimeouts::default() };
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, is_well).await;
+        // Old enough for another run.
+        setup.clock.2.store(60, Ordering::SeqCst);
+        server.revoke_token("login-1");
+        until(&mut states, |hub| {
+            hub.problem.as_ref().is_some_and(|problem| problem.contains("Unauthorized"))
+        })
+        .await;
+        until(&mut states, is_well).await;
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("the token is replaced"),
+    }
+    assert_eq!(setup.runner.ran().len(), 2);
+}
+
+#[tokio::test]
+async fn a_user_that_changes_with_a_rotation_is_shown_its_own_list() {
+    let Read { server, setup, hub, _directory: directory } = hub(true);
+    let mut states = setup.fleet.hub_states();
+    let tested = async {
+        until(&mut states, is_well).await;
+        let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "interactiveMode": "Never"});
+        let kubeconfig = Kubeconfig::new().cluster_of(&server, "hub");
+        let kubeconfig = kubeconfig.user("hub", &json!({"exec": exec, "as": "reader"}));
+        kubeconfig.context("hub", "hub", "hub").write(directory.path().join("hub.kubeconfig"));
+        setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
+        while server.lists(Collection::ClusterProfiles) < 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = hub.run() => {}
+        tested = timeout(AGES, tested) => tested.expect("the profiles are listed again"),
+    }
 }
 
 #[tokio::test]
@@ -200,6 +275,27 @@ async fn profiles_that_are_large_are_read_a_few_at_a_time() {
         tested = timeout(AGES, tested) => tested.expect("all are read"),
     }
     assert_eq!(setup.fleet.list(None).len(), 21);
+}
+
+#[tokio::test]
+async fn a_list_without_progress_is_given_up_after_a_few_pages() {
+    for (flood, requests, problem) in [
+        (Flood::EmptyPages, 6, "6 pages in a row without a new ClusterProfile"),
+        (Flood::SamePage, 2, "a page whose `continue` token leads to the same page"),
+    ] {
+        let Read { server, setup, mut hub, _directory } = hub(false);
+        // No second attempt in this test.
+        hub.jitter = || 3_600.0;
+        server.flood(flood);
+        let mut states = setup.fleet.hub_states();
+        let tested =
+            until(&mut states, |hub| hub.problem.as_ref().is_some_and(|found| found.contains(problem)));
+        tokio::select! {
+            () = hub.run() => {}
+            tested = timeout(AGES, tested) => tested.expect("it is given up"),
+        }
+        assert_eq!(server.lists(Collection::ClusterProfiles), requests);
+    }
 }
 
 #[tokio::test]

@@ -5,27 +5,57 @@ fn pid(id: i32) -> Pid {
 }
 
 fn child(id: i32, parent: i32) -> TreeProcess {
-    TreeProcess { pid: pid(id), parent: Pid::from_raw(parent), session: Some(pid(id)) }
+    let id = ProcessId { pid: pid(id), started: 7 };
+    TreeProcess { id, parent: Pid::from_raw(parent), session: Some(id.pid) }
 }
 
 #[test]
 fn descendants_are_found_over_generations() {
     let all = [child(1, 0), child(13, 12), child(10, 1), child(11, 10), child(12, 11), child(20, 1)];
-    assert_eq!(below(&all, pid(10)), [11, 12, 13].map(pid));
-    assert_eq!(below(&all, pid(13)), []);
-    assert_eq!(below(&all, pid(99)), []);
+    let below = |root| below(&all, pid(root)).map(|id| id.pid).collect::<Vec<_>>();
+    assert_eq!(below(10), [11, 12, 13].map(pid));
+    assert_eq!(below(13), []);
+    assert_eq!(below(99), []);
 }
 
 #[test]
 fn a_name_can_contain_anything() {
-    let stat = b"4711 (a) Z 1 2\n\xff) S 17 4711 42 0 -1 4194304";
-    let expected = TreeProcess { pid: pid(4711), parent: Pid::from_raw(17), session: Some(pid(42)) };
-    assert_eq!(parsed(stat), Some(expected));
-    let of_the_kernel = parsed(b"2 (kthreadd) S 0 0 0 0").unwrap();
+    let rest = "0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 815 0 0";
+    let stat = [b"4711 (a) Z 1 2\n\xff) S 17 4711 42 ", rest.as_bytes()].concat();
+    let id = ProcessId { pid: pid(4711), started: 815 };
+    let expected = TreeProcess { id, parent: Pid::from_raw(17), session: Some(pid(42)) };
+    assert_eq!(parsed(&stat), Some(expected));
+    let of_the_kernel = parsed(format!("2 (kthreadd) S 0 0 0 {rest}").as_bytes()).unwrap();
     assert_eq!((of_the_kernel.parent, of_the_kernel.session), (None, None));
-    for broken in [&b""[..], b"12", b"12 (a", b"12 (a) S", b"x (a) S 1 1 1"] {
+    for broken in [&b""[..], b"12", b"12 (a", b"12 (a) S", b"x (a) S 1 1 1", b"2 (kthreadd) S 0 0 0 0"] {
         assert_eq!(parsed(broken), None);
     }
+}
+
+#[test]
+fn a_signal_goes_to_no_other_process_with_the_same_number() {
+    #[expect(clippy::disallowed_methods, reason = "a process that must not get a signal, for the test")]
+    let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let found = process(Pid::from_child(&child)).unwrap().id;
+    ProcessId { started: found.started - 1, ..found }.signal(Signal::KILL);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success(), "it has read to the end");
+    found.signal(Signal::KILL); // it is reaped: nothing gets it
+}
+
+#[test]
+fn the_sockets_of_a_process_are_seen() {
+    let parent = std::os::unix::process::parent_id();
+    let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert!(holds_socket(getpid()), "{socket:?}");
+    #[expect(clippy::disallowed_methods, reason = "a process with other files, for the test")]
+    let mut command = std::process::Command::new("cat");
+    let mut child =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    assert!(!holds_socket(Pid::from_child(&child)));
+    assert!(!hold_socket(&[child.id()]) && hold_socket(&[parent]), "this process is below its parent");
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }
 
 #[test]

@@ -100,7 +100,8 @@ fn what_a_cluster_profile_adds_is_named_so() {
     };
     let spec = spec(added);
     let provider = Arc::clone(&spec.provider);
-    let target = Target::new(ProfileName::new("fleet", "paris"), provider, Arc::new(endpoint));
+    let own = Arc::new(configured.clone());
+    let target = Target::new(ProfileName::new("fleet", "paris"), provider, own, Arc::new(endpoint));
     let spec = PluginSpec { target: Some(Arc::new(target)), ..spec };
     let text = shown(&spec, &configured);
     let of_profile: Vec<_> = text.lines().filter(|line| line.ends_with("ClusterProfile")).collect();
@@ -118,6 +119,15 @@ fn what_a_cluster_profile_adds_is_named_so() {
     Cluster config {} ClusterProfile
     ");
     assert!(text.contains("Variable REGION stanza Stanza"), "{text}");
+    let names = |spec: &PluginSpec| {
+        let parts = spec.foreign_parts();
+        parts.iter().map(|part| format!("{:?} {}", part.kind, part.name)).collect::<Vec<_>>()
+    };
+    let foreign = ["Argument 2", "Variable AWS_PROFILE", "Variable MODE", "Variable TENANT"];
+    assert_eq!(names(&spec), foreign, "the plugin does not receive the cluster");
+    let cluster = spec.target.as_ref().map(|target| Arc::clone(&target.endpoint));
+    let spec = PluginSpec { cluster, ..spec };
+    assert_eq!(names(&spec).len(), foreign.len() + 7);
 }
 
 #[test]

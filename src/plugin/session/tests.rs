@@ -25,6 +25,31 @@ fn only_a_caller_beside_the_broker_has_a_session_and_only_of_the_known_variables
 }
 
 #[test]
+fn a_bus_address_names_no_program() {
+    let kept =
+        |address: &str| Session::of(sent(&[("DBUS_SESSION_BUS_ADDRESS", address)]), Origin::Beside).is_some();
+    for address in [
+        "unix:path=/run/user/1000/bus",
+        "unix:abstract=/tmp/dbus-1,guid=00;tcp:host=localhost,port=1",
+        "unix:path=/run/user/1000/bus;",
+        "launchd:env=DBUS_LAUNCHD_SESSION_BUS_SOCKET",
+    ] {
+        assert!(kept(address), "{address}");
+    }
+    for address in [
+        "unixexec:path=/tmp/x",
+        "unix:path=/none;unixexec:path=/tmp/x,argv1=y",
+        ";unixexec:path=/tmp/x",
+        " unixexec:path=/tmp/x",
+        "UNIXEXEC:path=/tmp/x",
+        "autolaunch:",
+        "/tmp/x",
+    ] {
+        assert!(!kept(address), "{address}");
+    }
+}
+
+#[test]
 fn without_a_session_no_screen_is_left_even_if_the_stanza_names_it() {
     assert_eq!(environment(None, &[]), "HOME=own SSH_AUTH_SOCK=own TERM=own");
     assert_eq!(environment(None, &["BROWSER"]), "HOME=own SSH_AUTH_SOCK=own TERM=own");

@@ -21,7 +21,8 @@ fn provider(clusters: &[Cluster]) -> Provider {
 
 fn target(provider: &Provider, endpoint: Cluster) -> Arc<Target> {
     let profile = ProfileName::new("fleet", "paris");
-    Arc::new(Target::new(profile, Arc::new(provider.clone()), Arc::new(endpoint)))
+    let provider = Arc::new(provider.clone());
+    Arc::new(Target::new(profile, Arc::clone(&provider), provider, Arc::new(endpoint)))
 }
 
 fn with(change: impl FnOnce(&mut Cluster)) -> Cluster {

@@ -20,12 +20,51 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
-    cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, resolver::Resolver,
+    cache::CredentialCache,
+    clock::Clock,
+    exec::PluginRunner,
+    fleet::{Fleet, HubState},
+    resolver::Resolver,
     server::readiness::Readiness,
 };
 
 /// Delay after a change, so that changes close together share one message.
 pub(super) const GATHER: Duration = Duration::from_millis(50);
+
+/// How new a snapshot must be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Freshness {
+    /// Begun after the call.
+    New,
+    /// With all changes before the call, except those that time alone causes: they may be a second late.
+    Current,
+    /// Begun at most a second before the call.
+    Recent,
+}
+
+/// Why there is no snapshot.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum NoSnapshot {
+    /// Making it panicked.
+    Defect,
+    /// The runtime ends.
+    Ending,
+}
+
+/// What a snapshot shows.
+#[derive(Debug, Eq, PartialEq)]
+struct SnapshotBasis {
+    profiles: u64,
+    credentials: u64,
+    hub: HubState,
+}
+
+/// When the newest snapshot was begun, in time since boot, and what it shows.
+#[derive(Debug)]
+pub(super) struct LastSnapshot {
+    at: Duration,
+    basis: SnapshotBasis,
+}
 
 /// What all readers share.
 #[derive(Debug)]
@@ -36,8 +75,8 @@ pub(super) struct Shared<R> {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) snapshots: watch::Sender<Arc<Snapshot>>,
     pub(super) history: HubHistory,
-    /// Time since boot at which the newest snapshot was begun. The lock ensures that one is made at a time.
-    pub(super) making: Mutex<Option<Duration>>,
+    /// The lock ensures that one snapshot is made at a time.
+    pub(super) making: Mutex<Option<LastSnapshot>>,
     /// Number of snapshots that were begun.
     pub(super) begun: AtomicU64,
     /// Notified when a watch begins.
@@ -73,7 +112,7 @@ impl<R: PluginRunner> Clusters<R> {
             }
             revisions.mark_unchanged();
             hubs.mark_unchanged();
-            if self.make(None).await.is_none() {
+            if self.make(Freshness::New).await.is_err() {
                 return;
             }
             let changed = async {
@@ -91,22 +130,40 @@ impl<R: PluginRunner> Clusters<R> {
         }
     }
 
-    /// Returns a snapshot that was begun after this call, or at most `max_age` before it. `None`: the runtime ends, or
-    /// making the snapshot panicked.
-    pub(super) async fn make(&self, max_age: Option<Duration>) -> Option<Arc<Snapshot>> {
+    /// The newest snapshot if nothing has changed, otherwise a new one; but not more than one each [`GATHER`], however many
+    /// callers there are.
+    pub(super) async fn current(&self) -> Result<Arc<Snapshot>, NoSnapshot> {
+        let pause = {
+            let made = self.shared.making.lock().await;
+            match &*made {
+                Some(last) if !self.shared.is_current(last) => GATHER.saturating_sub(self.shared.age(last)),
+                _ => Duration::ZERO,
+            }
+        };
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
+        self.make(Freshness::Current).await
+    }
+
+    /// Returns the newest snapshot if it is new enough, otherwise a new one.
+    pub(super) async fn make(&self, freshness: Freshness) -> Result<Arc<Snapshot>, NoSnapshot> {
         let Shared { fleet, clock, snapshots, making, begun, .. } = &*self.shared;
         let earlier = begun.load(Ordering::Acquire);
         let mut made = making.lock().await;
-        let is_fresh = match (max_age, *made) {
-            (Some(max_age), Some(at)) => clock.now().boot.saturating_sub(at) <= max_age,
-            (None, Some(_)) => begun.load(Ordering::Acquire) > earlier,
-            (_, None) => false,
-        };
+        let is_fresh = made.as_ref().is_some_and(|last| match freshness {
+            // Another caller made one meanwhile.
+            _ if begun.load(Ordering::Acquire) > earlier => true,
+            Freshness::New => false,
+            Freshness::Current => self.shared.is_current(last),
+            Freshness::Recent => self.shared.age(last) <= LOOK_EVERY,
+        });
         if is_fresh {
-            return Some(Arc::clone(&snapshots.borrow()));
+            return Ok(Arc::clone(&snapshots.borrow()));
         }
         begun.fetch_add(1, Ordering::AcqRel);
-        let at = clock.now().boot;
+        // Before anything is read.
+        let (at, basis) = (clock.now().boot, self.shared.basis());
         let before = Arc::clone(&snapshots.borrow());
         let (cache, resolver, fleet) =
             (self.shared.cache.clone(), Arc::clone(&self.shared.resolver), Arc::clone(fleet));
@@ -116,15 +173,18 @@ impl<R: PluginRunner> Clusters<R> {
             let readiness = Readiness::of(&cache, &resolver);
             Snapshot::next(&before, fleet.list(None), hub, &readiness)
         });
-        let next = Arc::new(next.await.ok()?);
+        let next = next
+            .await
+            .map_err(|error| if error.is_panic() { NoSnapshot::Defect } else { NoSnapshot::Ending })?;
+        let next = Arc::new(next);
         // Set only after success: a cancelled call must not mark a snapshot as made.
-        *made = Some(at);
+        *made = Some(LastSnapshot { at, basis });
         snapshots.send_if_modified(|current| {
             let is_news = next.number() != current.number();
             *current = Arc::clone(&next);
             is_news
         });
-        Some(next)
+        Ok(next)
     }
 
     /// Drops the encoded messages if there are no watchers.
@@ -133,13 +193,28 @@ impl<R: PluginRunner> Clusters<R> {
         let snapshots = &self.shared.snapshots;
         if snapshots.receiver_count() == 0 {
             *made = None;
-            let number = snapshots.borrow().number();
-            snapshots.send_replace(Arc::new(Snapshot::empty(number)));
+            let empty = snapshots.borrow().empty();
+            snapshots.send_replace(Arc::new(empty));
         }
     }
 }
 
+impl<R: PluginRunner> Shared<R> {
+    fn basis(&self) -> SnapshotBasis {
+        let (profiles, credentials) = (self.fleet.revision(), self.cache.changes());
+        SnapshotBasis { profiles, credentials, hub: self.fleet.hub() }
+    }
+
+    fn is_current(&self, last: &LastSnapshot) -> bool {
+        self.age(last) <= LOOK_EVERY && last.basis == self.basis()
+    }
+}
+
 impl<R> Shared<R> {
+    fn age(&self, last: &LastSnapshot) -> Duration {
+        self.clock.now().boot.saturating_sub(last.at)
+    }
+
     /// The state of the hub now.
     pub(super) fn hub(&self) -> TimedHubState {
         self.history.observe(self.fleet.hub(), self.clock.now().wall)

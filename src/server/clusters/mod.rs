@@ -2,7 +2,8 @@
 //!
 //! Watchers share their messages. A task makes a [`Snapshot`] when the fleet or the hub changes. While watches exist,
 //! it also makes one every second, because changes of credentials send no notification. Each watch remembers which
-//! snapshot its peer has, and a message is encoded once for all peers that have the same one.
+//! snapshot its peer has, and a message is encoded once for all peers that have the same one. Lists show the newest
+//! snapshot; they make one only if something has changed since.
 
 mod hub;
 mod making;
@@ -19,7 +20,12 @@ use credbroker_proto::v1 as pb;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, watch};
 use tonic::{Response, Status};
 
-use self::{hub::HubHistory, making::Shared, row::View, snapshot::Snapshot};
+use self::{
+    hub::HubHistory,
+    making::{Freshness, NoSnapshot, Shared},
+    row::View,
+    snapshot::Snapshot,
+};
 use super::{
     access::Access,
     convert,
@@ -98,7 +104,14 @@ impl<R: PluginRunner> Clusters<R> {
             }
         };
         // The first page is current, also after a refresh or an evict. The others follow soon and may be a second old.
-        let snapshot = self.make(after.as_ref().map(|_| LOOK_EVERY)).await.ok_or_else(status::draining)?;
+        let snapshot = match after {
+            None => self.current().await,
+            Some(_) => self.make(Freshness::Recent).await,
+        };
+        let snapshot = snapshot.map_err(|cause| match cause {
+            NoSnapshot::Defect => status::defect(),
+            NoSnapshot::Ending => status::draining(),
+        })?;
         let view = View { namespace: namespace.as_deref(), rights: &rights };
         let rows = snapshot.after(after.as_ref(), view);
         let rows = rows.map(|row| (row.message(&rights), row.name()));
@@ -115,8 +128,8 @@ impl<R: PluginRunner> Clusters<R> {
     ) -> Response<ClusterMessages> {
         let snapshots = self.shared.snapshots.subscribe();
         self.shared.wanted.notify_one();
-        // Later changes are sent as changes.
-        self.make(Some(LOOK_EVERY)).await;
+        // Later changes are sent as changes. Without a snapshot, the task that makes them has ended too.
+        drop(self.make(Freshness::Recent).await);
         Preencoded::response(watching::messages(snapshots, namespace, access, slot))
     }
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::atomic::Ordering};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -17,11 +17,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{making::GATHER, *};
 use crate::{
     access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
-    cache::CacheParts,
+    cache::{CacheParts, Request},
     clock::{Now, SystemClock},
     exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules, HubState},
     plugin::{Command, PluginSpec, Providers, test_provider},
+    resolver::{CredentialRequest, Source},
 };
 
 /// A runner whose runs never end.
@@ -251,6 +252,87 @@ async fn a_list_begins_with_how_it_is_now_and_comes_in_pages() {
     assert_eq!(setup.list(&token).await, (names(&["b"]), String::new()));
     setup.apply("fleet", "0", 0);
     assert_eq!(setup.list("").await.0, names(&["0", "a"]), "as it is now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_share_a_snapshot_until_something_changes() {
+    let setup = Setup::new();
+    // The task that keeps the watched snapshot first drops what no one watches.
+    tokio::task::yield_now().await;
+    setup.apply("fleet", "a", 0);
+    setup.list("").await;
+    let made = || setup.clusters.shared.begun.load(Ordering::SeqCst);
+    let before = made();
+    for _ in 0..1_000 {
+        setup.list("").await;
+    }
+    assert_eq!(made(), before, "nothing has changed");
+    setup.apply("fleet", "b", 0);
+    let lists = (0..100).map(|_| setup.list(""));
+    for (listed, _) in futures_util::future::join_all(lists).await {
+        assert_eq!(listed, names(&["a", "b"]));
+    }
+    assert_eq!(made(), before + 1, "one for all");
+    setup.fleet.set_hub(HubState { synced: true, problem: None });
+    let page =
+        setup.clusters.page(pb::ListClustersRequest::default(), Arc::new(Rights::all())).await.unwrap();
+    assert!(page.hub.unwrap().synced);
+    assert_eq!(made(), before + 2);
+    sleep(LOOK_EVERY * 2).await;
+    setup.list("").await;
+    assert_eq!(made(), before + 3, "time may have changed something");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_shows_what_the_cache_holds_at_the_call() {
+    let setup = Setup::new();
+    tokio::task::yield_now().await;
+    setup.apply("fleet", "a", 0);
+    let Shared { cache, resolver, .. } = &*setup.clusters.shared;
+    let readiness = async || {
+        let page = setup.clusters.page(pb::ListClustersRequest::default(), Arc::new(Rights::all())).await;
+        page.unwrap().clusters[0].readiness()
+    };
+    assert_eq!(readiness().await, pb::cluster_state::Readiness::Idle);
+    let profile = ProfileName::new("fleet", "a");
+    let source = Source::ClusterProfile(profile.clone());
+    let spec = resolver.resolve(CredentialRequest { source, ..CredentialRequest::default() }).unwrap();
+    let request = Request::default();
+    let mut get = std::pin::pin!(cache.get(spec, &request));
+    assert!(futures_util::poll!(get.as_mut()).is_pending());
+    assert_eq!(readiness().await, pb::cluster_state::Readiness::Fetching);
+    cache.forget(&profile, None);
+    assert_eq!(readiness().await, pb::cluster_state::Readiness::Idle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_a_fleet_that_changes_all_the_time_make_few_snapshots() {
+    let setup = Setup::new();
+    setup.list("").await;
+    let started = Instant::now();
+    for number in 0..100 {
+        setup.apply("fleet", &format!("c{number:02}"), 0);
+        assert_eq!(setup.list("").await.0.len(), number + 1, "a change before the call is shown");
+    }
+    assert!(started.elapsed() >= GATHER * 99, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_encoded_a_few_at_a_time_and_no_other_task_waits_for_that() {
+    let setup = Setup::new();
+    setup.apply("fleet", "a", 0);
+    let encoders = Arc::clone(&setup.clusters.shared.snapshots.borrow().encoders);
+    let busy = encoders.acquire_many(u32::try_from(encoders.available_permits()).unwrap()).await.unwrap();
+    let (mut one, mut other) = (setup.watch(None).await, setup.watch(None).await);
+    let mut elsewhere = setup.watch(Some("fleet")).await;
+    for watch in [&mut one, &mut other, &mut elsewhere] {
+        assert!(timeout(LOOK_EVERY, watch.next()).await.is_err(), "no thread is free");
+    }
+    assert_eq!(setup.list("").await.0, names(&["a"]));
+    drop(busy);
+    let (one, other) = tokio::join!(one.next(), other.next());
+    assert_eq!(one.unwrap().as_ptr(), other.unwrap().as_ptr());
+    assert_eq!(news(&mut elsewhere).await, (names(&["a"]), names(&[]), true));
 }
 
 /// A policy that allows to list these profiles.

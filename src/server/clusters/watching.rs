@@ -9,9 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tonic::Status;
 
 use super::{
-    super::access::{Access, Policies},
-    row::View,
-    snapshot::{DiffPosition, Snapshot},
+    super::{
+        access::{Access, Policies},
+        status,
+    },
+    snapshot::{DiffPosition, NotEncoded, ShownView, Snapshot},
 };
 use crate::access::{Rights, Verb};
 
@@ -22,7 +24,7 @@ pub(in crate::server) type ClusterMessages =
 /// The state of one watch.
 struct ClusterStream {
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    namespace: Option<String>,
+    namespace: Option<Arc<str>>,
     access: Arc<Access>,
     /// Notified when the access rules change.
     policies: Policies,
@@ -47,7 +49,7 @@ pub(super) fn messages(
     let rights = access.rights();
     let following = ClusterStream {
         snapshots,
-        namespace,
+        namespace: namespace.map(Arc::from),
         access,
         policies,
         rights,
@@ -69,10 +71,12 @@ impl ClusterStream {
     async fn next(&mut self) -> Option<Result<Bytes, Status>> {
         loop {
             if let Some((newer, at)) = self.sending.take() {
-                let namespace = self.namespace.as_deref();
-                let known = self.known.as_ref();
-                let known = known.map(|(known, rights)| (&**known, View { namespace, rights }));
-                let page = newer.news(known, View { namespace, rights: &self.rights }, at);
+                let shown = ShownView { namespace: self.namespace.clone(), rights: Arc::clone(&self.rights) };
+                let page = match newer.news(self.known.clone(), &shown, at).await {
+                    Ok(page) => page,
+                    Err(NotEncoded { is_defect: true }) => return Some(Err(status::defect())),
+                    Err(NotEncoded { is_defect: false }) => return None,
+                };
                 match page.rest {
                     Some(rest) => self.sending = Some((newer, rest)),
                     None => self.known = Some((newer, Arc::clone(&self.rights))),

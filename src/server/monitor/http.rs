@@ -1,25 +1,28 @@
 //! One connection: one request and its answer.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use credbroker_proto::Reason;
+use futures_util::FutureExt as _;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST},
 };
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::debug;
 
-use super::Monitor;
+use super::{Monitor, places::MonitorPlace};
 use crate::{exec::PluginRunner, metrics::Exposition, server::ready::Checks};
 
 /// The most bytes of the head of a request.
 const HEAD: usize = 8 * 1024;
+/// How long a peer has to send the head of its request.
+const HEAD_TIME: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -27,15 +30,27 @@ const JSON: &str = "application/json";
 pub(super) async fn exchange<R: PluginRunner>(
     monitor: Arc<Monitor<R>>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
+    place: Arc<MonitorPlace>,
     is_loopback: bool,
 ) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let monitor = Arc::clone(&monitor);
-        async move { Ok::<_, Infallible>(answer(&monitor, &request, is_loopback).await) }
-    });
+    let answer = move |request: Request<Incoming>| {
+        let (monitor, place) = (Arc::clone(&monitor), Arc::clone(&place));
+        async move { place.answer(answer(&monitor, &request, is_loopback)).await }
+    };
+    serve(stream, answer).await;
+}
+
+/// Serves one request with `answer`.
+async fn serve<A: Future<Output = Response<Full<Bytes>>>>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: impl Fn(Request<Incoming>) -> A,
+) {
+    let service = service_fn(|request| answer(request).map(Ok::<_, Infallible>));
     let served = http1::Builder::new()
         .keep_alive(false)
         .max_buf_size(HEAD)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = served.await {
         debug!(%error, "a connection to the metrics ended");
@@ -146,7 +161,31 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Fu
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
+
+    /// Each byte makes the next one possible, but not more time.
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "tokio's paused clock is the test's clock")]
+    async fn a_head_has_one_second_however_it_arrives() {
+        for head in [&b""[..], b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: "] {
+            let (mut client, server) = tokio::io::duplex(1024);
+            let begun = tokio::time::Instant::now();
+            let serving = serve(server, |_| async { panic!("there is no request") });
+            let sent = async {
+                client.write_all(head).await.unwrap();
+                while client.write_all(if head.is_empty() { b"" } else { b"x" }).await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            tokio::select! {
+                () = serving => {}
+                () = sent => {}
+            }
+            assert_eq!(begun.elapsed().as_millis() / 10, 100);
+        }
+    }
 
     #[test]
     fn a_name_that_a_page_chose_is_not_local() {

@@ -3,6 +3,7 @@
 
 mod gather;
 mod http;
+mod places;
 
 use std::{
     io,
@@ -14,17 +15,16 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
-    sync::{Semaphore, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
+use self::places::MonitorPlaces;
 use super::{access::Policies, info::ReloadState, ready::HealthChecks};
 use crate::{exec::PluginRunner, metrics::Metrics};
 
-/// Connections at a time. A further one is closed.
-const CONNECTIONS: usize = 16;
 /// How long a connection lives: one request.
 const EXCHANGE: Duration = Duration::from_secs(10);
 /// The pause after a failed accept.
@@ -71,7 +71,7 @@ pub struct ProviderNames {
 #[derive(Debug)]
 pub struct Monitor<R> {
     parts: MonitorParts<R>,
-    slots: Arc<Semaphore>,
+    places: Arc<MonitorPlaces>,
 }
 
 impl MonitorListener {
@@ -89,7 +89,7 @@ impl MonitorListener {
 impl<R: PluginRunner> Monitor<R> {
     /// Creates a monitor that does not listen yet.
     pub fn new(parts: MonitorParts<R>) -> Self {
-        Self { parts, slots: Arc::new(Semaphore::new(CONNECTIONS)) }
+        Self { parts, places: Arc::default() }
     }
 
     /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
@@ -126,14 +126,14 @@ impl<R: PluginRunner> Monitor<R> {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         is_loopback: bool,
     ) {
-        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
-            return debug!("a connection to the metrics was closed: {CONNECTIONS} are open");
+        let Some(place) = self.places.take() else {
+            return debug!("a connection to the metrics was closed: all others are being answered");
         };
-        let monitor = Arc::clone(self);
+        let (monitor, place) = (Arc::clone(self), Arc::new(place));
         self.parts.tasks.spawn(async move {
+            let exchange = http::exchange(monitor, stream, Arc::clone(&place), is_loopback);
             // Without an answer in time, the connection is closed.
-            let _ended = timeout(EXCHANGE, http::exchange(monitor, stream, is_loopback)).await;
-            drop(slot);
+            let _ended = place.displaced().run_until_cancelled(timeout(EXCHANGE, exchange)).await;
         });
     }
 }

@@ -73,7 +73,7 @@ impl SocketPlace {
         let shared = directory.parent().filter(|_| options.shared_directory).map(fs::metadata);
         let shared =
             shared.transpose().map_err(io_error("look at", directory))?.map(|found| FileId::of(&found));
-        let is_exempt = |found: &Metadata| shared == Some(FileId::of(found));
+        let is_exempt = |_: &Path, found: &Metadata| shared == Some(FileId::of(found));
         match exposed(directory, &[0, own()], is_exempt).map_err(io_error("look at", directory))? {
             None => Ok(()),
             Some(by) => Err(SocketError::Exposed {

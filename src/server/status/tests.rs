@@ -57,6 +57,7 @@ fn run_errors() -> Vec<RunError> {
             command: command(),
             provider: "cloud".into(),
             issuer: "idp".into(),
+            of_key: false,
             retry_after: Duration::from_millis(40_200),
         },
         RunError::Timeout {
@@ -148,7 +149,11 @@ fn resolve_errors() -> Vec<ResolveError> {
             difference: "its server is not one of theirs",
         },
         ResolveError::ClusterServer { provider: provider() },
-        ResolveError::ClusterUnread { provider: provider(), problem: "connection refused".into() },
+        ResolveError::ClusterUnread {
+            provider: provider(),
+            problem: "connection refused".into(),
+            retry_after: Duration::ZERO,
+        },
         ResolveError::AmbiguousProvider {
             name: "cloud".into(),
             candidates: ["/home/jane/.kube/config", "/other"]
@@ -191,7 +196,11 @@ fn resolve_errors() -> Vec<ResolveError> {
             source: Arc::new(io::ErrorKind::PermissionDenied.into()),
         },
         ResolveError::ProfileNotAllowed { profile: profile() },
-        ResolveError::ProfileUnread { profile: profile(), problem: "connection refused".into() },
+        ResolveError::ProfileUnread {
+            profile: profile(),
+            problem: "connection refused".into(),
+            retry_after: Duration::from_secs(20),
+        },
         ResolveError::ProviderNotAllowed { name: "cloud".into() },
         ResolveError::UnknownProfile { profile: profile(), is_configured: true },
         ResolveError::UnknownProfile { profile: profile(), is_configured: false },

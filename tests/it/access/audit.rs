@@ -71,3 +71,32 @@ async fn a_peer_without_any_right_is_recorded_too() {
     let lines: Vec<_> = records(&path).iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"{"call":"/credbroker.v1.CredentialBroker/GetCredential","kind":"decision","outcome":"denied","reason":"PEER_DENIED"}"#);
 }
+
+#[tokio::test]
+async fn denials_over_the_limit_are_counted_and_hide_no_other_decision() {
+    let plugin = FakePlugin::builder().token("secret").expires_in(3600).build();
+    let directory = credbroker_test_support::private_directory();
+    let path = directory.path().join("audit.jsonl");
+    let providers = [provider("a", &plugin), provider("b", &plugin)];
+    let rules = rule(&json!({"providers": ["a"], "verbs": ["get"]}));
+    let config = json!({"providers": providers, "access": rules, "audit": {"file": path}});
+    let broker = InProcess::with(config, &[]);
+    let mut client = client(&broker).await;
+    let denials: u64 = 500;
+    for _ in 0..denials {
+        client.get_credential(request("b", None, &[])).await.unwrap_err();
+    }
+    client.get_credential(request("a", None, &[])).await.unwrap();
+    let of = |field: &str, value: &str| records(&path).iter().filter(|record| record[field] == value).count();
+    let counted =
+        || records(&path).iter().filter_map(|record| record["denials_not_recorded"].as_u64()).sum::<u64>();
+    // Without another request.
+    while of("outcome", "denied") as u64 + counted() < denials {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(of("outcome", "denied") as u64 + counted(), denials);
+    assert_eq!(of("outcome", "allowed"), 1);
+    let seconds = of("kind", "omitted");
+    assert!(seconds > 0 && of("outcome", "denied") <= 20 * (seconds + 1));
+    broker.stop().await;
+}

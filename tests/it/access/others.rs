@@ -30,7 +30,11 @@ fn can_run(tools: &[&str]) -> bool {
 /// A broker of `a`, `b` and `c` that everyone can connect to.
 fn open(program: &std::path::Path, rules: &Value) -> (Broker, FakePlugin) {
     let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
-    let providers: Vec<_> = ["a", "b", "c"].into_iter().map(|name| provider(name, &plugin)).collect();
+    (open_for(program, rules, &plugin), plugin)
+}
+
+fn open_for(program: &std::path::Path, rules: &Value, plugin: &FakePlugin) -> Broker {
+    let providers: Vec<_> = ["a", "b", "c"].into_iter().map(|name| provider(name, plugin)).collect();
     let config = json!({
         "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
         "listen": {"mode": "0666"}, "providers": providers, "access": rules,
@@ -41,7 +45,7 @@ fn open(program: &std::path::Path, rules: &Value) -> (Broker, FakePlugin) {
     for directory in [run.parent().unwrap(), &run] {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o711)).unwrap();
     }
-    (broker, plugin)
+    broker
 }
 
 /// Gets `provider` with `prefix` before the client.
@@ -120,4 +124,27 @@ fn of_a_peer_in_another_pid_namespace_only_uid_and_gid_count() {
     assert_gets(&broker, &OF_GROUP, &["b"]);
     assert_gets(&broker, &IN_GROUP, &[]);
     assert_gets(&broker, &BY_PROGRAM, &[]);
+}
+
+/// It may have what the rules give to its new user, but not while it provides that.
+#[test]
+fn a_plugin_that_changes_its_user_cannot_wait_for_itself() {
+    if !can_run(&["setpriv", "setsid"]) {
+        return;
+    }
+    let asks = format!("{} env -i {PROGRAM} get a --socket \"$(cat $dir/socket)\"", AS_USER.join(" "));
+    let plugin = FakePlugin::script(&format!(
+        "export dir
+        {asks} > $dir/said 2>&1
+        setsid --wait {asks} >> $dir/said 2>&1
+        (setsid sh -c '{asks} >> $dir/said 2>&1; : > $dir/done' &)
+        while [ ! -e $dir/done ]; do sleep 0.01; done
+        exit 1"
+    ));
+    let broker = open_for(PROGRAM.as_ref(), &rules(), &plugin);
+    fs::write(plugin.dir().join("socket"), broker.socket().to_str().unwrap()).unwrap();
+    assert!(!get(&broker, &AS_USER, "a").status.success());
+    let said = fs::read_to_string(plugin.dir().join("said")).unwrap();
+    assert_eq!(said.matches("RECURSION").count(), 3, "{said}");
+    assert_eq!(plugin.runs(), 1);
 }

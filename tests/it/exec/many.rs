@@ -10,7 +10,7 @@ use tokio::{sync::Barrier, task::JoinSet};
 use super::*;
 use credbroker::{
     clock::SystemClock,
-    exec::{Scheduler, Urgency},
+    exec::{RunSource, Scheduler, Urgency},
     plugin::Issuer,
 };
 
@@ -30,7 +30,7 @@ async fn runs_of_a_provider_are_limited_and_all_of_them_start() {
     for _ in 0..10 {
         let (started, spec) = (Arc::clone(&started), Arc::clone(&spec));
         let (pair, counts) = (Arc::clone(&pair), Arc::clone(&counts));
-        let ticket = scheduler.enter(&spec.provider, Urgency::Background);
+        let ticket = scheduler.enter(&spec.provider, Urgency::Background, RunSource::Configuration(spec.key));
         runs.spawn(async move {
             let _permit = ticket.turn().await.unwrap();
             let (now, most) = &*counts;

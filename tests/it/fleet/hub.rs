@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use credbroker::{app::Drained, clock::Clock};
+use credbroker_client::admin::Selector;
 use credbroker_proto::Reason;
 use credbroker_test_support::Collection;
 use tonic_health::pb::{
@@ -158,6 +159,18 @@ async fn a_request_right_after_the_start_waits_for_the_first_read_of_the_hub() {
 }
 
 #[tokio::test]
+async fn a_request_after_a_failed_read_waits_for_the_next_one() {
+    let (hub, plugin) = (Hub::start(), token_per_cluster_and_run());
+    hub.profile("paris", "paris");
+    hub.server.go_away();
+    let broker = hub.broker(&plugin);
+    let mut caller = Caller::of(&broker).await;
+    caller.until(|_, hub| !problem(hub).is_empty()).await;
+    hub.server.come_back();
+    assert_eq!(caller.token("paris").await, "paris-1");
+}
+
+#[tokio::test]
 async fn the_credential_for_the_hub_comes_from_its_plugin_and_rotates() {
     let hub = Hub::start();
     let login = FakePlugin::builder().token_from_shell("login-$run").expires_in(8).build();
@@ -216,6 +229,36 @@ async fn the_credential_for_the_hub_may_be_a_certificate() {
     assert_eq!(hub.server.seen_certificates(), ["broker"]);
 }
 
+#[tokio::test]
+async fn rotations_of_the_certificate_for_the_hub_list_no_profile_again_and_lose_no_event() {
+    let hub = Hub::start();
+    let pair = |server: &ApiServer, number: usize| {
+        let (certificate, key) =
+            server.issue_client_certificate(&format!("broker-{number}"), Duration::from_secs(7200));
+        FakePlugin::builder().pair(&certificate, &key)
+    };
+    let login = pair(&hub.server, 0).build();
+    hub.with_user(&json!({"exec": login.exec_stanza()}));
+    let (hub, _plugin, broker, mut caller) =
+        hub.serve(&["paris"], token_per_cluster_and_run(), &json!({})).await;
+    caller.until_known(1).await;
+    let client = broker.client().await;
+    for number in 1..11 {
+        let name = format!("broker-{number}");
+        login.becomes(&pair(&hub.server, number));
+        client.admin().refresh(&Selector::All).await.unwrap();
+        hub.profile(&format!("added-{number}"), "added");
+        caller.until_known(1 + number).await;
+        let seen = async {
+            while !hub.server.seen_certificates().contains(&name) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(AGES, seen).await.expect("the hub sees each certificate");
+    }
+    assert_eq!(hub.server.lists(Collection::ClusterProfiles), 1);
+}
+
 /// kube would run such a plugin itself: three times, without a timeout, and with its output in errors.
 #[tokio::test]
 async fn a_plugin_that_the_user_of_the_hub_gets_after_the_start_is_run_by_the_broker() {
@@ -267,4 +310,39 @@ async fn a_kubeconfig_that_is_replaced_is_read_again() {
     hub.server.cut_connections();
     hub.profile("tokyo", "tokyo");
     caller.until_known(2).await;
+}
+
+#[tokio::test]
+async fn a_hub_is_not_read_through_a_kubeconfig_that_others_can_change() {
+    let (hub, _plugin, _broker, mut caller) = serve(&["paris"]).await;
+    caller.until_known(1).await;
+    let file = hub.directory.path().join("hub.kubeconfig");
+    let mode = |mode| {
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    mode(0o666);
+    hub.server.cut_connections();
+    let remedy = format!("`chmod go-w {}`", file.display());
+    caller.until(|clusters, hub| clusters.len() == 1 && problem(hub).contains(&remedy)).await;
+    mode(0o600);
+    hub.profile("tokyo", "tokyo");
+    caller.until_known(2).await;
+}
+
+#[tokio::test]
+async fn a_hub_is_not_read_with_certificate_authorities_that_others_can_change() {
+    let hub = Hub::start();
+    let ca = hub.directory.path().join("ca.pem");
+    let kubeconfig = hub.directory.path().join("hub.kubeconfig");
+    let cluster = json!({"server": hub.server.url(), "certificate-authority": ca});
+    let user = Kubeconfig::new().cluster("hub", &cluster).user("hub", &json!({"token": "hub"}));
+    user.context("hub", "hub", "hub").write(&kubeconfig);
+    credbroker_test_support::private_file(&ca, &hub.server.ca_pem());
+    let (hub, _plugin, _broker, mut caller) =
+        hub.serve(&["paris"], token_per_cluster_and_run(), &json!({})).await;
+    caller.until_known(1).await;
+    std::fs::set_permissions(&ca, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    hub.server.cut_connections();
+    let remedy = format!("`chmod go-w {}`", ca.display());
+    caller.until(|clusters, hub| clusters.len() == 1 && problem(hub).contains(&remedy)).await;
 }

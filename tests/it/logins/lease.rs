@@ -81,20 +81,21 @@ fn a_password_is_asked_in_the_terminal_of_the_shim_and_one_serves_all() {
 fn a_login_asks_again_although_there_is_a_credential() {
     let plugin = Reading::new(PASSWORD, "Always");
     let broker = plugin.broker();
-    for run in 1..=2 {
-        let mut login = at_terminal(&broker, &["login", "p"]);
-        enter(&mut login);
-        let (status, stdout, shown) = login.end();
-        assert!(status.success() && stdout.contains("PROVIDER"), "{stdout}{shown}");
-        assert!(without_terminal(&broker).1.contains(&format!("token-{run}")));
-    }
+    let mut first = shim(&broker);
+    enter(&mut first);
+    assert!(first.end().1.contains("token-1"));
     let mut wrong = at_terminal(&broker, &["login", "p"]);
     wrong.wait_for(PROMPT);
     wrong.types("no\n");
     let (status, stdout, shown) = wrong.end();
     assert_eq!((status.code(), stdout.as_str()), (Some(1), ""));
     assert!(shown.contains("wrong password") && shown.contains("PLUGIN_EXIT"), "{shown}");
-    assert!(without_terminal(&broker).1.contains("token-2"), "the old one is served");
+    assert!(without_terminal(&broker).1.contains("token-1"), "the old one is served");
+    let mut login = at_terminal(&broker, &["login", "p"]);
+    enter(&mut login);
+    let (status, stdout, shown) = login.end();
+    assert!(status.success() && stdout.contains("PROVIDER"), "{stdout}{shown}");
+    assert!(without_terminal(&broker).1.contains("token-3"));
 }
 
 #[test]
@@ -225,6 +226,70 @@ fn a_key_that_another_user_may_get_is_not_lent() {
         assert_eq!((status.success(), plugin.runs()), (is_lent, usize::from(is_lent)), "{peers}: {shown}");
         assert_eq!(shown.contains("INTERACTION_REQUIRED"), !is_lent, "{shown}");
     }
+}
+
+/// Puts another configuration in force.
+fn reload(broker: &Broker, config: &Value) {
+    let file = broker.socket().ancestors().nth(2).unwrap().join("config.yaml");
+    fs::write(file, config.to_string()).unwrap();
+    let reloads = || broker.log().matches("has changed and is in force").count();
+    let before = reloads();
+    kill_process(Pid::from_raw(broker.pid().cast_signed()).unwrap(), Signal::HUP).unwrap();
+    while reloads() == before {
+        yield_now();
+    }
+}
+
+/// A rule for the broker's own user, and one for these peers.
+fn shared(plugin: &Reading, peers: &Value) -> Value {
+    let allow = json!({"providers": ["p"], "verbs": ["get"]});
+    json!({
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": [plugin.1],
+        "access": [
+            {"name": "own", "peers": {"uids": [geteuid().as_raw()]}, "allow": allow},
+            {"name": "r", "peers": peers, "allow": allow},
+        ],
+    })
+}
+
+/// The user of the terminal could have forged it.
+#[test]
+fn a_credential_of_a_terminal_is_forgotten_when_a_reload_gives_it_to_others() {
+    let own = geteuid().as_raw();
+    let plugin = Reading::new(PASSWORD, "Always");
+    let alone = shared(&plugin, &json!({"uids": [own]}));
+    let broker = Broker::builder(PROGRAM).config(&alone.to_string()).start();
+    let others = [json!({"uids": [own + 7]}), json!({"gids": [own + 7]}), json!({"listeners": ["default"]})];
+    for (run, peers) in (1..).zip(others) {
+        let mut client = shim(&broker);
+        enter(&mut client);
+        assert!(client.end().0.success());
+        assert!(without_terminal(&broker).1.contains(&format!("token-{run}")));
+        reload(&broker, &shared(&plugin, &peers));
+        let (code, stdout, stderr) = without_terminal(&broker);
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{peers}: {stderr}");
+        assert!(stderr.contains("INTERACTION_REQUIRED"), "{peers}: {stderr}");
+        reload(&broker, &alone);
+        assert!(!without_terminal(&broker).1.contains("token"), "{peers}: it is gone for its user too");
+    }
+    assert_eq!(plugin.runs(), 3);
+}
+
+#[test]
+fn a_run_in_a_terminal_ends_when_a_reload_gives_its_credential_to_others() {
+    let own = geteuid().as_raw();
+    let plugin = Reading::new(PASSWORD, "Always");
+    let alone = shared(&plugin, &json!({"uids": [own]}));
+    let broker = Broker::builder(PROGRAM).config(&alone.to_string()).start();
+    let client = shim(&broker);
+    client.wait_for(PROMPT);
+    reload(&broker, &shared(&plugin, &json!({"uids": [own + 7]})));
+    let (status, stdout, shown) = client.end();
+    assert_eq!((status.code(), stdout.as_str()), (Some(1), ""), "{shown}");
+    assert!(shown.contains("INTERACTION_REQUIRED"), "{shown}");
+    reload(&broker, &alone);
+    assert!(!without_terminal(&broker).1.contains("token"));
+    assert_eq!(plugin.runs(), 1);
 }
 
 /// The broker does not start the plugin here, but its processes are those of a run all the same.

@@ -1,6 +1,11 @@
 //! Health over HTTP, over gRPC and by `credbroker healthcheck`.
 
-use std::{path::Path, process::Command};
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::Path,
+    process::Command,
+};
 
 use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use serde_json::{Value, json};
@@ -84,6 +89,27 @@ async fn a_provider_is_ready_until_its_plugin_fails_and_while_it_has_a_credentia
     assert_eq!(probed.command(&["good"]).await.0, 0);
     assert_eq!(probed.command(&["bad/é"]).await.0, 1);
     assert_eq!(probed.command(&["unknown"]).await.0, 1);
+}
+
+/// Anyone on this machine can connect to a loopback address.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_send_no_request_keep_no_probe_out() {
+    let plugin = FakePlugin::builder().token("t").build();
+    let probed = Probed::start(&json!([provider("cloud", &plugin)]));
+    let socket = probed.directory.path().join("metrics/socket");
+    let open: Vec<_> = (0..40)
+        .map(|number| {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            let head = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            // It may have given way already.
+            drop(stream.write_all(&head.as_bytes()[..number % (head.len() - 1)]));
+            stream
+        })
+        .collect();
+    assert_eq!(probed.http("/livez").await, (200, "ok\n".to_owned()));
+    let ended = open.into_iter().map(|mut stream| stream.read(&mut [0]));
+    let ended: Vec<_> = tokio::task::spawn_blocking(|| ended.collect()).await.unwrap();
+    assert!(ended.into_iter().all(|read| !matches!(read, Ok(1..))), "nothing is answered without a request");
 }
 
 #[tokio::test(flavor = "multi_thread")]

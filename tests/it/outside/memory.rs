@@ -61,6 +61,51 @@ fn warm(plugin: &FakePlugin) -> Broker {
     broker
 }
 
+/// The most memory that was resident so far, in KiB.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn stderr_of_plugins_that_is_not_text() {
+    let kinds = ["a", "\\200", "\\277", "\\n", "\\r", "\\0", "\\033"];
+    let plugins: Vec<_> = kinds
+        .iter()
+        .map(|byte| {
+            FakePlugin::script(&format!("tr '\\0' '{byte}' < /dev/zero | head -c 16000000 >&2\nexit 1\n"))
+        })
+        .collect();
+    let named = |number: usize| format!("plugin-{number}");
+    let providers: Vec<_> = plugins
+        .iter()
+        .enumerate()
+        .map(|(number, plugin)| {
+            let mut provider = provider(&named(number), plugin);
+            provider["timeout"] = "300s".into();
+            provider
+        })
+        .collect();
+    let broker = Broker::builder(PROGRAM).providers(&Value::from(providers)).start();
+    let run = |number: usize| {
+        let mut peer = Raw::connect(&broker.socket(), 65_535);
+        peer.request(1, GET, &request(&named(number), None, &[])).unwrap();
+        let deadline = Instant::now() + 5 * AGES;
+        while peer.seen(|seen| seen.ended.is_empty()) {
+            assert!(Instant::now() < deadline, "no answer: {}", kinds[number]);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(plugins[number].runs(), 1);
+        peak(broker.pid())
+    };
+    let text = run(0);
+    for (number, kind) in kinds.iter().enumerate().skip(1) {
+        let more = run(number).saturating_sub(text);
+        assert!(more <= 4 * 1024, "{kind}: {text} KiB, {more} more");
+    }
+}
+
 #[test]
 fn answers_that_are_not_read() {
     let plugin = FakePlugin::builder().token(&"t".repeat(100_000)).expires_in(3600).build();

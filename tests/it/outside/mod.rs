@@ -1,5 +1,6 @@
 //! What others do to a broker, seen from the real binary: peers, readers of its log, its directory, its hub.
 
+mod beside;
 mod door;
 mod evil;
 mod faults;

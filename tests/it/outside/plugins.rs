@@ -134,3 +134,84 @@ fn modes_do_not_count_on_a_mount_that_is_read_only_for_the_broker() {
     let read_only = Broker::builder(in_namespace.path()).providers(&providers).start();
     assert_eq!(failure(&read_only), "");
 }
+
+/// Connects to the first argument, and leaves the connection to a child, which connects it with the first peer at the
+/// second one.
+const RELAY: &str = "
+import os, socket, sys, threading
+broker, door = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+broker.connect(sys.argv[1])
+door.bind(sys.argv[2])
+door.listen()
+if os.fork():
+    os._exit(0)
+peer, _ = door.accept()
+def relay(one, other):
+    while data := one.recv(65536):
+        other.sendall(data)
+threading.Thread(target=relay, args=(peer, broker), daemon=True).start()
+relay(broker, peer)
+";
+
+/// Writes [`RELAY`] to a directory; `None`: this machine has no Python.
+fn relay(directory: &Path) -> Option<String> {
+    let file = directory.join("relay.py");
+    fs::write(&file, RELAY).unwrap();
+    let python = ["/usr/bin/python3", "/bin/python3"].into_iter().find(|path| Path::new(path).exists());
+    if python.is_none() {
+        println!("SKIPPED: the client is a Python program");
+    }
+    Some(format!("{} -I {}", python?, file.display()))
+}
+
+/// It has ended before the broker looks at it.
+#[test]
+fn a_client_that_leaves_its_connection_to_a_child_is_served_during_a_run() {
+    let (cloud, slow) = (
+        FakePlugin::builder().token("t").expires_in(3600).build(),
+        FakePlugin::script(": > $dir/started; while [ ! -e $dir/end ]; do sleep 0.01; done; exit 1"),
+    );
+    let Some(relay) = relay(cloud.dir()) else { return };
+    let providers = json!([provider("cloud", &cloud), provider("slow", &slow)]);
+    let broker = Broker::builder(PROGRAM).providers(&providers).start();
+    let mut waits = Command::new(PROGRAM);
+    waits
+        .args(["get", "slow", "--socket"])
+        .arg(broker.socket())
+        .env_clear()
+        .stderr(std::process::Stdio::null());
+    let mut waits = waits.spawn().unwrap();
+    until("a run is in progress", || slow.dir().join("started").exists());
+
+    let pid = rustix::process::Pid::from_raw(broker.pid().cast_signed()).unwrap();
+    let door = cloud.dir().join("door");
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let command = format!("{relay} {} {}", broker.socket().display(), door.display());
+    assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    let served = get(&door);
+    assert!(served.status.success(), "{}", String::from_utf8_lossy(&served.stderr));
+    fs::write(slow.dir().join("end"), "").unwrap();
+    assert!(!waits.wait().unwrap().success());
+}
+
+/// The same by a plugin.
+#[test]
+fn a_plugin_that_leaves_its_connection_to_a_child_gets_nothing() {
+    let plugin = FakePlugin::script(&format!(
+        "kill -STOP $(cat $dir/broker)
+        $(cat $dir/relay) $(cat $dir/socket) $dir/door > /dev/null 2>&1
+        kill -CONT $(cat $dir/broker)
+        env -i {PROGRAM} get cloud --socket $dir/door > $dir/said 2>&1
+        exit 1"
+    ));
+    let Some(relay) = relay(plugin.dir()) else { return };
+    let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &plugin)])).start();
+    fs::write(plugin.dir().join("relay"), relay).unwrap();
+    fs::write(plugin.dir().join("socket"), broker.socket().to_str().unwrap()).unwrap();
+    fs::write(plugin.dir().join("broker"), broker.pid().to_string()).unwrap();
+    assert!(!get(&broker.socket()).status.success());
+    let said = fs::read_to_string(plugin.dir().join("said")).unwrap();
+    assert!(said.contains("RECURSION"), "{said}");
+    assert_eq!(plugin.runs(), 1);
+}

@@ -6,6 +6,7 @@ mod others;
 mod problems;
 mod process;
 mod rights;
+mod writers;
 
 use std::{
     path::{Path, PathBuf},

@@ -1,6 +1,9 @@
 //! A changed configuration with problems stays out.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, chown},
+};
 
 use credbroker_proto::v1 as pb;
 use pb::credential_broker_admin_client::CredentialBrokerAdminClient;
@@ -102,13 +105,87 @@ async fn a_file_that_others_can_write_is_not_followed() {
     let followed = Followed::start(&users(&[("rel", &old)])).await;
     let mode = |mode| fs::set_permissions(followed.file(), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o666);
-    followed.until(|state| problems(state).iter().any(|problem| problem.contains("chmod o-w"))).await;
+    followed.until(|state| problems(state).iter().any(|problem| problem.contains("`chmod go-w "))).await;
     followed.write(&users(&[("rel", &new)]));
     followed.broker.reload();
     assert_eq!(followed.ask("rel").await, Ok("old".into()));
     mode(0o600);
     followed.reloads(1).await;
     assert_eq!(followed.ask("rel").await, Ok("new".into()));
+}
+
+/// Another user.
+const OTHER: u32 = 3101;
+
+/// As another user replaces `file`.
+fn replaced_by_another_user(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    private_file(&new, text);
+    chown(&new, Some(OTHER), Some(OTHER)).unwrap();
+    fs::rename(new, file).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_another_user_is_not_followed() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can give files to other users");
+        return;
+    }
+    let (old, new) = (prints("old"), prints("new"));
+    let followed = Followed::start(&users(&[("rel", &old)])).await;
+    let says = |state: &ReloadState, text: &str| problems(state).iter().any(|problem| problem.contains(text));
+    replaced_by_another_user(&followed.file(), &users(&[("rel", &new)]));
+    let remedy = format!("`chown 0 {}`", followed.file().display());
+    followed.until(|state| says(state, "belongs to uid 3101") && says(state, &remedy)).await;
+    assert_eq!(followed.ask("rel").await, Ok("old".into()));
+    let seen = configuration(&followed.broker).await;
+    assert!(seen.problems.iter().any(|problem| problem.contains("belongs to uid 3101")), "{seen:?}");
+    // The command that the problem names.
+    chown(followed.file(), Some(0), None).unwrap();
+    followed.reloads(1).await;
+    assert_eq!(followed.ask("rel").await, Ok("new".into()));
+    // The group of other users.
+    chown(followed.file(), None, Some(OTHER)).unwrap();
+    fs::set_permissions(followed.file(), fs::Permissions::from_mode(0o664)).unwrap();
+    followed.until(|state| says(state, "`chmod go-w ")).await;
+    assert_eq!(followed.ask("rel").await, Ok("new".into()));
+}
+
+#[tokio::test]
+async fn a_file_in_a_directory_that_becomes_writable_for_others_is_not_followed() {
+    let (old, new) = (prints("old"), prints("new"));
+    let followed = Followed::start(&users(&[("rel", &old)])).await;
+    let directory = |mode| {
+        fs::set_permissions(followed.directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    directory(0o777);
+    rename_over(&followed.file(), &users(&[("rel", &new)]));
+    let remedy = format!("`chmod go-w {}`", followed.directory.path().display());
+    followed.until(|state| problems(state).iter().any(|problem| problem.contains(&remedy))).await;
+    assert_eq!(followed.ask("rel").await, Ok("old".into()));
+    directory(0o755);
+    followed.broker.reload();
+    followed.reloads(1).await;
+    assert_eq!(followed.ask("rel").await, Ok("new".into()));
+}
+
+#[tokio::test]
+async fn certificate_authorities_that_others_can_write_are_not_followed() {
+    let plugin = prints("rel");
+    let directory = private_directory();
+    let ca = directory.path().join("ca.pem");
+    private_file(&ca, "pem");
+    let cluster = json!({"server": "https://cluster.example", "certificate-authority": ca});
+    let mut stanza = plugin.exec_stanza();
+    stanza["provideClusterInfo"] = json!(false);
+    let text = Kubeconfig::new().cluster("c", &cluster).exec_user("rel", &stanza).context("x", "c", "rel");
+    let followed = Followed::start(&text.to_yaml()).await;
+    fs::set_permissions(&ca, fs::Permissions::from_mode(0o666)).unwrap();
+    let remedy = format!("`chmod go-w {}`", ca.display());
+    followed.until(|state| problems(state).iter().any(|problem| problem.contains(&remedy))).await;
+    assert_eq!(followed.ask("rel").await, Ok("rel".into()));
+    fs::set_permissions(&ca, fs::Permissions::from_mode(0o600)).unwrap();
+    followed.until(|state| state.failure.is_none()).await;
 }
 
 #[tokio::test]

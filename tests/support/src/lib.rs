@@ -19,6 +19,7 @@ mod files;
 mod home;
 mod kubeconfig;
 mod terminal;
+mod trust;
 mod yaml;
 
 pub use api_server::{Accepts, ApiServer, Collection, Flood, SeenRequest};
@@ -29,3 +30,4 @@ pub use files::{private_directory, private_file, program_file, sample_config};
 pub use home::Home;
 pub use kubeconfig::Kubeconfig;
 pub use terminal::Terminal;
+pub use trust::{TrustCase, Verdict, as_user, directory_without_others};

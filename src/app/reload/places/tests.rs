@@ -8,8 +8,8 @@ use super::*;
 fn of(root: &Path, file: &str) -> Vec<(String, Vec<String>, bool)> {
     let places = WatchedPlaces::of(&[root.join(file)]);
     let below = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
-    let text = |names: &Names| names.names.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
-    places.0.iter().map(|(dir, names)| (below(dir), text(names), names.has_files)).collect()
+    let text = |names: &Names| names.0.keys().map(|name| name.to_str().unwrap().to_owned()).collect();
+    places.0.iter().map(|(dir, names)| (below(dir), text(names), names.files().next().is_some())).collect()
 }
 
 fn place(directory: &str, name: &str, has_files: bool) -> (String, Vec<String>, bool) {

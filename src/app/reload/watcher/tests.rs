@@ -6,6 +6,7 @@ use std::{
 };
 
 use credbroker_test_support::private_directory;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -23,7 +24,7 @@ fn following(files: &[PathBuf]) -> Watcher {
 }
 
 /// The touches up to the first of `file`.
-async fn touched(watcher: &Watcher, file: &Path) -> Touch {
+async fn touched(watcher: &mut Watcher, file: &Path) -> Touch {
     let wanted = async {
         loop {
             let touches = watcher.touches().await;
@@ -33,6 +34,12 @@ async fn touched(watcher: &Watcher, file: &Path) -> Touch {
         }
     };
     timeout(AGES, wanted).await.expect("it is reported")
+}
+
+fn is_readable(watcher: &Watcher) -> bool {
+    let inotify = watcher.instance().unwrap();
+    let mut sources = [PollFd::new(&*inotify, PollFlags::IN)];
+    poll(&mut sources, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
 }
 
 /// A directory without symbolic links above it.
@@ -46,31 +53,105 @@ fn directory() -> (TempDir, PathBuf) {
 async fn a_file_is_written_until_it_is_closed() {
     let (_dir, root) = directory();
     let file = root.join("config");
-    let watcher = following(std::slice::from_ref(&file));
+    let mut watcher = following(std::slice::from_ref(&file));
     let mut writer = fs::File::create(&file).unwrap();
-    assert_eq!(touched(&watcher, &file).await, Touch::Settled, "created");
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Settled, "created");
     writer.write_all(b"1").unwrap();
-    assert_eq!(touched(&watcher, &file).await, Touch::Written);
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Written);
     drop(writer);
-    assert_eq!(touched(&watcher, &file).await, Touch::Settled);
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Settled);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
-    assert_eq!(touched(&watcher, &file).await, Touch::Settled);
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Settled);
     fs::write(root.join("new"), "2").unwrap();
     fs::rename(root.join("new"), &file).unwrap();
-    assert_eq!(touched(&watcher, &file).await, Touch::Settled);
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Settled);
     fs::remove_file(&file).unwrap();
-    assert_eq!(touched(&watcher, &file).await, Touch::Settled);
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Settled);
 }
 
 #[tokio::test]
 async fn other_files_of_the_directory_are_not_reported() {
     let (_dir, root) = directory();
     let file = root.join("config");
-    let watcher = following(std::slice::from_ref(&file));
+    let mut watcher = following(std::slice::from_ref(&file));
     fs::write(root.join("config.swp"), "1").unwrap();
     fs::write(&file, "1").unwrap();
     let touches = timeout(AGES, watcher.touches()).await.unwrap();
     assert!(touches.iter().all(|(touched, _)| *touched == file), "{touches:?}");
+}
+
+/// As an editor that removes the old file first, and a package manager that closes nothing before it has renamed it.
+#[tokio::test]
+async fn a_file_that_replaces_another_one_is_written_until_it_is_closed() {
+    let (_dir, root) = directory();
+    let (file, new) = (root.join("config"), root.join("config.new"));
+    fs::write(&file, "1").unwrap();
+    let mut watcher = following(std::slice::from_ref(&file));
+    fs::remove_file(&file).unwrap();
+    let mut first = fs::File::create(&file).unwrap();
+    touched(&mut watcher, &file).await;
+    first.write_all(b"2").unwrap();
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Written);
+    let mut second = fs::File::create(&new).unwrap();
+    fs::rename(&new, &file).unwrap();
+    touched(&mut watcher, &file).await;
+    second.write_all(b"3").unwrap();
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Written);
+    drop(second);
+    assert_eq!(touched(&mut watcher, &file).await, Touch::Settled);
+}
+
+#[tokio::test]
+async fn other_permissions_of_the_directory_are_reported() {
+    let (_dir, root) = directory();
+    let (file, way) = (root.join("way/config"), root.join("way"));
+    fs::create_dir(&way).unwrap();
+    let mut watcher = following(std::slice::from_ref(&file));
+    fs::set_permissions(&way, fs::Permissions::from_mode(0o750)).unwrap();
+    assert_eq!(touched(&mut watcher, &way).await, Touch::Settled);
+}
+
+/// Another program writes, creates, renames and removes files beside the followed one.
+#[tokio::test]
+async fn events_of_other_files_are_read_a_limited_number_at_a_time() {
+    let (_dir, root) = directory();
+    let (file, other, renamed) = (root.join("config"), root.join("log"), root.join("log.1"));
+    fs::write(&file, "1").unwrap();
+    fs::write(&other, "1").unwrap();
+    let mut watcher = following(std::slice::from_ref(&file));
+    for _ in 0..EVENTS {
+        fs::write(&other, "2").unwrap();
+    }
+    assert!(!is_readable(&watcher), "names are watched, and not the contents of other files");
+    for _ in 0..EVENTS {
+        fs::rename(&other, &renamed).unwrap();
+        fs::rename(&renamed, &other).unwrap();
+    }
+    fs::write(&file, "2").unwrap();
+    assert_eq!(watcher.waiting(), [], "the event of the file comes after many others");
+    assert!(is_readable(&watcher), "those are left for later");
+    touched(&mut watcher, &file).await;
+}
+
+#[tokio::test]
+async fn events_that_the_kernel_dropped_are_known_to_be_lost() {
+    let (_dir, root) = directory();
+    let (file, other, renamed) = (root.join("config"), root.join("log"), root.join("log.1"));
+    fs::write(&other, "1").unwrap();
+    let mut watcher = following(std::slice::from_ref(&file));
+    let most: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    for _ in 0..=most / 2 {
+        fs::rename(&other, &renamed).unwrap();
+        fs::rename(&renamed, &other).unwrap();
+    }
+    let lost = async {
+        while !watcher.has_lost_events() {
+            assert_eq!(watcher.touches().await, []);
+        }
+    };
+    timeout(AGES, lost).await.expect("it is reported");
+    assert!(!watcher.has_lost_events(), "once");
 }
 
 #[tokio::test]
@@ -85,16 +166,16 @@ async fn a_directory_that_appears_and_a_link_that_is_swapped_are_reported() {
     symlink("..data/config", &mounted).unwrap();
     let mut watcher = following(&[deep.clone(), mounted.clone()]);
     fs::create_dir(root.join("credbroker")).unwrap();
-    touched(&watcher, &root.join("credbroker")).await;
+    touched(&mut watcher, &root.join("credbroker")).await;
     symlink("..2", root.join("mount/new")).unwrap();
     fs::rename(root.join("mount/new"), root.join("mount/..data")).unwrap();
-    touched(&watcher, &root.join("mount/..data")).await;
+    touched(&mut watcher, &root.join("mount/..data")).await;
     let added = Watches::add(watcher.instance().as_deref(), &[deep.clone(), mounted]);
     watcher.replace(added);
     fs::write(&deep, "1").unwrap();
-    touched(&watcher, &deep).await;
+    touched(&mut watcher, &deep).await;
     fs::write(root.join("mount/..2/config"), "3").unwrap();
-    touched(&watcher, &root.join("mount/..2/config")).await;
+    touched(&mut watcher, &root.join("mount/..2/config")).await;
 }
 
 /// As with a single file that is mounted into a container.
@@ -105,9 +186,9 @@ async fn a_file_that_is_written_by_another_name_is_reported() {
     let (file, other) = (root.join("config"), root.join("elsewhere/config"));
     fs::write(&other, "1").unwrap();
     fs::hard_link(&other, &file).unwrap();
-    let watcher = following(std::slice::from_ref(&file));
+    let mut watcher = following(std::slice::from_ref(&file));
     fs::write(&other, "2").unwrap();
-    touched(&watcher, &file).await;
+    touched(&mut watcher, &file).await;
 }
 
 #[tokio::test]

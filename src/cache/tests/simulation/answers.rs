@@ -47,7 +47,7 @@ impl Model {
             let is_true = match outcome {
                 ReportOutcome::Replaced | ReportOutcome::AlreadyReplaced => !is_same,
                 ReportOutcome::TooEarly { retry_after } => {
-                    is_same && (TICK..LONGEST_PAUSE).contains(retry_after)
+                    is_same && *retry_after > Duration::ZERO && *retry_after < LONGEST_PAUSE
                 }
                 ReportOutcome::NothingNewer => is_same,
                 ReportOutcome::UnknownGeneration => true,
@@ -76,8 +76,16 @@ impl Model {
         if token.key != key {
             self.broken(|| format!("#{id}, for key {key}, got {text}: of another key"));
         }
+        if token.identity != asked.identity {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: of another definition or target"));
+        }
         if token.issuances.iter().all(|issued| issued.evictions < asked.evictions) {
             self.broken(|| format!("#{id}, for key {key}, got {text}: evicted before it asked"));
+        }
+        let known = &self.keys[key];
+        let is_retired = known.retired.is_some_and(|retired| retired < now.awake);
+        if is_retired && token.issuances.iter().all(|issued| issued.evictions < known.in_force) {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: its provider was retired"));
         }
         let ends = token.issuances.iter().filter(|run| run.expires == issued.expires_at);
         if !ends.clone().any(|run| now.wall < run.expires && now.boot < run.until) {
@@ -97,7 +105,10 @@ impl Model {
         let key = &self.keys[index];
         // A token that arrived at this moment may be too late for the answer.
         let held = key.held(now).filter(|held| held.landed.awake < now.awake && self.jumped < now.awake);
-        if let Some(held) = held.filter(|_| asked.kind != RequestKind::Report) {
+        // A caller of a target that its profile no longer has waits for a run of that target.
+        let may_fail =
+            matches!(asked.kind, RequestKind::Report | RequestKind::Login) || asked.evictions < key.moved;
+        if let Some(held) = held.filter(|_| !may_fail) {
             let left = held.left(now);
             return self.broken(|| {
                 format!(
@@ -107,7 +118,15 @@ impl Model {
         }
         let recent = |at: Option<Duration>| at.is_some_and(|at| now.boot.saturating_sub(at) <= HELD);
         let paused = self.issuers[key.issuer].paused_at_most;
+        let asks_persons = self.catalog.plugins[key.plugin].asks_persons();
+        let is_retired = self.gone[key.plugin] || key.retired.is_some_and(|at| at >= asked.at.awake);
         let true_error = match &failed.error {
+            CacheError::Retired(_) => is_retired,
+            CacheError::Full(_) => self.scene.capacity.is_some(),
+            CacheError::Unattended(_) => asks_persons,
+            CacheError::Run(RunError::NeedsTerminal { .. }) => {
+                asks_persons && recent(key.failed.map(|(boot, _)| boot))
+            }
             CacheError::Pending(_) => asked.limit.is_some_and(|limit| waited + TICK >= limit),
             CacheError::Run(RunError::Throttled { .. }) => now.boot <= paused,
             CacheError::Run(RunError::Exit { .. } | RunError::Timeout { .. })

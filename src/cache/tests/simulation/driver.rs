@@ -5,21 +5,29 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    fleet::Catalog,
-    keys::RequestKind,
+    fleet::{Catalog, ISSUERS},
     model::{Model, Shared, Story},
     plugins::{IssuerMode, Plugins, secs},
     requests::request,
+    room::entry_limits,
+    scene::Scene,
+    verifications::{PLACES, verifier},
 };
 use crate::{
-    cache::{CacheParts, CredentialCache, EntryLimits, Request, VerifyFn},
+    cache::{CacheParts, CredentialCache},
     clock::Clock,
-    exec::Scheduler,
+    exec::{RunShares, Scheduler},
 };
+
+/// Runs that may wait for a person at a time.
+pub(super) const INTERACTIVE: usize = 2;
 
 #[derive(Clone)]
 pub(super) struct World {
@@ -29,21 +37,28 @@ pub(super) struct World {
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
     pub(super) watches: Arc<Mutex<Vec<CancellationToken>>>,
+    pub(super) scheduler: Scheduler,
+    /// Places for verifications.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) scene: Scene,
 }
 
 /// Simulates one broker from its start to its end, and returns what happened.
-pub(super) async fn live(large: bool, recorded: bool) -> Story {
-    let world = World::new(large, recorded);
+pub(super) async fn live(scene: Scene, recorded: bool) -> Story {
+    let world = World::new(scene, recorded);
     let keeper = world.clone();
     world.tasks.spawn(async move { keeper.cache.keep_fresh(crate::clock::Beat::start()).await });
     let watcher = world.clone();
     world.tasks.spawn(async move {
         while !watcher.draining.is_cancelled() {
-            sleep(secs(1)).await;
+            for _ in 0..4 {
+                sleep(Duration::from_millis(250)).await;
+                watcher.model.lock().unwrap().judge_queue();
+            }
             watcher.model.lock().unwrap().judge_promises();
         }
     });
-    let (end, pause) = if large { (secs(60), 80) } else { (secs(400), 1200) };
+    let (end, pause) = if scene.is_large { (secs(60), 80) } else { (secs(400), 1200) };
     while world.is_fine() && world.model.lock().unwrap().now().awake < end {
         world.something_happens();
         sleep(Duration::from_millis(fastrand::u64(0..pause))).await;
@@ -62,37 +77,36 @@ pub(super) async fn live(large: bool, recorded: bool) -> Story {
 }
 
 impl World {
-    fn new(large: bool, recorded: bool) -> Self {
-        let catalog = Arc::new(Catalog::new(if large { 1000 } else { fastrand::usize(4..30) }, large));
-        let model = Arc::new(Mutex::new(Model::new(&catalog, recorded)));
+    fn new(scene: Scene, recorded: bool) -> Self {
+        let catalog = Arc::new(Catalog::new(scene));
+        let limits =
+            scene.limits((0..ISSUERS.len()).map(|issuer| catalog.issuer(issuer).concurrency.get()).sum());
+        let model = Arc::new(Mutex::new(Model::new(&catalog, scene, limits, recorded)));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::clone(&model.lock().unwrap().clock) as Arc<dyn Clock>;
-        for issuer in 0..catalog.issuers.len() {
+        for issuer in 0..ISSUERS.len() {
             model.lock().unwrap().change(issuer, IssuerMode::Healthy);
         }
-        let runs = catalog.issuers.iter().map(|issuer| issuer.concurrency.get()).sum::<usize>() + 1;
-        let scheduler = Scheduler::new(runs, Arc::clone(&clock), fastrand::f64);
-        let asked = Arc::clone(&model);
-        let verify: VerifyFn = Arc::new(move |issued, _| {
-            let model = Arc::clone(&asked);
-            Box::pin(async move {
-                sleep(secs(1)).await;
-                model.lock().unwrap().verdict(issued.token().unwrap_or_default())
-            })
-        });
+        let scheduler = Scheduler::new(limits.runs, Arc::clone(&clock), fastrand::f64);
+        if std::env::var("LOOSE").is_err() {
+            scheduler.set_shares(RunShares { per_uid: limits.per_uid, per_process: limits.per_process });
+        }
+        scheduler.set_interactive(INTERACTIVE);
+        let places = Arc::new(Semaphore::new(PLACES));
         let runner = Arc::new(Plugins(Arc::clone(&model)));
         let parts = CacheParts::for_tests(runner, clock, &tasks, &draining);
         let cache = CredentialCache::new(CacheParts {
-            scheduler,
-            verify,
+            scheduler: scheduler.clone(),
+            verify: verifier(&model, &places),
             jitter: fastrand::f64,
-            entries: EntryLimits::for_tests(2000),
+            entries: entry_limits(scene.capacity),
             ..parts
         });
-        Self { cache, model, catalog, tasks, draining, watches: Arc::default() }
+        let watches = Arc::default();
+        Self { cache, model, catalog, tasks, draining, watches, scheduler, places, scene }
     }
 
-    fn is_fine(&self) -> bool {
+    pub(super) fn is_fine(&self) -> bool {
         self.model.lock().unwrap().story.broken.is_none()
     }
 
@@ -104,7 +118,9 @@ impl World {
 
     fn something_happens(&self) {
         match fastrand::u32(..1000) {
-            0..620 => self.get(self.some_key(), request()),
+            0..30 if self.scene.is_crowded => self.rush(),
+            30..60 if !self.scene.is_large => self.person_asks(),
+            0..620 => self.get(self.some_key(), request(), Duration::ZERO),
             620..660 => self.report(),
             660..740 => self.open_watch(self.some_key()),
             740..790 => self.close_watch(),
@@ -112,34 +128,13 @@ impl World {
             820..823 => self.evict_all(),
             823..830 => self.evict_provider(fastrand::usize(..self.catalog.plugins.len())),
             830..840 => self.evict_key(self.some_key()),
-            840..850 => self.forget(self.some_key()),
+            840..850 => self.profile_changes(self.some_key()),
             850..862 => self.refresh(fastrand::usize(..self.catalog.plugins.len())),
             862..874 => self.upgrade(fastrand::usize(..self.catalog.plugins.len())),
             874..890 => self.clocks_jump(),
-            890..960 => self.revoke(),
+            890..896 => self.reload(),
+            896..960 => self.revoke(),
             _ => self.issuer_changes(),
-        }
-    }
-
-    /// Every issuer works again. After some time, every key must have a credential.
-    async fn ends_well(&self) {
-        let quiet = {
-            let mut model = self.model.lock().unwrap();
-            for issuer in 0..self.catalog.issuers.len() {
-                model.change(issuer, IssuerMode::Healthy);
-            }
-            // The longest run, pause, slow start and back-off together.
-            secs(31 + 121 + 30 + 61 + 60)
-        };
-        sleep(quiet).await;
-        for key in 0..self.catalog.keys {
-            let asked = self.model.lock().unwrap().asks(key, RequestKind::Get, 0, Some(secs(60)), true);
-            let answer = self.cache.get(self.catalog.spec(key), &Request::default()).await;
-            let mut model = self.model.lock().unwrap();
-            model.judge(asked, &answer);
-            if let Err(failed) = answer {
-                model.broken(|| format!("every issuer works, and key {key} has: {failed}"));
-            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{driver::World, keys::KeyModel, plugins::IssuerMode};
-use crate::{cache::Selector, plugin::ProfileName};
+use super::{driver::World, fleet::ISSUERS, keys::KeyModel, plugins::IssuerMode};
+use crate::cache::Selector;
 
 impl World {
     pub(super) fn evict_all(&self) {
@@ -31,15 +31,6 @@ impl World {
         self.cache.evict(selector);
     }
 
-    pub(super) fn forget(&self, key: usize) {
-        let Some(profile): Option<ProfileName> = self.catalog.profile_of(key) else { return };
-        let mut model = self.model.lock().unwrap();
-        model.event(|| format!("profile of {key} is forgotten"));
-        model.evicted(|_, index| index == key);
-        drop(model);
-        self.cache.forget(&profile, None);
-    }
-
     pub(super) fn refresh(&self, plugin: usize) {
         let world = self.clone();
         let mut model = self.model.lock().unwrap();
@@ -48,6 +39,7 @@ impl World {
         drop(model);
         self.tasks.spawn(async move {
             world.cache.refresh(&world.catalog.selector(plugin)).await;
+            world.model.lock().unwrap().refreshed(plugin);
         });
     }
 
@@ -82,7 +74,7 @@ impl World {
 
     pub(super) fn issuer_changes(&self) {
         let mut model = self.model.lock().unwrap();
-        let issuer = fastrand::usize(..self.catalog.issuers.len());
+        let issuer = fastrand::usize(..ISSUERS.len());
         let mode = match fastrand::u8(..20) {
             0 => IssuerMode::Slow,
             1 | 2 => IssuerMode::Failing,

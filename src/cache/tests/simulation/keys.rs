@@ -30,6 +30,8 @@ pub(super) struct Issuance {
 #[derive(Clone, Debug)]
 pub(super) struct IssuedToken {
     pub(super) key: usize,
+    /// The definition and the target that the plugin ran for.
+    pub(super) identity: u64,
     /// The expiry that the plugin returned last.
     pub(super) named: SystemTime,
     pub(super) issuances: Vec<Issuance>,
@@ -84,6 +86,8 @@ pub(super) struct WaitingRequest {
     pub(super) kind: RequestKind,
     /// The cache held nothing when the request came.
     pub(super) cold: bool,
+    /// The process that asks.
+    pub(super) peer: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -91,6 +95,8 @@ pub(super) enum RequestKind {
     Get,
     Report,
     Watch,
+    /// Answered by a run only.
+    Login,
 }
 
 /// An open watch.
@@ -110,12 +116,23 @@ pub(super) struct KeyModel {
     pub(super) lapsed: bool,
     pub(super) evictions: u64,
     pub(super) evicted: Duration,
+    /// Evictions before the last one that removed also the callers that waited: its profile changed.
+    pub(super) moved: u64,
+    /// When its provider was retired: time awake; and the evictions before.
+    pub(super) retired: Option<Duration>,
+    pub(super) in_force: u64,
+    /// Runs that succeed until the plugin needs a person again.
+    pub(super) renewals: usize,
     pub(super) waiting: BTreeMap<u64, WaitingRequest>,
+    /// The processes whose callers left last, and when: time awake.
+    pub(super) left: Vec<(Duration, u64)>,
     /// Those of them that may wait for a run that started before the last eviction.
     pub(super) detached: BTreeSet<u64>,
     pub(super) watches: BTreeMap<u64, Watched>,
     /// Prewarms in progress.
     pub(super) prewarms: usize,
+    /// Refreshes in progress.
+    pub(super) refreshes: usize,
     /// Time since boot, and time awake.
     pub(super) last_used: (Duration, Duration),
     /// When a watch or a waiting caller left: time since boot, and time awake.
@@ -129,6 +146,8 @@ pub(super) struct KeyModel {
     /// When the last run failed whose outcome is kept: time since boot, and time awake.
     pub(super) failed: Option<(Duration, Duration)>,
     pub(super) back_off_since: Option<Duration>,
+    /// The latest end of the pause that its last run led to: time since boot.
+    pub(super) throttled_until: Duration,
     /// Failed runs since the last success. A run for a person at a terminal ignores the back-off.
     pub(super) attempts: u32,
     pub(super) suspected: Suspected,
@@ -186,7 +205,7 @@ impl Suspected {
 
     fn weighed(&mut self, verdict: Verdict, now: Reading) {
         let doubted =
-            self.repeats[0].is_some_and(|at| now.awake.saturating_sub(at) <= Duration::from_secs(35));
+            self.repeats[0].is_some_and(|at| now.awake.saturating_sub(at) <= Duration::from_secs(40));
         if verdict != Verdict::Accepted || doubted {
             self.reason = Some(now.awake);
         }
@@ -221,11 +240,12 @@ impl KeyModel {
     /// Evicts the credential. The outcomes of runs that started before are not kept.
     pub(super) fn evict(&mut self, now: Reading) {
         let valid = self.held(now).is_some();
-        let waits = |waiting: &WaitingRequest| waiting.kind != RequestKind::Watch || !valid;
-        if !self.is_running() || !self.detached.is_empty() {
-            self.detached
-                .extend(self.waiting.iter().filter(|(_, waiting)| waits(waiting)).map(|(id, _)| *id));
-        }
+        // Callers that wait for a run in progress get its outcome. One that held a credential may wait for a verification.
+        let joined = self.is_running() && self.detached.is_empty();
+        let waits = |waiting: &WaitingRequest| {
+            (waiting.kind != RequestKind::Watch || !valid) && !(joined && waiting.cold)
+        };
+        self.detached.extend(self.waiting.iter().filter(|(_, waiting)| waits(waiting)).map(|(id, _)| *id));
         self.evictions += 1;
         self.evicted = now.awake;
         self.content = Content::Nothing;

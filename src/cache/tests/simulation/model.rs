@@ -1,18 +1,20 @@
 //! The model of the oracle, and how it is updated.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
 use super::{
     super::FakeClock,
-    fleet::Catalog,
+    fleet::{Catalog, ISSUERS, identity},
     keys::{Content, IssuedToken, KeyModel, Reading, RequestKind, WaitingRequest, Watched},
+    peers::{QueueLimits, StartedRuns},
     plugins::{IssuerMode, IssuerModel},
+    scene::Scene,
 };
-use crate::{clock::Clock as _, verify::Verdict};
+use crate::{cache::Caller, clock::Clock as _};
 
 /// The result of a simulation.
 pub(super) struct Story {
@@ -28,6 +30,17 @@ pub(super) struct Model {
     pub(super) keys: Vec<KeyModel>,
     pub(super) issuers: Vec<IssuerModel>,
     pub(super) tokens: Vec<IssuedToken>,
+    pub(super) scene: Scene,
+    pub(super) limits: QueueLimits,
+    /// When the limits changed last: time awake.
+    pub(super) limited: Duration,
+    /// Providers that the configuration no longer has.
+    pub(super) gone: Vec<bool>,
+    pub(super) started: StartedRuns,
+    /// Verifications in progress, and when each began: time awake.
+    pub(super) verifications: BTreeMap<u64, Duration>,
+    /// When something changed last: time awake.
+    pub(super) changed: Duration,
     /// Keys with the callers that got a credential of them.
     answered: BTreeSet<(usize, u64)>,
     /// The last step or suspend (time awake), and the last step back (time since boot).
@@ -49,13 +62,15 @@ pub(super) struct Asked {
     pub(super) key: usize,
     pub(super) at: Reading,
     pub(super) evictions: u64,
+    /// What it asked for.
+    pub(super) identity: u64,
     pub(super) kind: RequestKind,
     /// The longest time that it may wait; `None`: no limit.
     pub(super) limit: Option<Duration>,
 }
 
 impl Model {
-    pub(super) fn new(catalog: &Arc<Catalog>, recorded: bool) -> Self {
+    pub(super) fn new(catalog: &Arc<Catalog>, scene: Scene, limits: QueueLimits, recorded: bool) -> Self {
         let keys = (0..catalog.keys).map(|key| {
             let plugin = catalog.plugin_of(key);
             KeyModel { plugin, issuer: catalog.plugins[plugin].issuer, ..KeyModel::default() }
@@ -63,9 +78,16 @@ impl Model {
         Self {
             clock: Arc::new(FakeClock::new()),
             keys: keys.collect(),
-            issuers: catalog.issuers.iter().map(|_| IssuerModel::default()).collect(),
+            issuers: (0..ISSUERS.len()).map(|_| IssuerModel::default()).collect(),
             catalog: Arc::clone(catalog),
             tokens: Vec::new(),
+            scene,
+            limits,
+            limited: Duration::ZERO,
+            gone: vec![false; catalog.plugins.len()],
+            started: StartedRuns::default(),
+            verifications: BTreeMap::new(),
+            changed: Duration::ZERO,
             answered: BTreeSet::new(),
             jumped: Duration::ZERO,
             stepped_back: Duration::ZERO,
@@ -83,8 +105,9 @@ impl Model {
 
     /// Adds an event to the story, if the story is kept.
     pub(super) fn event(&mut self, event: impl FnOnce() -> String) {
+        let now = self.now();
+        self.changed = now.awake;
         if self.recorded {
-            let now = self.now();
             let event = format!("{:.3?} {:.3?} {}", now.awake, now.boot, event());
             self.story.events.push(event);
         }
@@ -109,7 +132,7 @@ impl Model {
         &mut self,
         key: usize,
         kind: RequestKind,
-        caller: u64,
+        caller: &Caller,
         limit: Option<Duration>,
         verifiable: bool,
     ) -> Asked {
@@ -122,12 +145,13 @@ impl Model {
         id: u64,
         key: usize,
         kind: RequestKind,
-        caller: u64,
+        caller: &Caller,
         limit: Option<Duration>,
         verifiable: bool,
     ) -> Asked {
+        let Caller { name, peer, .. } = *caller;
         let now = self.now();
-        let repeats = kind == RequestKind::Get && self.answered.contains(&(key, caller));
+        let repeats = kind == RequestKind::Get && self.answered.contains(&(key, name));
         let known = &mut self.keys[key];
         known.may_be_forgotten(now);
         let cold = match known.content {
@@ -135,25 +159,31 @@ impl Model {
             Content::Held(held) => !held.is_valid_at(now),
             Content::Unsure => false,
         };
-        known.waiting.insert(id, WaitingRequest { since: now.awake, kind, cold });
+        known.waiting.insert(id, WaitingRequest { since: now.awake, kind, cold, peer });
         if kind != RequestKind::Watch {
             known.last_used = (now.boot, now.awake);
         }
         match kind {
             RequestKind::Report => known.suspected.reported(now),
             RequestKind::Get if repeats => known.suspected.repeated(verifiable, now),
+            RequestKind::Login => known.refresh_asked = true,
             RequestKind::Get | RequestKind::Watch => {}
         }
         let evictions = known.evictions;
-        self.event(|| format!("#{id} {kind:?} of {key} by {caller}, within {limit:?}"));
-        Asked { id, key, at: now, evictions, kind, limit }
+        self.event(|| format!("#{id} {kind:?} of {key} by {name} of {peer:x}, within {limit:?}"));
+        let identity = identity(&self.catalog.spec(key));
+        Asked { id, key, at: now, evictions, identity, kind, limit }
     }
 
     /// The caller of `asked` has left, or has its answer.
     pub(super) fn leaves(&mut self, asked: Asked) {
         let now = self.now();
+        self.event(|| format!("#{} leaves", asked.id));
         let key = &mut self.keys[asked.key];
-        key.waiting.remove(&asked.id);
+        if let Some(waiting) = key.waiting.remove(&asked.id) {
+            key.left.retain(|(at, _)| *at == now.awake);
+            key.left.push((now.awake, waiting.peer));
+        }
         key.detached.remove(&asked.id);
         key.last_left = (now.boot, now.awake);
     }
@@ -195,6 +225,16 @@ impl Model {
         self.issuers[self.catalog.plugins[plugin].issuer].forced += 1;
         for key in self.keys.iter_mut().filter(|key| key.plugin == plugin) {
             key.refresh_asked = true;
+            key.refreshes += 1;
+        }
+    }
+
+    /// A refresh has ended: until then, it uses all of its keys.
+    pub(super) fn refreshed(&mut self, plugin: usize) {
+        let now = self.now();
+        for key in self.keys.iter_mut().filter(|key| key.plugin == plugin) {
+            key.refreshes -= 1;
+            key.last_left = (now.boot, now.awake);
         }
     }
 
@@ -224,25 +264,9 @@ impl Model {
 
     pub(super) fn change(&mut self, issuer: usize, mode: IssuerMode) {
         let now = self.now();
-        self.issuers[issuer].change(mode, now);
+        let is_crowded = self.scene.is_crowded;
+        self.issuers[issuer].change(mode, is_crowded, now);
         self.event(|| format!("issuer {issuer} is {mode:?}"));
-    }
-
-    /// The verdict of the API server on the token `text`. Records when it was requested.
-    pub(super) fn verdict(&mut self, text: &str) -> Verdict {
-        let Some(token) = token_of(text).and_then(|token| self.tokens.get(token)) else {
-            return Verdict::Unverifiable;
-        };
-        let verdict = match self.keys[token.key].random.0.u8(..10) {
-            0 => Verdict::Unverifiable,
-            _ if token.revoked => Verdict::Rejected,
-            _ => Verdict::Accepted,
-        };
-        let key = token.key;
-        let now = self.now();
-        self.keys[key].suspected.answered(verdict, now);
-        self.event(|| format!("{text} of {key} is {verdict:?}"));
-        verdict
     }
 }
 

@@ -11,14 +11,19 @@ use tokio::time::sleep;
 
 use super::{
     super::token as decoded,
-    fleet::index,
+    fleet::{VARIABLE, identity, index},
     keys::{Content, Held, Issuance, IssuedToken, KeyModel, Reading},
     model::{Model, Shared, since, text_of},
+    peers::StartedRun,
+    persons::asks_person,
 };
 use crate::{
     exec::{Attendance, PluginRunner, RunError, RunOutput},
     plugin::PluginSpec,
 };
+
+/// The longest slow start after a pause.
+const SLOW_START: Duration = Duration::from_secs(31);
 
 /// How an issuer behaves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -52,6 +57,14 @@ pub(super) struct IssuerModel {
     pub(super) paused_until: Duration,
     pub(super) paused_at_most: Duration,
     pub(super) paused_since: Duration,
+    /// The runs in the pause.
+    pub(super) probes: u64,
+    /// The last throttled key, and when: two keys are throttled before the issuer is paused.
+    last_throttled: Option<(usize, Duration)>,
+    /// Until then it may start fewer runs than its limits allow: time since boot.
+    pub(super) disturbed_until: Duration,
+    /// When a run was throttled last: time since boot.
+    disturbed_since: Duration,
     /// Runs that `credbroker refresh` started.
     pub(super) forced: u32,
     pub(super) running: usize,
@@ -64,26 +77,58 @@ impl IssuerModel {
         self.starts.clear();
     }
 
-    pub(super) fn change(&mut self, mode: IssuerMode, now: Reading) {
+    pub(super) fn change(&mut self, mode: IssuerMode, is_crowded: bool, now: Reading) {
         self.mode = mode;
-        self.takes = Duration::from_millis(fastrand::u64(20..1500));
+        self.takes = Duration::from_millis(if is_crowded {
+            fastrand::u64(200..4000)
+        } else {
+            fastrand::u64(20..1500)
+        });
         self.healthy_since = if mode == IssuerMode::Healthy { now.awake + secs(31) } else { Duration::MAX };
     }
 
-    fn throttled(&mut self, retry_after: Option<u64>, now: Reading) {
-        let (least, most) = retry_after.map_or((48, 73), |secs| (secs, secs + 1));
-        if now.boot >= self.paused_until {
-            (self.paused_until, self.paused_since) = (now.boot + secs(least), now.boot);
-        } else if retry_after.is_some() {
-            self.paused_until = self.paused_until.max(now.boot + secs(least));
+    /// Returns the latest end of the pause of the key.
+    fn throttled(&mut self, run: &Run, retry_after: Option<u64>, now: Reading) -> Duration {
+        (self.disturbed_until, self.disturbed_since) = (Duration::MAX, now.boot);
+        let (least, most) = retry_after.map_or((48, 73), |secs| (secs.min(60), secs + 1));
+        let before = if run.is_plain { self.last_throttled.replace((run.key, now.boot)) } else { None };
+        let is_second = before.is_some_and(|(key, at)| key != run.key && now.boot < at + secs(120));
+        if now.boot < self.paused_until {
+            if run.started.boot >= self.paused_since {
+                self.paused_until = self.paused_until.max(now.boot + secs(least));
+            }
+        } else if is_second {
+            (self.paused_until, self.paused_since, self.probes) = (now.boot + secs(least), now.boot, 0);
         }
         self.paused_at_most = self.paused_at_most.max(now.boot + secs(most));
+        now.boot + secs(most)
+    }
+
+    /// A run failed for another reason than too many runs, which may end a pause.
+    fn is_reached(&mut self, now: Reading) {
+        self.last_throttled = None;
+        self.paused_until = self.paused_until.min(now.boot);
+    }
+
+    /// A run that started at `started` brought a credential: after a pause, more runs follow step by step.
+    fn succeeded(&mut self, started: Reading, now: Reading) {
+        self.last_throttled = None;
+        if started.boot < self.paused_since {
+            return;
+        }
+        self.paused_until = self.paused_until.min(now.boot);
+        if self.disturbed_until == Duration::MAX && started.boot > self.disturbed_since {
+            self.disturbed_until = now.boot + SLOW_START;
+        }
     }
 }
 
 /// A plugin run in progress.
 pub(super) struct Run {
     pub(super) key: usize,
+    pub(super) identity: u64,
+    /// The configuration alone defines it.
+    is_plain: bool,
     pub(super) started: Reading,
     pub(super) evictions: u64,
     /// It may be the run from before or from after an eviction.
@@ -120,18 +165,33 @@ impl Drop for Going<'_> {
         let issuer = key.issuer;
         model.issuers[issuer].running -= 1;
         let number = run.number;
+        model.started.end(number, now);
         model.event(|| format!("run {number} is over"));
     }
 }
 
 impl PluginRunner for Arc<Plugins> {
-    async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
+    async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let file_version = spec.file_version();
         let (going, takes) = {
             let mut model = self.0.lock().unwrap();
-            let (run, takes) = model.starts(index(&spec), file_version);
+            let (run, takes) = model.starts(&spec, file_version);
             (Going(&self.0, run), takes)
         };
+        let has_terminal = attendance.lender().is_some();
+        let login = self.0.lock().unwrap().needs_person(going.1.key, has_terminal);
+        if let Some(login) = login
+            && let Err(error) = asks_person(&self.0, &spec, &attendance, login).await
+        {
+            // Without the terminal, the run has no outcome.
+            if !matches!(error, RunError::TerminalLost { .. }) {
+                let mut model = self.0.lock().unwrap();
+                let (issuer, now) = (model.keys[going.1.key].issuer, model.now());
+                model.issuers[issuer].is_reached(now);
+                model.failed(&going.1);
+            }
+            return Err(error);
+        }
         if takes > spec.provider.timeout {
             sleep(spec.provider.timeout).await;
             let (command, limit) = (Arc::from("fake"), spec.provider.timeout);
@@ -141,24 +201,31 @@ impl PluginRunner for Arc<Plugins> {
         }
         sleep(takes).await;
         let issued = self.0.lock().unwrap().ends(&going.1);
-        let (text, expires) = issued.map_err(|stderr| RunError::Exit {
-            command: "fake".into(),
-            code: 1,
-            stderr: stderr.into(),
+        let (text, expires) = issued.map_err(|mut stderr| {
+            // What the caller of a run sent is not what its issuer says.
+            if let Some(value) = spec.caller_env.get(VARIABLE) {
+                stderr = format!("The config profile ({value}) could not be found: {stderr}");
+            }
+            RunError::Exit { command: "fake".into(), code: 1, stderr: stderr.into() }
         })?;
         Ok(RunOutput { decoded: decoded(&text, expires), file_version })
     }
 }
 
 impl Model {
-    fn starts(&mut self, key: usize, version: u64) -> (Run, Duration) {
-        let now = self.now();
+    fn starts(&mut self, spec: &PluginSpec, version: u64) -> (Run, Duration) {
+        let (now, key, identity) = (self.now(), index(spec), identity(spec));
         self.judge_start(key, now);
+        let retired = self.keys[key].retired.is_some_and(|at| at < now.awake);
+        if retired && spec.provider.standing.retirement().is_some() {
+            self.broken(|| format!("a run of key {key}, whose provider was retired"));
+        }
         let number = self.number();
         let known = &mut self.keys[key];
         let (evictions, unsure) = (known.evictions, !known.detached.is_empty());
         known.running.push(evictions);
-        known.refresh_asked = false;
+        // A run of before an eviction does not answer a refresh of after it.
+        known.refresh_asked &= unsure;
         let issuer = &mut self.issuers[known.issuer];
         issuer.running += 1;
         let random = &mut known.random.0;
@@ -171,8 +238,16 @@ impl Model {
             IssuerMode::Slow => Duration::from_millis(random.u64(5_000..33_000)),
             _ => issuer.takes,
         };
-        self.event(|| format!("run {number} of {key} starts: {mode:?}, {takes:?}, unsure {unsure}"));
-        (Run { key, started: now, evictions, unsure, mode, version, number }, takes)
+        let parties = self.keys[key].parties(now);
+        let plugin = &self.catalog.plugins[self.keys[key].plugin];
+        let is_plain = spec.caller_env.is_empty() && spec.target.is_none();
+        self.started.start(number, StartedRun::new(spec, plugin.asks_persons(), parties, now));
+        self.event(|| {
+            format!(
+                "run {number} of {key}, identity {identity:04x}, starts: {mode:?}, {takes:?}, unsure {unsure}"
+            )
+        });
+        (Run { key, identity, is_plain, started: now, evictions, unsure, mode, version, number }, takes)
     }
 
     /// The output of the plugin: a token and its expiry, or the text on stderr.
@@ -181,23 +256,23 @@ impl Model {
         let issuer = self.keys[run.key].issuer;
         match run.mode {
             IssuerMode::Failing => {
+                self.issuers[issuer].last_throttled = None;
                 self.failed(run);
                 return Err("the directory is down".into());
             }
             IssuerMode::Throttling(retry_after) => {
-                self.issuers[issuer].throttled(retry_after, now);
                 self.failed(run);
+                let until = self.issuers[issuer].throttled(run, retry_after, now);
+                self.keys[run.key].throttled_until = until;
                 return Err(retry_after.map_or("Rate exceeded".into(), |secs| format!("Retry-After: {secs}")));
             }
             _ => {}
         }
-        let issuer = &mut self.issuers[issuer];
-        if run.started.boot >= issuer.paused_since {
-            issuer.paused_until = issuer.paused_until.min(now.boot);
-        }
+        self.issuers[issuer].succeeded(run.started, now);
         let lifetime = self.catalog.plugins[self.keys[run.key].plugin].lifetime;
         let lifetime = lifetime.mul_f64(0.9 + 0.2 * self.keys[run.key].random.0.f64());
         let old = self.keys[run.key].last_token;
+        let old = old.filter(|old| self.tokens[*old].identity == run.identity);
         let (token, named) = match (run.mode, old) {
             (IssuerMode::Same, Some(old)) => (old, self.tokens[old].named),
             (IssuerMode::Extending, Some(old)) => (old, now.wall + lifetime),
@@ -205,7 +280,13 @@ impl Model {
             _ => (self.tokens.len(), now.wall + lifetime),
         };
         if token == self.tokens.len() {
-            self.tokens.push(IssuedToken { key: run.key, named, issuances: Vec::new(), revoked: false });
+            self.tokens.push(IssuedToken {
+                key: run.key,
+                identity: run.identity,
+                named,
+                issuances: Vec::new(),
+                revoked: false,
+            });
         }
         self.tokens[token].named = named;
         self.keys[run.key].last_token = Some(token);

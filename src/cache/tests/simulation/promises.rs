@@ -16,16 +16,21 @@ impl Model {
     pub(super) fn judge_promises(&mut self) {
         let now = self.now();
         self.look();
+        self.judge_verifications(now);
+        self.judge_runs(now);
         let bounds: Vec<_> = (0..self.issuers.len())
             .map(|issuer| {
                 let bound = self.bound(issuer);
                 (bound, self.is_healthy(issuer, bound, now))
             })
             .collect();
+        // Where runs wait for slots, one issuer that does not work delays those of all, and so does a prompt.
+        let is_calm = !self.scene.is_crowded
+            || bounds.iter().all(|(bound, healthy)| *healthy && self.started.is_unprompted(*bound, now));
         for index in 0..self.keys.len() {
             let key = &self.keys[index];
             let (bound, healthy) = bounds[key.issuer];
-            if healthy && !key.watches.is_empty() {
+            if healthy && is_calm && !key.watches.is_empty() {
                 self.judge_watched(index, bound, now);
             }
             self.judge_delivery(index, now);
@@ -36,6 +41,9 @@ impl Model {
     fn judge_watched(&mut self, index: usize, bound: Duration, now: Reading) {
         let key = &self.keys[index];
         let plugin = &self.catalog.plugins[key.plugin];
+        if plugin.asks_persons() || self.gone[key.plugin] {
+            return;
+        }
         let watched = key.watches.values().map(|watched| watched.since).min().unwrap_or(now.awake);
         let failed = key.failed.map_or(Duration::ZERO, |(_, awake)| awake + BACK_OFF);
         let quiet_since =

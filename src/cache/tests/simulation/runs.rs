@@ -15,6 +15,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 impl Model {
     pub(super) fn judge_start(&mut self, index: usize, now: Reading) {
+        self.judge_slots(index, now);
         self.judge_pace(index, now);
         self.judge_turn(index, now);
         let key = &self.keys[index];
@@ -27,7 +28,9 @@ impl Model {
         if !is_used(key, now) && now.awake > self.jumped + LOOK {
             return self.broken(|| format!("a run of key {index}, which is not used"));
         }
-        self.judge_cause(index, now);
+        if !self.catalog.plugins[key.plugin].asks_persons() {
+            self.judge_cause(index, now);
+        }
     }
 
     fn judge_cause(&mut self, index: usize, now: Reading) {
@@ -62,17 +65,19 @@ impl Model {
     /// Checks rate, concurrency and pauses of the issuer.
     fn judge_pace(&mut self, index: usize, now: Reading) {
         let issuer = self.keys[index].issuer;
-        let limits = &self.catalog.issuers[issuer];
+        let limits = self.catalog.issuer(issuer);
         let (rate, concurrency) = (limits.runs_per_second.get(), limits.concurrency.get());
         let known = &mut self.issuers[issuer];
         let left = known.paused_until.saturating_sub(now.boot);
         if left > Duration::ZERO {
-            if known.forced == 0 {
+            known.probes += 1;
+            // The pause may have begun before, with a run that the model does not count.
+            let allowed = 1 + now.boot.saturating_sub(known.paused_since).as_secs() / 15;
+            if known.probes > allowed + u64::from(known.forced) {
                 return self.broken(|| {
                     format!("a run of key {index} in a pause of issuer {issuer}, {left:?} before its end")
                 });
             }
-            known.forced -= 1;
         }
         while known.starts.front().is_some_and(|start| *start + secs(1) <= now.boot) {
             known.starts.pop_front();
@@ -82,19 +87,33 @@ impl Model {
         if starts > rate {
             self.broken(|| format!("{starts} runs of issuer {issuer} in a second; {rate} are allowed"));
         }
-        if running >= concurrency {
+        // A run that waits for a person does not count.
+        let asks_persons = self.catalog.plugins[self.keys[index].plugin].asks_persons();
+        if running >= concurrency && !asks_persons && self.limited < now.awake {
             self.broken(|| {
                 format!("{} runs of issuer {issuer} at a time; {concurrency} are allowed", running + 1)
             });
         }
     }
 
+    /// There are no more runs at a time than slots. A run that waits for a person has none.
+    fn judge_slots(&mut self, index: usize, now: Reading) {
+        let (taken, slots) = (self.started.without_persons(), self.limits.runs);
+        let asks_persons = self.catalog.plugins[self.keys[index].plugin].asks_persons();
+        if taken >= slots && !asks_persons && self.limited < now.awake {
+            self.broken(|| format!("{} runs at a time; {slots} are allowed", taken + 1));
+        }
+    }
+
     /// Runs with a waiting caller start before background runs.
     fn judge_turn(&mut self, index: usize, now: Reading) {
         let key = &self.keys[index];
-        let timeout = self.catalog.plugins[key.plugin].provider.timeout;
+        let timeout = self.catalog.plugins[key.plugin].provider().timeout;
         let urgent = key.held(now).is_none_or(|held| held.left(now) < (2 * timeout).max(held.lifetime / 10));
-        let left_now = key.last_left.1 == now.awake || key.evicted == now.awake || self.jumped == now.awake;
+        let left_now = self.limited == now.awake
+            || key.last_left.1 == now.awake
+            || key.evicted == now.awake
+            || self.jumped == now.awake;
         if urgent || left_now || key.refresh_asked || key.is_waited_for() {
             return;
         }
@@ -105,6 +124,7 @@ impl Model {
                 .any(|waiting| waiting.kind == RequestKind::Get && waiting.cold && waiting.since < now.awake);
             waits
                 && other.issuer == key.issuer
+                && self.is_entitled(other, now)
                 && other.running.is_empty()
                 && other.detached.is_empty()
                 && other.evicted.max(other.ended) < now.awake
@@ -116,7 +136,11 @@ impl Model {
 
     /// The longest time that runs for all keys of a healthy `issuer` take.
     pub(super) fn bound(&self, issuer: usize) -> Duration {
-        let (limits, takes) = (&self.catalog.issuers[issuer], self.issuers[issuer].takes);
+        if self.scene.is_crowded {
+            let one_by_one: Duration = self.keys.iter().map(|key| self.issuers[key.issuer].takes).sum();
+            return secs(10) + 2 * one_by_one;
+        }
+        let (limits, takes) = (self.catalog.issuer(issuer), self.issuers[issuer].takes);
         let count = |count: usize| u32::try_from(count).unwrap();
         let (rate, concurrency) = (count(limits.runs_per_second.get()), count(limits.concurrency.get()));
         let each = (takes / concurrency).max(secs(1) / rate);
@@ -130,6 +154,7 @@ impl Model {
         known.mode == IssuerMode::Healthy
             && now.awake >= known.healthy_since.saturating_add(time)
             && now.boot >= known.paused_at_most + secs(30) + time
+            && now.boot >= known.disturbed_until.saturating_add(time)
     }
 }
 
@@ -146,6 +171,7 @@ fn is_used(key: &KeyModel, now: Reading) -> bool {
     !key.watches.is_empty()
         || !key.waiting.is_empty()
         || key.prewarms > 0
+        || key.refreshes > 0
         || key.refresh_asked
         || recent(key.last_used)
         || now.awake.saturating_sub(key.last_left.1) <= LOOK

@@ -176,7 +176,7 @@ async fn one_peer_with_ten_thousand_requests_lets_no_held_credential_expire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_thousand_tokens_take_no_more_runs_than_their_schedule_and_an_outage_one_per_pause() {
+async fn three_thousand_tokens_take_no_more_runs_than_their_schedule_and_an_outage_one_in_fifteen_seconds() {
     let town = Town::new((10, 4), Duration::from_millis(300), secs(900));
     town.watch(0..3000);
     sleep(secs(900)).await; // the first runs take five minutes in total
@@ -202,8 +202,8 @@ async fn three_thousand_tokens_take_no_more_runs_than_their_schedule_and_an_outa
     town.idp.throttles.store(false, SeqCst);
     // Runs in progress at the start of the outage are throttled together.
     let probes = town.runs_since(down + secs(2));
-    assert!((8..=13).contains(&probes.len()), "{} probes", probes.len());
-    assert!(probes.windows(2).all(|pair| pair[1].0 >= pair[0].0 + secs(48)), "{probes:?}");
+    assert!((30..=41).contains(&probes.len()), "{} probes", probes.len());
+    assert!(probes.windows(2).all(|pair| pair[1].0 >= pair[0].0 + secs(15)), "{probes:?}");
     let lapsed = (0..3000).filter(|key| !town.has(*key)).count();
     assert!(lapsed > 500, "ten minutes are more than their margin: {lapsed}");
     sleep((up + secs(450)).saturating_sub(town.awake())).await;

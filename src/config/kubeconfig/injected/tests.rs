@@ -53,9 +53,9 @@ fn a_file_that_others_can_write_cannot_define_the_users_of_another() {
     let dir = private_directory();
     let dir = std::fs::canonicalize(dir.path()).unwrap();
     private_file(&dir.join("moved"), &moved(&dir));
-    std::fs::set_permissions(dir.join("moved"), std::fs::Permissions::from_mode(0o660)).unwrap();
+    std::fs::set_permissions(dir.join("moved"), std::fs::Permissions::from_mode(0o606)).unwrap();
     let problem = read(&dir, "users: []", "").unwrap_err();
-    assert!(problem.contains("only its owner may be able to write it"), "{problem}");
+    assert!(problem.contains("users other than its owner can write it"), "{problem}");
 }
 
 #[test]

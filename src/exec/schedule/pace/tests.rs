@@ -1,12 +1,35 @@
 use std::num::NonZeroUsize;
 
 use super::*;
+use crate::plugin::PluginKey;
 
 const THROTTLED: Outcome = Outcome::Throttled(Throttling { retry_after: None });
 
 fn pace(rate: usize, concurrency: usize) -> Pace {
     let count = |count| NonZeroUsize::new(count).unwrap();
     Pace::new(&Issuer { name: "idp".into(), runs_per_second: count(rate), concurrency: count(concurrency) })
+}
+
+/// One of which a run was throttled a short time ago, so that the next one pauses it.
+fn suspect(rate: usize, concurrency: usize) -> Pace {
+    let mut pace = pace(rate, concurrency);
+    assert!(!pace.throttled.add(of_broker(configured(0)), Duration::ZERO));
+    pace
+}
+
+/// A run that the configuration alone defines.
+fn configured(key: u8) -> RunSource {
+    RunSource::Configuration(PluginKey([key; 32]))
+}
+
+/// A run whose plugin receives the variables of a caller of that uid.
+fn sent(uid: u32) -> RunSource {
+    RunSource::Others { uid: Some(uid) }
+}
+
+/// A run that no caller waits for.
+fn of_broker(source: RunSource) -> Blame {
+    Blame::new(source, source.party())
 }
 
 fn secs(secs: u64) -> Duration {
@@ -25,8 +48,13 @@ impl Pace {
     /// One run that ends at once.
     fn run(&mut self, class: Class, outcome: Outcome, now: Duration) -> Option<PaceChange> {
         assert_eq!(self.gate(class, now), Gate::Open, "at {now:?}");
-        let run = self.start(class, now);
+        let run = self.begin(class, now);
         self.finish(run, outcome, 0.5, now)
+    }
+
+    /// Starts a run that the configuration alone defines.
+    fn begin(&mut self, class: Class, now: Duration) -> RunRecord {
+        self.start(class, of_broker(configured(1)), now)
     }
 
     /// How many runs of `class` start at once at `now`, each of which ends at once.
@@ -46,7 +74,7 @@ impl Pace {
                 self.finish(run, Outcome::Success, 0.5, now);
             }
             while self.gate(class, now) == Gate::Open {
-                running.push_back((now + long, self.start(class, now)));
+                running.push_back((now + long, self.begin(class, now)));
                 starts.push(now);
             }
             now += ms(10);
@@ -105,9 +133,9 @@ fn background_runs_are_spread_over_the_second() {
 #[test]
 fn the_number_of_runs_at_a_time_is_limited() {
     let mut pace = pace(10, 2);
-    let first = pace.start(Class::First, secs(1));
+    let first = pace.begin(Class::First, secs(1));
     assert_eq!(pace.gate(Class::Background, secs(1)), Gate::Open);
-    let second = pace.start(Class::Background, secs(1));
+    let second = pace.begin(Class::Background, secs(1));
     for class in [Class::Forced, Class::First, Class::Background] {
         assert_eq!(pace.gate(class, secs(9)), Gate::Shut(Cause::Concurrency { runs: 2 }));
     }
@@ -124,17 +152,18 @@ fn a_pause_lasts_as_long_as_the_issuer_says_or_a_minute() {
         (THROTTLED, 0.5, secs(60)),
         (THROTTLED, 0.999, ms(71_976)),
         (after(7), 0.9, secs(7)),
-        (after(7200), 0.9, secs(600)),
+        (after(7200), 0.9, secs(60)),
     ] {
-        let mut pace = pace(10, 4);
-        let run = pace.start(Class::First, secs(1));
+        let mut pace = suspect(10, 4);
+        let run = pace.begin(Class::First, secs(1));
         assert_eq!(pace.finish(run, outcome, u, secs(2)), Some(PaceChange::Paused(pause)));
+        let probe = secs(17).min(secs(2) + pause);
         assert_eq!(pace.paused(secs(2)), Some(pause));
         let end = secs(2) + pause;
         let cause = Cause::Paused { left: pause };
         for class in [Class::First, Class::Background] {
-            assert_eq!(pace.gate(class, secs(2)), Gate::At(end, cause));
-            assert_eq!(pace.gate(class, end), Gate::Open);
+            assert_eq!(pace.gate(class, secs(2)), Gate::At(probe, cause));
+            assert_eq!(pace.gate(class, probe), Gate::Open);
         }
         assert_eq!(pace.gate(Class::Forced, secs(2)), Gate::Open);
         assert_eq!(pace.paused(end), None);
@@ -143,25 +172,27 @@ fn a_pause_lasts_as_long_as_the_issuer_says_or_a_minute() {
 
 #[test]
 fn after_a_pause_a_single_run_probes_the_issuer() {
-    let mut pace = pace(10, 4);
+    let mut pace = suspect(10, 4);
     pace.run(Class::First, THROTTLED, secs(0));
-    let probe = pace.start(Class::Background, secs(60));
+    let probe = pace.begin(Class::Background, secs(60));
     for class in [Class::First, Class::Background] {
-        assert_eq!(pace.gate(class, secs(70)), Gate::Shut(Cause::Probe));
+        assert_eq!(pace.gate(class, secs(70)), Gate::At(secs(75), Cause::Probe));
+        assert_eq!(pace.gate(class, secs(75)), Gate::Open, "it hangs");
     }
     assert_eq!(pace.gate(Class::Forced, secs(70)), Gate::Open);
     assert_eq!(pace.finish(probe, THROTTLED, 0.5, secs(70)), Some(PaceChange::Paused(secs(60))));
-    let probe = pace.start(Class::First, secs(130));
+    let probe = pace.begin(Class::First, secs(130));
     pace.finish(probe, Outcome::Unknown, 0.5, secs(131));
-    let probe = pace.start(Class::First, secs(131));
-    assert_eq!(pace.gate(Class::First, secs(132)), Gate::Shut(Cause::Probe), "the last one said nothing");
+    let probe = pace.begin(Class::First, secs(131));
+    let waits = Gate::At(secs(146), Cause::Probe);
+    assert_eq!(pace.gate(Class::First, secs(132)), waits, "the last one said nothing");
     assert_eq!(pace.finish(probe, Outcome::Reached, 0.5, secs(132)), Some(PaceChange::Resumed));
 }
 
 #[test]
 fn a_slow_start_doubles_the_rate_and_loses_few_runs() {
     for (rate, most) in [(1, 1), (10, 14), (100, 30), (500, 45)] {
-        let mut pace = pace(rate, 1000);
+        let mut pace = suspect(rate, 1000);
         pace.run(Class::First, THROTTLED, secs(0));
         pace.run(Class::First, Outcome::Success, secs(60));
         let starts = pace.all(Class::First, (secs(60), secs(160)), ms(0));
@@ -175,21 +206,21 @@ fn a_slow_start_doubles_the_rate_and_loses_few_runs() {
 
 #[test]
 fn a_slow_start_begins_with_one_run_at_a_time() {
-    let mut pace = pace(10, 3);
+    let mut pace = suspect(10, 3);
     pace.run(Class::First, THROTTLED, secs(0));
     pace.run(Class::First, Outcome::Success, secs(60));
-    pace.start(Class::First, secs(62));
+    pace.begin(Class::First, secs(62));
     assert_eq!(pace.gate(Class::First, secs(63)), Gate::At(secs(65), Cause::SlowStart));
     assert_eq!(pace.gate(Class::Forced, secs(63)), Gate::Open, "a person goes by the configured limits");
-    pace.start(Class::First, secs(65));
+    pace.begin(Class::First, secs(65));
     assert_eq!(pace.gate(Class::First, secs(66)), Gate::At(secs(70), Cause::SlowStart));
-    pace.start(Class::First, secs(70));
+    pace.begin(Class::First, secs(70));
     assert_eq!(pace.gate(Class::First, secs(71)), Gate::Shut(Cause::Concurrency { runs: 3 }));
 }
 
 #[test]
 fn a_step_of_the_slow_start_applies_before_the_second_ends() {
-    let mut pace = pace(10, 4);
+    let mut pace = suspect(10, 4);
     pace.run(Class::First, THROTTLED, secs(0));
     pace.run(Class::First, Outcome::Success, secs(60));
     pace.run(Class::First, Outcome::Success, ms(64_500));
@@ -199,23 +230,105 @@ fn a_step_of_the_slow_start_applies_before_the_second_ends() {
 
 #[test]
 fn outcomes_of_runs_from_before_a_pause_neither_end_nor_extend_it() {
-    let mut pace = pace(10, 4);
-    let [first, second, third, fourth] = [0; 4].map(|_| pace.start(Class::First, secs(0)));
+    let mut pace = suspect(10, 4);
+    let [first, second, third, fourth] = [0; 4].map(|_| pace.begin(Class::First, secs(0)));
     pace.finish(first, THROTTLED, 0.5, secs(1));
     assert_eq!(pace.finish(second, THROTTLED, 0.5, secs(5)), None);
     assert_eq!(pace.finish(third, Outcome::Success, 0.5, secs(6)), None);
     assert_eq!(pace.paused(secs(6)), Some(secs(55)));
     assert_eq!(pace.finish(fourth, after(90), 0.5, secs(6)), None);
-    assert_eq!(pace.paused(secs(6)), Some(secs(90)), "unless the issuer says for how long");
+    assert_eq!(pace.paused(secs(6)), Some(secs(60)), "unless the issuer says for how long");
 }
 
 #[test]
 fn a_forced_run_that_succeeds_ends_the_pause_and_one_that_fails_does_not() {
-    let mut pace = pace(10, 4);
+    let mut pace = suspect(10, 4);
     pace.run(Class::First, THROTTLED, secs(0));
     assert_eq!(pace.run(Class::Forced, Outcome::Reached, secs(10)), None);
     assert_eq!(pace.run(Class::Forced, THROTTLED, secs(20)), None);
     assert_eq!(pace.paused(secs(20)), Some(secs(60)), "it was asked again, and said the same");
     assert_eq!(pace.run(Class::Forced, Outcome::Success, secs(30)), Some(PaceChange::Resumed));
     assert_eq!(pace.paused(secs(30)), None);
+}
+
+#[test]
+fn an_issuer_is_paused_after_two_keys_of_the_configuration_or_two_uids() {
+    let of_peer = |source, uid: u64| Blame::new(source, Party::Peer(uid << 32 | 7));
+    let once = [
+        [of_broker(configured(1)), of_broker(configured(1))],
+        [of_broker(sent(1)), of_broker(sent(1))],
+        [of_broker(sent(1)), of_peer(sent(1), 1)],
+        [of_peer(sent(1), 1), of_peer(configured(1), 1)],
+        [of_broker(RunSource::Others { uid: None }), of_broker(sent(1))],
+    ];
+    let twice = [
+        [of_broker(configured(1)), of_broker(configured(2))],
+        [of_broker(sent(1)), of_broker(sent(2))],
+        [of_peer(sent(1), 1), of_peer(configured(1), 2)],
+        [of_peer(configured(1), 1), of_peer(configured(1), 2)],
+    ];
+    for (blames, is_paused) in once.map(|blames| (blames, false)).into_iter().chain(twice.map(|b| (b, true)))
+    {
+        for (apart, counts) in [(secs(119), true), (secs(121), false)] {
+            let mut pace = pace(10, 4);
+            for (blame, at) in blames.into_iter().zip([secs(1), secs(1) + apart]) {
+                assert_eq!(pace.paused(at), None);
+                let run = pace.start(Class::First, blame, at);
+                pace.finish(run, THROTTLED, 0.5, at);
+            }
+            assert_eq!(pace.paused(secs(1) + apart).is_some(), is_paused && counts, "{blames:?} {apart:?}");
+        }
+    }
+}
+
+#[test]
+fn one_uid_neither_pauses_an_issuer_nor_has_two_probes_in_a_row() {
+    let mut pace = suspect(10, 4);
+    let run = |pace: &mut Pace, uid: Option<u32>, outcome, now: Duration| {
+        let source = uid.map_or(configured(1), sent);
+        let run = pace.start(Class::First, of_broker(source), now);
+        pace.finish(run, outcome, 0.5, now)
+    };
+    for second in 0..100 {
+        assert_eq!(run(&mut pace, Some(1), after(600), secs(second)), None);
+    }
+    assert_eq!(run(&mut pace, Some(2), THROTTLED, secs(100)), Some(PaceChange::Paused(secs(60))));
+    let (first, second) = (Party::Broker(Some(1)), Party::Broker(Some(2)));
+    let admitted = |pace: &Pace, at: u64| {
+        assert!(pace.admits(Party::Broker(None), secs(at)));
+        [first, second].map(|party| pace.admits(party, secs(at)))
+    };
+    assert_eq!(pace.gate(Class::First, secs(115)), Gate::Open);
+    assert_eq!(admitted(&pace, 115), [true, false], "the second uid has caused it");
+    run(&mut pace, Some(1), after(600), secs(115));
+    assert_eq!(pace.paused(secs(115)), Some(secs(600)));
+    assert_eq!(admitted(&pace, 130), [false, true], "the first had the last probe");
+    run(&mut pace, None, Outcome::Reached, secs(130));
+    assert!(pace.paused(secs(130)).is_some(), "the run may have failed before it asked the issuer");
+    assert_eq!(admitted(&pace, 145), [true, true]);
+    run(&mut pace, Some(1), after(600), secs(145));
+    assert_eq!(pace.paused(secs(145)), Some(secs(570)), "its word alone makes it no longer");
+    run(&mut pace, Some(2), Outcome::Success, secs(160));
+    assert_eq!(pace.paused(secs(160)), None);
+}
+
+#[test]
+fn the_uid_of_the_last_probe_waits_for_others_after_a_pause_for_half_a_minute() {
+    let mut pace = suspect(10, 4);
+    pace.run(Class::First, THROTTLED, secs(0));
+    let probe = pace.start(Class::First, of_broker(sent(1)), secs(60));
+    assert_eq!(pace.gate(Class::First, secs(74)), Gate::At(secs(75), Cause::Probe));
+    assert_eq!(
+        pace.gate(Class::First, secs(75)),
+        Gate::Open,
+        "a probe that hangs keeps no other from trying"
+    );
+    let admits = |pace: &Pace, party, at| pace.admits(party, secs(at));
+    for party in [Party::Broker(Some(1)), Party::Peer(1 << 32 | 7)] {
+        assert!(!admits(&pace, party, 89) && admits(&pace, party, 90), "{party:?}");
+    }
+    assert!(admits(&pace, Party::Peer(2 << 32 | 7), 75));
+    assert_eq!(pace.readmits_at(), Some(secs(90)));
+    pace.finish(probe, Outcome::Success, 0.5, secs(80));
+    assert!(admits(&pace, Party::Broker(Some(1)), 80));
 }

@@ -33,7 +33,7 @@ fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {
             Outcome::Unknown,
         ),
     ] {
-        assert_eq!(outcome::<()>(&Err(error.clone())), expected, "{error}");
+        assert_eq!(outcome::<()>(&Err(error.clone()), ForeignTexts::default), expected, "{error}");
     }
-    assert_eq!(outcome(&Ok(())), Outcome::Success);
+    assert_eq!(outcome(&Ok(()), ForeignTexts::default), Outcome::Success);
 }

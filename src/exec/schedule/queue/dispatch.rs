@@ -2,8 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Queue, RunAdmission};
-use crate::exec::schedule::{gate::Class, lane::Party, slots::StartedRun};
+use super::{Queue, QueuedRun, RunAdmission};
+use crate::exec::schedule::{
+    Urgency,
+    blame::Blame,
+    gate::{Class, Gate},
+    lane::Party,
+    slots::StartedRun,
+};
 
 impl Queue {
     /// Starts the runs that may start, and returns all answers since the last call.
@@ -16,7 +22,35 @@ impl Queue {
         {
             self.start(&issuer, is_first, now);
         }
+        while let Some(issuer) = self.refusing.pop_first() {
+            self.refuse(&issuer, now);
+        }
         std::mem::take(&mut self.answers)
+    }
+
+    /// Answers the callers that wait although `issuer` is paused. One of their runs is the next probe if one is due: no run of
+    /// the broker could start, or it would have.
+    fn refuse(&mut self, issuer: &Arc<str>, now: Duration) {
+        let Some(line) = self.issuers.get(issuer) else { return };
+        let Some(left) = line.pace.paused(now) else { return };
+        for id in line.first.waited() {
+            let Some(run) = self.waiting.get(&id).filter(|run| run.floor != Urgency::Forced) else {
+                continue;
+            };
+            let Some(line) = self.issuers.get(issuer) else { return };
+            let is_due = self.slots.has_room() && line.pace.gate(Class::First, now) == Gate::Open;
+            let may_start = |peer: &u64| {
+                let is_refused = self.slots.shares.refuses(Party::Peer(*peer)).is_some();
+                is_due && !is_refused && line.pace.may_probe(run.source, *peer)
+            };
+            let peer = run.peers.keys().copied().find(may_start);
+            if let Some(peer) = peer {
+                self.begin(id, Class::First, Party::Peer(peer), now);
+            } else if self.remove(id).is_some() {
+                self.answers.push((id, RunAdmission::Throttled(left)));
+            }
+        }
+        self.list(issuer, now);
     }
 
     /// When to dispatch again if nothing changes. `None`: no run waits for a time.
@@ -32,14 +66,21 @@ impl Queue {
             true => Class::First,
             false => Class::Background,
         };
-        let mut has_share = false;
-        if let Some(id) = line.lane_mut(class).take(turn, &self.slots.shares) {
-            let run = line.pace.start(class, now);
-            let party = self.waiting.remove(&id).map_or(Party::Broker, |waiting| waiting.urgency.party());
-            has_share = self.slots.start(id, StartedRun { issuer: Arc::clone(issuer), party, class, run });
-            self.answers.push((id, RunAdmission::Start));
+        if let Some((id, party)) = line.take(class, turn, &self.slots.shares, now) {
+            self.begin(id, class, party, now);
+        } else {
+            self.list(issuer, now);
         }
-        self.list_more(issuer, has_share, now);
+    }
+
+    /// Starts a run in the turn of `party`, to whose share it counts.
+    fn begin(&mut self, id: u64, class: Class, party: Party, now: Duration) {
+        let Some(QueuedRun { issuer, source, .. }) = self.remove(id) else { return };
+        let Some(line) = self.issuers.get_mut(&issuer) else { return };
+        let run = line.pace.start(class, Blame::new(source, party), now);
+        let has_share = self.slots.start(id, StartedRun { issuer: Arc::clone(&issuer), party, class, run });
+        self.answers.push((id, RunAdmission::Start));
+        self.list_more(&issuer, has_share, now);
     }
 
     /// Updates the sets after a run of `issuer` has started or ended. `all`: its party got its share, or has less again.

@@ -4,7 +4,7 @@ mod simulated;
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::exec::schedule::words::Throttling;
+use crate::{exec::schedule::words::Throttling, plugin::PluginKey};
 
 const THROTTLED: Outcome = Outcome::Throttled(Throttling { retry_after: None });
 const NOW: Duration = Duration::from_secs(1000);
@@ -26,6 +26,28 @@ fn waited(peer: u64) -> Urgency {
     Urgency::Waited { peer }
 }
 
+/// What defines the run of that key: the configuration alone.
+fn configured(key: u64) -> RunSource {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&key.to_be_bytes());
+    RunSource::Configuration(PluginKey(bytes))
+}
+
+impl Queue {
+    /// Adds a run of another key each time.
+    fn enter_any(&mut self, provider: &Arc<str>, issuer: &Issuer, urgency: Urgency, now: Duration) -> u64 {
+        let source = configured(self.next);
+        self.enter(provider, issuer, (urgency, source), now)
+    }
+
+    /// Starts a run of `issuer` that is throttled.
+    fn throttle_once(&mut self, issuer: &Issuer, now: Duration) -> Option<(Arc<str>, PaceChange)> {
+        let id = self.enter_any(&"throttled".into(), issuer, waited(99), now);
+        assert_eq!(self.dispatch(now), [(id, RunAdmission::Start)]);
+        self.finish(id, THROTTLED, 0.5, now)
+    }
+}
+
 /// A queue in which each provider has its own issuer, with a rate that delays no run.
 struct Setup {
     queue: Queue,
@@ -43,7 +65,7 @@ impl Setup {
     fn enter(&mut self, provider: &str, urgency: Urgency, count: usize) -> Vec<u64> {
         let issuer = issuer(provider, 100_000, self.concurrency);
         let enter = |number| {
-            let id = self.queue.enter(&provider.into(), &issuer, urgency, self.now);
+            let id = self.queue.enter_any(&provider.into(), &issuer, urgency, self.now);
             self.names.insert(id, format!("{provider}{number}"));
             id
         };
@@ -154,7 +176,7 @@ fn a_busy_provider_leaves_slots_to_the_others() {
     let busy = setup.enter("busy", waited(1), 2);
     let other = setup.enter("other", waited(1), 1);
     assert_eq!(setup.started(), [busy[0], other[0]]);
-    assert_eq!(setup.queue.waits_for(busy[1], setup.now), Some((Cause::Concurrency { runs: 1 }, 0)));
+    assert_eq!(setup.queue.waits_for(busy[1], None, setup.now), Some((Cause::Concurrency { runs: 1 }, 0)));
     setup.queue.finish(busy[0], Outcome::Success, 0.5, setup.now);
     assert_eq!(setup.started(), [busy[1]]);
 }
@@ -164,7 +186,7 @@ fn the_total_number_of_runs_is_limited() {
     let mut setup = Setup::new(2, 2);
     let [a, b, c] = ["a", "b", "c"].map(|provider| setup.enter(provider, waited(1), 1)[0]);
     assert_eq!(setup.started(), [a, b]);
-    assert_eq!(setup.queue.waits_for(c, setup.now), Some((Cause::Slots { runs: 2 }, 0)));
+    assert_eq!(setup.queue.waits_for(c, None, setup.now), Some((Cause::Slots { runs: 2 }, 0)));
     assert_eq!(setup.queue.next_wake(), None, "no time is waited for");
     setup.queue.finish(a, Outcome::Unknown, 0.5, setup.now);
     assert_eq!(setup.started(), [c]);
@@ -188,10 +210,10 @@ fn a_run_that_leaves_the_queue_delays_no_other() {
     let busy = setup.enter("a", waited(1), 1)[0];
     setup.started();
     let [first, second, third] = ["1", "2", "3"].map(|name| setup.one("a", waited(1), name));
-    assert_eq!(setup.queue.waits_for(third, setup.now), Some((Cause::Concurrency { runs: 1 }, 2)));
+    assert_eq!(setup.queue.waits_for(third, None, setup.now), Some((Cause::Concurrency { runs: 1 }, 2)));
     setup.queue.leave(first, setup.now);
     setup.queue.leave(third, setup.now);
-    assert_eq!(setup.queue.waits_for(third, setup.now), None);
+    assert_eq!(setup.queue.waits_for(third, None, setup.now), None);
     setup.queue.leave(busy, setup.now);
     assert!(setup.started().is_empty(), "what has started does not leave, it ends");
     setup.queue.finish(busy, Outcome::Success, 0.5, setup.now);
@@ -205,15 +227,16 @@ fn a_queued_run_that_a_caller_joins_moves_ahead_and_keeps_its_time_of_entry() {
     setup.started();
     let [refresh, other] = ["refresh", "other"].map(|name| setup.one("a", Urgency::Background, name));
     setup.one("a", waited(1), "waited");
-    setup.queue.set_urgency(refresh, waited(1), setup.now);
-    assert_eq!(setup.queue.waits_for(other, setup.now).unwrap().1, 0, "it waits among its own class");
+    setup.queue.join(refresh, 1, setup.now).unwrap();
+    assert_eq!(setup.queue.waits_for(refresh, None, setup.now).unwrap().1, 1, "it waits beside the other");
+    assert_eq!(setup.queue.waits_for(other, None, setup.now).unwrap().1, 1, "and keeps its place there");
     assert_eq!(setup.order(), "refresh waited other");
     let mut setup = Setup::new(1, 1);
     setup.enter("busy", waited(1), 1);
     setup.started();
     let given_up = setup.one("a", waited(1), "given up");
     setup.one("a", waited(2), "waited");
-    setup.queue.set_urgency(given_up, Urgency::Background, setup.now);
+    setup.queue.part(given_up, 1, setup.now);
     assert_eq!(setup.order(), "waited given up");
 }
 
@@ -222,11 +245,11 @@ fn providers_of_one_issuer_share_its_budget() {
     let mut queue = Queue::new(100);
     let shared = issuer("idp", 3, 50);
     let ids: Vec<_> = ["a", "b", "a", "b", "a"]
-        .map(|provider| queue.enter(&provider.into(), &shared, waited(1), NOW))
+        .map(|provider| queue.enter_any(&provider.into(), &shared, waited(1), NOW))
         .into();
     let started: Vec<_> = queue.dispatch(NOW).into_iter().map(|(id, _)| id).collect();
     assert_eq!(started, ids[..3]);
-    assert_eq!(queue.waits_for(ids[3], NOW), Some((Cause::Rate { runs: 3 }, 0)));
+    assert_eq!(queue.waits_for(ids[3], None, NOW), Some((Cause::Rate { runs: 3 }, 0)));
     assert_eq!(queue.next_wake(), Some(NOW + secs(1)));
     assert_eq!(queue.dispatch(NOW + ms(999)), []);
     assert_eq!(queue.dispatch(NOW + secs(1)).len(), 2);
@@ -237,7 +260,8 @@ fn providers_of_one_issuer_share_its_budget() {
 fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     let mut queue = Queue::new(8);
     let (idp, other) = (issuer("idp", 10, 1), issuer("other", 10, 1));
-    let mut enter = |provider: &str, issuer, urgency| queue.enter(&provider.into(), issuer, urgency, NOW);
+    assert_eq!(queue.throttle_once(&idp, NOW), None);
+    let mut enter = |provider: &str, issuer, urgency| queue.enter_any(&provider.into(), issuer, urgency, NOW);
     let running = enter("a", &idp, waited(1));
     let waiting = [enter("a", &idp, waited(1)), enter("b", &idp, waited(2))];
     let kept = [enter("a", &idp, Urgency::Urgent), enter("a", &idp, Urgency::Background)];
@@ -251,34 +275,40 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     assert_eq!(answers, waiting.map(|id| (id, throttled)));
     assert_eq!((queue.paused("idp", NOW), queue.paused("other", NOW)), (Some(secs(60)), None));
     // A later caller is refused at once, also if it joins a queued run.
-    let later = NOW + secs(20);
-    let late = queue.enter(&"b".into(), &idp, waited(3), later);
-    queue.set_urgency(kept[1], waited(4), later);
-    let throttled = RunAdmission::Throttled(secs(40));
-    assert_eq!(queue.dispatch(later), [(late, throttled), (kept[1], throttled)]);
-    assert_eq!(queue.waits_for(kept[0], later), Some((Cause::Paused { left: secs(40) }, 0)));
+    let later = NOW + secs(10);
+    let late = queue.enter_any(&"b".into(), &idp, waited(3), later);
+    let throttled = RunAdmission::Throttled(secs(50));
+    assert_eq!(queue.dispatch(later), [(late, throttled)]);
+    assert_eq!(queue.join(kept[1], 4, later), Err(secs(50)), "it stays queued");
+    assert_eq!(queue.waits_for(kept[0], None, later), Some((Cause::Paused { left: secs(50) }, 0)));
     // A forced run starts during the pause.
-    let forced = queue.enter(&"a".into(), &idp, Urgency::Forced, later);
+    let forced = queue.enter_any(&"a".into(), &idp, Urgency::Forced, later);
     assert_eq!(queue.dispatch(later), [(forced, RunAdmission::Start)]);
     queue.finish(forced, Outcome::Reached, 0.5, later);
-    // At the end of the pause, one run probes the issuer.
-    assert_eq!(queue.next_wake(), Some(NOW + secs(60)));
-    assert_eq!(queue.dispatch(NOW + secs(60)), [(kept[0], RunAdmission::Start)]);
-    assert_eq!(queue.next_wake(), None);
+    // One run in fifteen seconds probes the issuer.
+    assert_eq!(queue.next_wake(), Some(NOW + secs(15)));
+    assert_eq!(queue.dispatch(NOW + secs(15)), [(kept[0], RunAdmission::Start)]);
+    queue.finish(kept[0], THROTTLED, 0.5, NOW + secs(16));
+    assert_eq!(queue.paused("idp", NOW + secs(16)), Some(secs(60)), "it lasts longer");
+    assert_eq!(queue.next_wake(), Some(NOW + secs(30)));
+    assert_eq!(queue.dispatch(NOW + secs(30)), [(kept[1], RunAdmission::Start)]);
+    queue.finish(kept[1], Outcome::Success, 0.5, NOW + secs(31));
+    assert_eq!((queue.paused("idp", NOW + secs(31)), queue.next_wake()), (None, None));
 }
 
 #[test]
 fn the_probe_is_a_run_with_a_waiting_caller_if_there_is_one() {
     let mut queue = Queue::new(1);
     let (idp, other) = (issuer("idp", 10, 4), issuer("other", 10, 4));
-    let first = queue.enter(&"a".into(), &idp, waited(1), NOW);
+    queue.throttle_once(&idp, NOW);
+    let first = queue.enter_any(&"a".into(), &idp, waited(1), NOW);
     queue.dispatch(NOW);
     queue.finish(first, THROTTLED, 0.5, NOW);
-    queue.enter(&"a".into(), &idp, Urgency::Background, NOW);
-    let busy = queue.enter(&"b".into(), &other, waited(1), NOW);
+    queue.enter_any(&"a".into(), &idp, Urgency::Background, NOW);
+    let busy = queue.enter_any(&"b".into(), &other, waited(1), NOW);
     queue.dispatch(NOW);
     let later = NOW + secs(60);
-    let caller = queue.enter(&"a".into(), &idp, waited(1), later);
+    let caller = queue.enter_any(&"a".into(), &idp, waited(1), later);
     assert_eq!(queue.dispatch(later), []);
     queue.finish(busy, Outcome::Success, 0.5, later);
     assert_eq!(queue.dispatch(later), [(caller, RunAdmission::Start)]);
@@ -305,10 +335,10 @@ fn a_process_and_a_uid_have_their_share_of_the_runs_at_a_time() {
     setup.enter("a", one, 5);
     let held = setup.enter("b", one, 5);
     assert_eq!(setup.started().len(), 3);
-    assert_eq!(setup.queue.waits_for(held[4], setup.now).unwrap().0, Cause::ProcessShare { runs: 3 });
+    assert_eq!(setup.queue.waits_for(held[4], None, setup.now).unwrap().0, Cause::ProcessShare { runs: 3 });
     let siblings = setup.enter("a", sibling, 2);
     assert_eq!(setup.started(), siblings[..1]);
-    assert_eq!(setup.queue.waits_for(siblings[1], setup.now).unwrap().0, Cause::UidShare { runs: 4 });
+    assert_eq!(setup.queue.waits_for(siblings[1], None, setup.now).unwrap().0, Cause::UidShare { runs: 4 });
     let others = setup.enter("b", other, 2);
     let background = setup.enter("c", Urgency::Background, 1);
     assert_eq!(setup.started(), [others, background].concat(), "others pass the queue");
@@ -368,9 +398,120 @@ fn a_run_that_waits_for_a_person_frees_its_slot_its_share_and_its_issuer() {
 fn a_throttled_run_that_waited_for_a_person_pauses_its_issuer() {
     let mut setup = Setup::new(2, 2);
     setup.queue.set_interactive(1);
+    setup.queue.throttle_once(&issuer("a", 100_000, 2), setup.now);
     let ids = setup.enter("a", Urgency::Background, 1);
     assert_eq!(setup.started(), ids);
     assert!(setup.queue.step_aside(ids[0], setup.now));
     setup.queue.finish(ids[0], THROTTLED, 0.5, setup.now);
     assert!(setup.queue.paused("a", setup.now).is_some());
+}
+
+/// Two slots, one run for each process: `a` has a run, and another process the other slot.
+fn full() -> (Setup, [u64; 2]) {
+    let mut setup = Setup::new(2, 2);
+    setup.queue.set_shares(RunShares { per_uid: 9, per_process: 1 }, NOW);
+    let held = [setup.one("a", waited(1), "held"), setup.one("b", waited(3), "other")];
+    assert_eq!(setup.started(), held);
+    (setup, held)
+}
+
+#[test]
+fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn() {
+    for joins in [[1, 1], [1, 4], [4, 1]] {
+        let (mut setup, [_, other]) = full();
+        let run = setup.one("c", waited(2), "joined");
+        for peer in joins {
+            setup.queue.join(run, peer, setup.now).unwrap();
+        }
+        setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
+        assert_eq!(setup.started(), [run], "{joins:?}");
+        assert_eq!(setup.queue.slots.started[&run].party, Party::Peer(2), "it counts to whom it started for");
+    }
+}
+
+#[test]
+fn a_run_of_the_broker_that_a_process_at_its_share_joins_keeps_its_place() {
+    for urgency in [Urgency::Urgent, Urgency::Background, Urgency::Forced] {
+        let (mut setup, [_, other]) = full();
+        let run = setup.one("c", urgency, "joined");
+        setup.queue.join(run, 1, setup.now).unwrap();
+        setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
+        assert_eq!(setup.started(), [run], "{urgency:?}");
+        assert_eq!(setup.queue.slots.started[&run].party, Party::Broker(None));
+    }
+}
+
+#[test]
+fn a_run_waits_for_each_of_its_callers_until_the_last_one_leaves() {
+    let (mut setup, [held, other]) = full();
+    let run = setup.one("c", waited(1), "joined");
+    setup.queue.join(run, 1, setup.now).unwrap();
+    setup.queue.join(run, 2, setup.now).unwrap();
+    assert_eq!(setup.queue.waits_for(run, Some(1), setup.now), Some((Cause::Slots { runs: 2 }, 0)));
+    setup.queue.part(run, 2, setup.now);
+    setup.queue.part(run, 5, setup.now); // who never joined
+    setup.queue.part(run, 1, setup.now);
+    setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
+    assert!(setup.started().is_empty(), "one caller of the process at its share still waits");
+    assert_eq!(setup.queue.waits_for(run, Some(1), setup.now), Some((Cause::ProcessShare { runs: 1 }, 0)));
+    setup.queue.join(run, 3, setup.now).unwrap();
+    setup.queue.part(run, 3, setup.now);
+    setup.queue.part(run, 1, setup.now);
+    assert_eq!(setup.started(), [run], "it is background work, of no process");
+    setup.queue.finish(held, Outcome::Success, 0.5, setup.now);
+    setup.queue.finish(run, Outcome::Success, 0.5, setup.now);
+    assert!(setup.queue.waiting.is_empty() && setup.queue.next_wake().is_none());
+}
+
+#[test]
+fn a_caller_who_comes_when_a_probe_is_due_is_the_probe_unless_a_renewal_waits() {
+    for (has_renewal, started) in [(false, 1), (true, 0)] {
+        let mut queue = Queue::new(8);
+        let idp = issuer("idp", 10, 4);
+        queue.throttle_once(&idp, NOW);
+        queue.throttle_once(&idp, NOW);
+        let at = NOW + secs(15);
+        let renewal =
+            has_renewal.then(|| queue.enter_any(&"a".into(), &idp, Urgency::Background, NOW + secs(1)));
+        let callers = [1, 2].map(|peer| queue.enter_any(&"a".into(), &idp, waited(peer), at));
+        let mut answers = queue.dispatch(at);
+        answers.sort_unstable_by_key(|(id, _)| *id);
+        let throttled = RunAdmission::Throttled(secs(45));
+        let expected: Vec<_> = renewal
+            .map(|renewal| (renewal, RunAdmission::Start))
+            .into_iter()
+            .chain(
+                callers
+                    .iter()
+                    .enumerate()
+                    .map(|(index, id)| (*id, if index < started { RunAdmission::Start } else { throttled })),
+            )
+            .collect();
+        assert_eq!(answers, expected);
+    }
+}
+
+#[test]
+fn renewals_of_other_uids_pass_those_of_the_last_probe() {
+    let mut queue = Queue::new(8);
+    let idp = issuer("idp", 10, 4);
+    queue.throttle_once(&idp, NOW);
+    queue.throttle_once(&idp, NOW);
+    let sent = |uid| RunSource::Others { uid: Some(uid) };
+    let mut enter = |uid| queue.enter(&"a".into(), &idp, (Urgency::Background, sent(uid)), NOW + secs(1));
+    let of_one = [(); 20].map(|()| enter(1));
+    let of_other = enter(2);
+    let mut at = NOW;
+    let mut order = Vec::new();
+    while order.len() < 4 {
+        at = queue.next_wake().expect("a time");
+        assert!(at <= NOW + secs(75), "{at:?}");
+        for (id, answer) in queue.dispatch(at) {
+            assert_eq!(answer, RunAdmission::Start);
+            order.push(id);
+            queue.finish(id, Outcome::Unknown, 0.5, at);
+        }
+    }
+    assert_eq!(order, [of_one[0], of_other, of_one[1], of_one[2]]);
+    assert_eq!(at, NOW + secs(75), "no other uid has a run for the probe of a minute");
 }

@@ -23,7 +23,7 @@ fn throttling_is_recognized_in_the_words_of_issuers() {
         "AADSTS50196 | Trace ID: 1",
         "first line | (HTTP/1.1 429) | last line",
     ] {
-        assert_eq!(throttling(text), Some(UNKNOWN), "{text}");
+        assert_eq!(throttling(text, ForeignTexts::default), Some(UNKNOWN), "{text}");
     }
 }
 
@@ -60,7 +60,7 @@ fn parts_of_longer_words_and_numbers_are_ignored() {
         "x-retry-after_ms: 5",
         "not logged in",
     ] {
-        assert_eq!(throttling(text), None, "{text}");
+        assert_eq!(throttling(text, ForeignTexts::default), None, "{text}");
     }
 }
 
@@ -84,15 +84,15 @@ fn the_time_that_the_issuer_names_is_used() {
         ("Retry-After: 30abc", UNKNOWN),
         ("Retry-After:", UNKNOWN),
     ] {
-        assert_eq!(throttling(text), Some(expected), "{text}");
+        assert_eq!(throttling(text, ForeignTexts::default), Some(expected), "{text}");
     }
 }
 
 proptest::proptest! {
     #[test]
     fn any_text_is_read(text: String, number: u64) {
-        throttling(&text);
+        throttling(&text, ForeignTexts::default);
         let header = format!("{text} Retry-After: {number}");
-        proptest::prop_assert!(throttling(&header).is_some());
+        proptest::prop_assert!(throttling(&header, ForeignTexts::default).is_some());
     }
 }

@@ -83,7 +83,7 @@ type Seen = Result<(Arc<str>, Vec<String>, Vec<(String, String)>, Cluster, Vec<S
 
 fn seen(profile: &ClusterProfile, providers: &[Arc<Provider>]) -> (Seen, Vec<Skipped>) {
     let (outcome, skipped) = resolve(profile, providers, EndpointRules { allow_http: true });
-    let seen = outcome.map(|Resolution { provider, endpoint, warnings }| {
+    let seen = outcome.map(|Resolution { provider, endpoint, warnings, .. }| {
         let provider = Provider::clone(&provider);
         (provider.name, provider.args, provider.env, Cluster::clone(&endpoint), warnings)
     });

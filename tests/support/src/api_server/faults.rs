@@ -29,6 +29,10 @@ pub enum Flood {
     Bomb,
     /// Pages of a few items, each of which names a next one. Their items have new names each time.
     Pages,
+    /// Pages without items, each of which names a next one.
+    EmptyPages,
+    /// A page without items that names itself as the next one.
+    SamePage,
     /// To a WATCH: a line without an end.
     Line,
 }

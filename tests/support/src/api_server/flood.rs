@@ -26,7 +26,9 @@ pub(super) fn body(flood: Flood) -> (UnsyncBoxBody<Bytes, Infallible>, Option<&'
         }
         Flood::Line => (endless(r#"{"type":"ADDED","object":{"a":""#, vec![b'x'; CHUNK]), None),
         Flood::Bomb => (Full::from(bomb()).boxed_unsync(), Some("gzip")),
-        Flood::Pages => (Full::from(page()).boxed_unsync(), None),
+        Flood::Pages => (Full::from(page(500, next_page())).boxed_unsync(), None),
+        Flood::EmptyPages => (Full::from(page(0, next_page())).boxed_unsync(), None),
+        Flood::SamePage => (Full::from(page(0, 0)).boxed_unsync(), None),
     }
 }
 
@@ -48,11 +50,14 @@ fn bomb() -> Vec<u8> {
     packed.finish().expect("a vector takes all")
 }
 
-fn page() -> Vec<u8> {
+fn next_page() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static PAGES: AtomicUsize = AtomicUsize::new(0);
-    let page = PAGES.fetch_add(1, Ordering::Relaxed);
-    let items: Vec<_> = (0..500)
+    PAGES.fetch_add(1, Ordering::Relaxed)
+}
+
+fn page(items: usize, page: usize) -> Vec<u8> {
+    let items: Vec<_> = (0..items)
         .map(|item| {
             json!({
                 "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile",

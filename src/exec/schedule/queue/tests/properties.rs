@@ -12,18 +12,19 @@ const PROVIDERS: usize = 5;
 enum Step {
     Enter { provider: usize, urgency: Urgency },
     Leave { run: usize },
-    Change { run: usize, urgency: Urgency },
+    Join { run: usize, peer: u64 },
+    Part { run: usize, peer: u64 },
+    Change { run: usize, floor: Urgency },
     Finish { run: usize, outcome: Outcome },
     Later { time: Duration },
 }
 
+fn floor() -> impl Strategy<Value = Urgency> {
+    prop_oneof![Just(Urgency::Background), Just(Urgency::Urgent), Just(Urgency::Forced)]
+}
+
 fn urgency() -> impl Strategy<Value = Urgency> {
-    prop_oneof![
-        Just(Urgency::Background),
-        Just(Urgency::Urgent),
-        Just(Urgency::Forced),
-        (0_u64..3).prop_map(waited),
-    ]
+    prop_oneof![3 => floor(), 1 => (0_u64..3).prop_map(waited)]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,7 +39,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         5 => (0..PROVIDERS, urgency()).prop_map(|(provider, urgency)| Step::Enter { provider, urgency }),
         1 => (0_usize..8).prop_map(|run| Step::Leave { run }),
-        1 => (0_usize..8, urgency()).prop_map(|(run, urgency)| Step::Change { run, urgency }),
+        1 => (0_usize..8, 0_u64..3).prop_map(|(run, peer)| Step::Join { run, peer }),
+        1 => (0_usize..8, 0_u64..3).prop_map(|(run, peer)| Step::Part { run, peer }),
+        1 => (0_usize..8, floor()).prop_map(|(run, floor)| Step::Change { run, floor }),
         4 => (0_usize..RUNS, outcome).prop_map(|(run, outcome)| Step::Finish { run, outcome }),
         4 => (0_u64..3000).prop_map(|time| Step::Later { time: ms(time) }),
     ]
@@ -53,6 +56,10 @@ struct QueueModel {
     running: Vec<(u64, usize)>,
     /// When the runs of each issuer started.
     starts: [Vec<Duration>; 3],
+}
+
+fn is_forced(run: &QueuedRun) -> bool {
+    run.floor == Urgency::Forced
 }
 
 /// Two providers each share the first two issuers.
@@ -72,21 +79,36 @@ impl QueueModel {
             Step::Enter { provider, urgency } => {
                 let issuer = &self.issuers[issuer_of(*provider)];
                 let name = format!("p{provider}").into();
-                self.waiting.push(self.queue.enter(&name, issuer, *urgency, self.now));
+                self.waiting.push(self.queue.enter_any(&name, issuer, *urgency, self.now));
             }
             Step::Leave { run } if *run < self.waiting.len() => {
                 let id = self.waiting.remove(*run);
                 self.queue.leave(id, self.now);
             }
-            Step::Change { run, urgency } if *run < self.waiting.len() => {
-                self.queue.set_urgency(self.waiting[*run], *urgency, self.now);
+            Step::Join { run, peer } if *run < self.waiting.len() => {
+                let joined = self.queue.join(self.waiting[*run], *peer, self.now);
+                let run = &self.queue.waiting[&self.waiting[*run]];
+                assert_eq!(
+                    joined.err(),
+                    self.queue.paused(&run.issuer, self.now).filter(|_| !is_forced(run))
+                );
+            }
+            Step::Part { run, peer } if *run < self.waiting.len() => {
+                self.queue.part(self.waiting[*run], *peer, self.now);
+            }
+            Step::Change { run, floor } if *run < self.waiting.len() => {
+                self.queue.set_floor(self.waiting[*run], *floor, self.now);
             }
             Step::Finish { run, outcome } if *run < self.running.len() => {
                 let (id, _) = self.running.remove(*run);
                 self.queue.finish(id, *outcome, 0.5, self.now);
             }
             Step::Later { time } => return self.pass(*time),
-            Step::Leave { .. } | Step::Change { .. } | Step::Finish { .. } => {}
+            Step::Leave { .. }
+            | Step::Join { .. }
+            | Step::Part { .. }
+            | Step::Change { .. }
+            | Step::Finish { .. } => {}
         }
         self.dispatch();
     }
@@ -131,14 +153,16 @@ impl QueueModel {
             assert!(last <= issuer.runs_per_second.get());
             let paused = queue.paused(&issuer.name, *now);
             let waiting = queue.waiting.values().filter(|waiting| waiting.issuer == issuer.name);
-            let waited = |urgency| matches!(urgency, Urgency::Waited { .. });
-            assert!(waiting.into_iter().all(|run| paused.is_none() || !waited(run.urgency)));
+            let may_wait =
+                |run: &QueuedRun| paused.is_none() || is_forced(run) || run.floor.class().is_some();
+            assert!(waiting.into_iter().all(may_wait));
         }
         // No run waits that could start.
         let free = RUNS - running.len();
         for (id, run) in &queue.waiting {
-            let slot = free > 0 && (run.urgency != Urgency::Background || queue.slots.background + 1 < RUNS);
-            let (cause, _) = queue.waits_for(*id, *now).unwrap();
+            let is_background = run.places().all(|(class, _)| class == Class::Background);
+            let slot = free > 0 && (!is_background || queue.slots.background + 1 < RUNS);
+            let (cause, _) = queue.waits_for(*id, None, *now).unwrap();
             assert!(!slot || !matches!(cause, Cause::Slots { .. }), "{run:?}");
         }
     }
@@ -182,5 +206,134 @@ proptest! {
                 prop_assert!(order[last..index].contains(other), "{} before {} of {:?}", other, index, order);
             }
         }
+    }
+}
+
+/// Runs that start in rounds: at the end of each, all that run end together.
+struct Rounds {
+    queue: Queue,
+    now: Duration,
+    /// In the order of entry.
+    ids: Vec<u64>,
+    providers: Vec<usize>,
+    /// The round in which each run started.
+    started: HashMap<u64, usize>,
+    round: usize,
+}
+
+#[derive(Clone, Debug)]
+enum RoundStep {
+    Enter { provider: usize, urgency: Urgency },
+    Join { run: usize, peer: u64 },
+    Part { run: usize, peer: u64 },
+    Round,
+}
+
+fn round_step() -> impl Strategy<Value = RoundStep> {
+    prop_oneof![
+        4 => (0..PROVIDERS, urgency()).prop_map(|(provider, urgency)| RoundStep::Enter { provider, urgency }),
+        2 => (0_usize..20, 0_u64..3).prop_map(|(run, peer)| RoundStep::Join { run, peer }),
+        1 => (0_usize..20, 0_u64..3).prop_map(|(run, peer)| RoundStep::Part { run, peer }),
+        1 => Just(RoundStep::Round),
+    ]
+}
+
+impl Rounds {
+    fn new() -> Self {
+        let mut queue = Queue::new(RUNS);
+        queue.set_shares(RunShares { per_uid: 2, per_process: 1 }, NOW);
+        Self { queue, now: NOW, ids: Vec::new(), providers: Vec::new(), started: HashMap::new(), round: 0 }
+    }
+
+    fn happen(&mut self, step: &RoundStep) {
+        match step {
+            RoundStep::Enter { provider, urgency } => {
+                let issuer = issuer(&format!("i{provider}"), 100_000, 100);
+                let name = format!("p{provider}").into();
+                self.ids.push(self.queue.enter_any(&name, &issuer, *urgency, self.now));
+                self.providers.push(*provider);
+            }
+            RoundStep::Join { run, peer } => {
+                if let Some(id) = self.ids.get(*run) {
+                    self.queue.join(*id, *peer, self.now).unwrap();
+                }
+            }
+            RoundStep::Part { run, peer } => {
+                if let Some(id) = self.ids.get(*run) {
+                    self.queue.part(*id, *peer, self.now);
+                }
+            }
+            RoundStep::Round => {
+                self.round += 1;
+                self.now += secs(1);
+                let running: Vec<_> = self.queue.slots.started.keys().copied().collect();
+                for id in running {
+                    self.queue.finish(id, Outcome::Success, 0.5, self.now);
+                }
+            }
+        }
+        for (id, _) in self.queue.dispatch(self.now) {
+            self.started.insert(id, self.round);
+        }
+    }
+
+    /// Lets `step` happen unless it is at the provider of `run` or of `peer`.
+    fn happen_elsewhere(&mut self, step: &RoundStep, run: usize, peer: u64) {
+        let is_near = match step {
+            RoundStep::Enter { provider, urgency } => {
+                *provider == self.providers[run] || *urgency == waited(peer)
+            }
+            RoundStep::Join { run: of, peer: who } | RoundStep::Part { run: of, peer: who } => {
+                self.providers.get(*of) == Some(&self.providers[run]) || *who == peer
+            }
+            RoundStep::Round => false,
+        };
+        if !is_near {
+            self.happen(step);
+        }
+    }
+
+    /// The round in which the run starts.
+    fn start_of(mut self, run: usize) -> usize {
+        while !self.started.contains_key(&self.ids[run]) {
+            self.happen(&RoundStep::Round);
+            assert!(self.round < 1000);
+        }
+        self.started[&self.ids[run]]
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// After any events, a run that a caller joins starts no later than without that caller, if events follow at other
+    /// providers and to other callers. (At its own provider, a later run can start in a turn that the caller brought.)
+    #[test]
+    fn joining_a_run_never_delays_it(
+        before in prop::collection::vec(round_step(), 1..40),
+        after in prop::collection::vec(round_step(), 0..20),
+        run in 0_usize..20,
+        peer in 0_u64..4,
+    ) {
+        let replay = |joins: bool| {
+            let mut rounds = Rounds::new();
+            // The slots are taken at first.
+            for peer in 0..RUNS as u64 {
+                rounds.happen(&RoundStep::Enter { provider: 0, urgency: waited(100 + (peer << 32)) });
+            }
+            for step in &before {
+                rounds.happen(step);
+            }
+            let run = run % rounds.ids.len();
+            if joins {
+                rounds.happen(&RoundStep::Join { run, peer });
+            }
+            for step in &after {
+                rounds.happen_elsewhere(step, run, peer);
+            }
+            rounds.start_of(run)
+        };
+        let (alone, joined) = (replay(false), replay(true));
+        prop_assert!(joined <= alone, "in round {joined} instead of {alone}");
     }
 }

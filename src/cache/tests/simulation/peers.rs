@@ -1,0 +1,196 @@
+//! The processes that ask, and the runs that they may have: a run that may start does not wait.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    fleet::index,
+    keys::{Content, KeyModel, Reading, RequestKind, WaitingRequest},
+    model::Model,
+    plugins::secs,
+};
+use crate::plugin::{PluginSpec, Provider};
+
+/// Three processes of each of two uids: a uid in the upper half, a process ID in the lower one.
+pub(super) const PEERS: [u64; 6] =
+    [1000 << 32 | 1, 1000 << 32 | 2, 1000 << 32 | 3, 1001 << 32 | 4, 1001 << 32 | 5, 1001 << 32 | 6];
+/// Timers of tokio round up to a millisecond.
+const TICK: Duration = Duration::from_millis(5);
+/// How late the scheduler notices a suspend.
+const NOTICED: Duration = Duration::from_millis(1100);
+
+/// The limits of the queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueueLimits {
+    pub(super) runs: usize,
+    pub(super) per_process: usize,
+    pub(super) per_uid: usize,
+}
+
+impl QueueLimits {
+    /// So many runs, of which one process may have all.
+    pub(super) fn of(runs: usize) -> Self {
+        Self { runs, per_process: runs, per_uid: runs }
+    }
+
+    /// Few slots and small shares, so that processes often have theirs.
+    pub(super) fn tight() -> Self {
+        let runs = fastrand::usize(2..6);
+        Self { runs, per_process: fastrand::usize(1..3).min(runs), per_uid: fastrand::usize(1..=runs) }
+    }
+}
+
+/// The runs in progress.
+#[derive(Debug, Default)]
+pub(super) struct StartedRuns {
+    runs: BTreeMap<u64, StartedRun>,
+    /// When the last of them ended, and the last one that may have needed a person: time awake.
+    ended: Duration,
+    prompted: Duration,
+}
+
+/// A run in progress.
+#[derive(Debug)]
+pub(super) struct StartedRun {
+    key: usize,
+    provider: Arc<Provider>,
+    /// Its provider was retired while it was the run of its entry.
+    is_retired: bool,
+    asks_persons: bool,
+    /// The processes that waited when it started: one of them, or none, has a run less until its end.
+    parties: BTreeSet<u64>,
+    /// Time awake.
+    since: Duration,
+}
+
+impl StartedRun {
+    pub(super) fn new(spec: &PluginSpec, asks_persons: bool, parties: BTreeSet<u64>, now: Reading) -> Self {
+        let provider = Arc::clone(&spec.provider);
+        Self { key: index(spec), provider, is_retired: false, asks_persons, parties, since: now.awake }
+    }
+
+    /// The longest time that it may take.
+    fn longest(&self) -> Duration {
+        let Provider { timeout, interactive_timeout, .. } = *self.provider;
+        if self.asks_persons { interactive_timeout + timeout } else { timeout }
+    }
+}
+
+impl StartedRuns {
+    pub(super) fn start(&mut self, number: u64, run: StartedRun) {
+        self.runs.insert(number, run);
+    }
+
+    pub(super) fn end(&mut self, number: u64, now: Reading) {
+        if self.runs.remove(&number).is_some_and(|run| run.asks_persons) {
+            self.prompted = now.awake;
+        }
+        self.ended = now.awake;
+    }
+
+    /// The provider of `key` is retired, whose entry has this run in progress.
+    pub(super) fn retire(&mut self, key: usize) {
+        self.runs.values_mut().filter(|run| run.key == key).for_each(|run| run.is_retired = true);
+    }
+
+    /// Whether no run that may need a person had a slot for so long.
+    pub(super) fn is_unprompted(&self, time: Duration, now: Reading) -> bool {
+        self.runs.values().all(|run| !run.asks_persons) && self.prompted + time <= now.awake
+    }
+
+    /// The number of those that certainly have a slot.
+    pub(super) fn without_persons(&self) -> usize {
+        self.runs.values().filter(|run| !run.asks_persons).count()
+    }
+
+    /// Whether `peer` has certainly less than its share.
+    fn has_share_left(&self, peer: u64, limits: QueueLimits) -> bool {
+        let of_process = self.runs.values().filter(|run| run.parties.contains(&peer)).count();
+        let is_of_uid = |run: &&StartedRun| run.parties.iter().any(|other| uid(*other) == uid(peer));
+        let of_uid = self.runs.values().filter(is_of_uid).count();
+        of_process < limits.per_process && of_uid < limits.per_uid
+    }
+}
+
+pub(super) fn uid(peer: u64) -> u64 {
+    peer >> 32
+}
+
+impl KeyModel {
+    /// The processes whose callers wait for its run, or have left at this moment.
+    pub(super) fn parties(&self, now: Reading) -> BTreeSet<u64> {
+        let left = self.left.iter().filter(|(at, _)| *at == now.awake).map(|(_, peer)| *peer);
+        self.waiting.values().map(|waiting| waiting.peer).chain(left).collect()
+    }
+
+    /// The callers that certainly wait for a run since an earlier moment.
+    fn waiters(&self, now: Reading) -> impl Iterator<Item = (&u64, &WaitingRequest)> {
+        // A watch that has seen the outcome of the last run waits for another credential.
+        let waits =
+            |waiting: &WaitingRequest| waiting.kind != RequestKind::Watch || waiting.since > self.ended;
+        self.waiting
+            .iter()
+            .filter(move |(_, waiting)| waiting.cold && waiting.since < now.awake && waits(waiting))
+    }
+}
+
+impl Model {
+    /// Whether a caller that certainly waits for a run of `key` had less than its share before this moment.
+    pub(super) fn is_entitled(&self, key: &KeyModel, now: Reading) -> bool {
+        self.started.ended < now.awake
+            && key.waiters(now).any(|(_, waiting)| self.started.has_share_left(waiting.peer, self.limits))
+    }
+
+    /// Every run ends in time, and that of an entry at once when its provider is retired.
+    pub(super) fn judge_runs(&mut self, now: Reading) {
+        let endless = self.started.runs.iter().find_map(|(number, run)| {
+            let time = now.awake.saturating_sub(run.since);
+            let is_late = time > run.longest() + TICK;
+            (is_late || run.is_retired && self.changed < now.awake).then_some((*number, time))
+        });
+        if let Some((number, time)) = endless {
+            self.broken(|| format!("run {number} has no end: it started {time:?} ago"));
+        }
+    }
+
+    /// No run is queued that one of its callers may have: who else waits for it makes no difference.
+    pub(super) fn judge_queue(&mut self) {
+        let now = self.now();
+        let is_settled = self.changed < now.awake && self.jumped + NOTICED < now.awake;
+        if !is_settled || self.started.runs.len() >= self.limits.runs {
+            return;
+        }
+        let is_open: Vec<_> = (0..self.issuers.len()).map(|issuer| self.is_open(issuer, now)).collect();
+        let delayed = self.keys.iter().enumerate().find_map(|(index, key)| {
+            let is_queued = key.running.is_empty() && key.detached.is_empty() && key.held(now).is_none();
+            let is_queued = is_queued && !matches!(key.content, Content::Unsure);
+            if !is_queued || !is_open[key.issuer] || now.boot < key.throttled_until {
+                return None;
+            }
+            let entitled =
+                |(_, waiting): &(_, &WaitingRequest)| self.started.has_share_left(waiting.peer, self.limits);
+            key.waiters(now).find(entitled).map(|(id, _)| (index, *id))
+        });
+        if let Some((key, id)) = delayed {
+            let others = self.keys[key].parties(now).len() - 1;
+            self.broken(|| {
+                format!(
+                    "the run of key {key} waits although #{id} may have it: a slot is free, and its process has less \
+                     than its share; {others} other processes wait for it"
+                )
+            });
+        }
+    }
+
+    /// Whether runs of `issuer` that a caller waits for may certainly start.
+    fn is_open(&self, issuer: usize, now: Reading) -> bool {
+        let (limits, known) = (self.catalog.issuer(issuer), &self.issuers[issuer]);
+        let recent = known.starts.iter().filter(|start| **start + secs(1) + TICK > now.boot).count();
+        now.boot >= known.disturbed_until
+            && recent < limits.runs_per_second.get()
+            && known.running < limits.concurrency.get()
+    }
+}

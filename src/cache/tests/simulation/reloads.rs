@@ -1,0 +1,115 @@
+//! A newer configuration, and a hub whose profiles appear, change and vanish.
+
+use std::sync::Arc;
+
+use super::{driver::World, model::Model, peers::QueueLimits};
+use crate::{
+    exec::RunShares,
+    plugin::{Provider, Providers, Standing, Succession},
+};
+
+impl World {
+    /// A newer configuration is in force.
+    pub(super) fn reload(&self) {
+        let plugin = fastrand::usize(..self.catalog.plugins.len());
+        match fastrand::u8(..4) {
+            0 => self.remove(plugin),
+            1 | 2 => self.redefine(plugin),
+            _ if self.scene.is_large => {}
+            _ => self.limit(),
+        }
+    }
+
+    /// The configuration no longer has the provider.
+    fn remove(&self, plugin: usize) {
+        let old = self.catalog.plugins[plugin].provider();
+        {
+            let mut model = self.model.lock().unwrap();
+            model.event(|| format!("provider {plugin} is removed"));
+            model.retired(plugin, true);
+        }
+        self.succeed(None, &old);
+    }
+
+    /// The provider has another definition, or is there again.
+    pub(super) fn redefine(&self, plugin: usize) {
+        let number = fastrand::u64(..);
+        let [old, new] = self.catalog.redefine(plugin, |provider| {
+            (provider.args, provider.standing) = (vec![number.to_string()], Standing::default());
+        });
+        {
+            let mut model = self.model.lock().unwrap();
+            model.event(|| format!("provider {plugin} has another definition"));
+            model.retired(plugin, false);
+        }
+        self.succeed(Some(&new), &old);
+    }
+
+    /// Retires what `new` does not continue, as a reload does.
+    fn succeed(&self, new: Option<&Arc<Provider>>, old: &Arc<Provider>) {
+        let providers = |provider: Option<&Arc<Provider>>| {
+            Providers::new(provider.map(|provider| Provider::clone(provider)))
+        };
+        Succession::of(providers(new), &providers(Some(old))).commit();
+        self.cache.forget_retired();
+    }
+
+    /// The limits of the queue and of the issuers are others.
+    fn limit(&self) {
+        let issuers = self.catalog.limit_issuers();
+        let concurrency = issuers.iter().map(|issuer| issuer.concurrency.get()).sum();
+        let limits = self.scene.limits(concurrency);
+        {
+            let mut model = self.model.lock().unwrap();
+            model.event(|| format!("limits are {limits:?} and {issuers:?}"));
+            (model.limits, model.limited) = (limits, model.now().awake);
+        }
+        let QueueLimits { runs, per_process, per_uid } = limits;
+        self.scheduler.set_limits(runs, issuers);
+        if std::env::var("LOOSE").is_err() {
+            self.scheduler.set_shares(RunShares { per_uid, per_process });
+        }
+    }
+
+    /// The profile of a key changes or vanishes. The hub fetches the credential of a new target ahead.
+    pub(super) fn profile_changes(&self, key: usize) {
+        let Some(profile) = self.catalog.profile_of(key) else { return };
+        let new = if fastrand::bool() { self.catalog.move_target(key) } else { None };
+        {
+            let mut model = self.model.lock().unwrap();
+            model.event(|| format!("the profile of {key} changes: {}", new.is_some()));
+            model.evicted(|_, index| index == key);
+            model.keys[key].moved = model.keys[key].evictions;
+        }
+        self.cache.forget(&profile, new.as_ref());
+        if new.is_some() && fastrand::bool() {
+            self.prewarm(key);
+        }
+    }
+
+    /// Each provider that was removed is there again.
+    pub(super) fn restore(&self) {
+        for plugin in 0..self.catalog.plugins.len() {
+            let is_gone = self.model.lock().unwrap().gone[plugin];
+            if is_gone {
+                self.redefine(plugin);
+            }
+        }
+    }
+}
+
+impl Model {
+    fn retired(&mut self, plugin: usize, gone: bool) {
+        let now = self.now();
+        self.gone[plugin] = gone;
+        for (index, key) in self.keys.iter().enumerate().filter(|(_, key)| key.plugin == plugin) {
+            if key.running == [key.evictions] && key.detached.is_empty() {
+                self.started.retire(index);
+            }
+        }
+        self.evicted(|key, _| key.plugin == plugin);
+        for key in self.keys.iter_mut().filter(|key| key.plugin == plugin) {
+            (key.retired, key.in_force) = (Some(now.awake), key.evictions);
+        }
+    }
+}

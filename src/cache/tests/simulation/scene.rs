@@ -1,0 +1,33 @@
+//! What differs between simulations.
+
+use super::peers::QueueLimits;
+
+/// One of this many seeds has a thousand keys.
+pub(super) const LARGE: u64 = 50;
+
+/// What differs between simulations.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene {
+    /// It has a thousand keys, and is short.
+    pub(super) is_large: bool,
+    /// Few runs at a time, and many requests at a time.
+    pub(super) is_crowded: bool,
+    pub(super) keys: usize,
+    /// The number of entries, if there is no room for all keys.
+    pub(super) capacity: Option<usize>,
+}
+
+impl Scene {
+    pub(super) fn of(seed: u64) -> Self {
+        let is_large = seed % LARGE == LARGE - 1;
+        let is_crowded = !is_large && fastrand::u8(..3) > 0;
+        let keys = if is_large { 1000 } else { fastrand::usize(6..36) };
+        let capacity = (!is_large && fastrand::u8(..4) == 0).then_some(keys * 2 / 3);
+        Self { is_large, is_crowded, keys, capacity }
+    }
+
+    /// `concurrency`: of all issuers together.
+    pub(super) fn limits(&self, concurrency: usize) -> QueueLimits {
+        if self.is_crowded { QueueLimits::tight() } else { QueueLimits::of(concurrency + 1) }
+    }
+}

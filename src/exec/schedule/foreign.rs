@@ -1,0 +1,201 @@
+//! The texts in a plugin's stderr that came from a caller or a ClusterProfile.
+//!
+//! Plugins quote what they received in their errors, so such a text says nothing about the issuer.
+
+use std::{collections::HashMap, fmt, ops::Range};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::plugin::{KeyPart, PartKind, PluginSpec, Session};
+
+/// The shortest piece of a text that is recognized. Plugins shorten what they quote, and pieces of one or two characters
+/// are everywhere.
+const SHORTEST: usize = 3;
+/// The same of a line of base64 of certificate authorities. Such a line has a piece of three characters of almost every
+/// word: with a large bundle, throttling would never be found again.
+const SHORTEST_BASE64: usize = 16;
+/// The bytes of all texts together that are compared. If there are more, any text may be theirs.
+const MOST: usize = 512 << 10;
+
+/// What the plugin of a run received from a caller or a ClusterProfile. Variables may be secrets, so the copies are wiped.
+#[derive(Default)]
+pub struct ForeignTexts {
+    /// Each with the length of its shortest piece.
+    texts: Vec<(Zeroizing<Vec<u8>>, usize)>,
+    bytes: usize,
+}
+
+impl ForeignTexts {
+    /// The texts in a run of `spec` that has the session of a person, or none.
+    pub fn of(spec: &PluginSpec, session: Option<&Session>) -> Self {
+        let mut texts = Self::default();
+        for part in &spec.foreign_parts() {
+            texts.add_part(part, spec);
+        }
+        for value in session.iter().flat_map(|session| session.values()) {
+            texts.add(value.as_bytes(), SHORTEST);
+        }
+        texts
+    }
+
+    fn add_part(&mut self, part: &KeyPart<'_>, spec: &PluginSpec) {
+        let (name, value) = (&*part.name, &*part.value);
+        match (part.kind, name) {
+            (PartKind::Cluster, "certificate-authority-data") => {
+                for line in value.split(|byte| *byte == b'\n').filter(|line| !is_boundary(line)) {
+                    let is_base64 = line.len() >= SHORTEST_BASE64 && line.iter().all(|byte| is_base64(*byte));
+                    self.add(line, if is_base64 { SHORTEST_BASE64 } else { SHORTEST });
+                }
+                // As the plugin receives it.
+                self.add(STANDARD.encode(value).as_bytes(), SHORTEST_BASE64);
+            }
+            (PartKind::Cluster, "config") => {
+                self.add(value, SHORTEST);
+                // Without its escapes, as a plugin reads it.
+                self.add_json(&serde_json::from_slice(value).unwrap_or_default());
+            }
+            (PartKind::Variable, name) => {
+                self.add(value, SHORTEST);
+                let globs = [&spec.provider.caller_env, &spec.provider.profile_env];
+                if !globs.iter().any(|globs| globs.lists(name)) {
+                    self.add(name.as_bytes(), SHORTEST);
+                }
+            }
+            _ => self.add(value, SHORTEST),
+        }
+    }
+
+    fn add_json(&mut self, value: &Value) {
+        match value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(number) => self.add(number.to_string().as_bytes(), SHORTEST),
+            Value::String(text) => self.add(text.as_bytes(), SHORTEST),
+            Value::Array(items) => items.iter().for_each(|item| self.add_json(item)),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    self.add(name.as_bytes(), SHORTEST);
+                    self.add_json(value);
+                }
+            }
+        }
+    }
+
+    /// Adds a text, as it is and with its percent-encoding decoded, once and as often as possible.
+    pub(super) fn add(&mut self, text: &[u8], shortest: usize) {
+        let decoded = [false, true].into_iter().filter_map(|nested| decode(text, nested));
+        let decoded = decoded.map(|bytes| bytes.iter().map(|(byte, _)| *byte).collect());
+        for mut form in std::iter::once(text.to_vec()).chain(decoded).map(Zeroizing::new) {
+            self.bytes += form.len();
+            form.make_ascii_lowercase();
+            if form.len() >= shortest && self.bytes <= MOST {
+                self.texts.push((form, shortest));
+            }
+        }
+    }
+
+    /// `text` with as many line breaks as bytes in place of each piece of these texts. All pieces are found in the original,
+    /// so nothing is a piece only because another one was removed.
+    pub(super) fn masked(&self, text: &str) -> String {
+        if self.bytes > MOST {
+            return "\n".repeat(text.len());
+        }
+        let plain = Zeroizing::new(text.bytes().zip(0..).collect::<Vec<_>>());
+        let decoded = [false, true].into_iter().filter_map(|nested| decode(text.as_bytes(), nested));
+        let mut is_foreign = vec![false; text.len()];
+        for view in std::iter::once(plain).chain(decoded) {
+            for shortest in [SHORTEST, SHORTEST_BASE64] {
+                let of_length = self.texts.iter().filter(|(_, length)| *length == shortest);
+                for range in pieces(&view, text.len(), shortest, of_length.map(|(text, _)| text)) {
+                    is_foreign.iter_mut().take(range.end).skip(range.start).for_each(|mark| *mark = true);
+                }
+            }
+        }
+        let mut masked = String::with_capacity(text.len());
+        for (at, character) in text.char_indices() {
+            let length = character.len_utf8();
+            if is_foreign.iter().skip(at).take(length).any(|mark| *mark) {
+                masked.extend(std::iter::repeat_n('\n', length));
+            } else {
+                masked.push(character);
+            }
+        }
+        masked
+    }
+}
+
+/// Shows no text.
+impl fmt::Debug for ForeignTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignTexts").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// The places of all pieces of `length` bytes that `view` shares with `texts`. A longer piece is the union of them. `view` has
+/// each byte with its place in a text of `end` bytes. Each place is found once, so the time is linear.
+fn pieces<'a>(
+    view: &[(u8, usize)],
+    end: usize,
+    length: usize,
+    texts: impl Iterator<Item = &'a Zeroizing<Vec<u8>>>,
+) -> Vec<Range<usize>> {
+    let bytes: Vec<_> = view.iter().map(|(byte, _)| byte.to_ascii_lowercase()).collect();
+    let mut places: HashMap<&[u8], Vec<usize>> = HashMap::new();
+    // Most pieces of the texts are not in the view, and this table says so without hashing them.
+    let mut begins = vec![false; 1 << 16];
+    for (at, piece) in bytes.windows(length).enumerate() {
+        places.entry(piece).or_default().push(at);
+        begins.iter_mut().skip(begin(piece)).take(1).for_each(|known| *known = true);
+    }
+    let mut found = Vec::new();
+    for piece in texts.flat_map(|text| text.windows(length)) {
+        if begins.get(begin(piece)).is_some_and(|known| *known)
+            && let Some(places) = places.remove(piece)
+        {
+            found.extend(places);
+        }
+    }
+    let place = |at: usize| view.get(at).map_or(end, |(_, place)| *place);
+    found.into_iter().map(|at| place(at)..place(at + length)).collect()
+}
+
+/// A number below 2^16 for the first bytes of a piece.
+fn begin(piece: &[u8]) -> usize {
+    piece.iter().take(SHORTEST).fold(0, |begin, byte| (begin * 37 + usize::from(*byte)) % (1 << 16))
+}
+
+/// The bytes without percent-encoding, each with its place in `text`; `None`: there is no percent-encoding. `nested`:
+/// also the percent-encoding that results.
+fn decode(text: &[u8], nested: bool) -> Option<Zeroizing<Vec<(u8, usize)>>> {
+    let mut bytes: Zeroizing<Vec<(u8, usize)>> = Zeroizing::new(Vec::with_capacity(text.len()));
+    let mut ended = 0; // the end of the last encoding
+    for (at, byte) in text.iter().enumerate() {
+        bytes.push((*byte, at));
+        while let Some(start) = bytes.len().checked_sub(3).filter(|start| nested || *start >= ended)
+            && let Some(&[(b'%', place), (high, _), (low, _)]) = bytes.get(start..)
+            && let Some((high, low)) = hex(high).zip(hex(low))
+        {
+            bytes.truncate(start);
+            bytes.push((high << 4 | low, place));
+            ended = bytes.len();
+        }
+    }
+    (bytes.len() < text.len()).then_some(bytes)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// Whether a line is in every bundle: its words are not the caller's.
+fn is_boundary(line: &[u8]) -> bool {
+    matches!(line.trim_ascii(), b"-----BEGIN CERTIFICATE-----" | b"-----END CERTIFICATE-----")
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\r')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    credential::Cluster,
+    exec::schedule::words::throttling,
+    plugin::{Command, Globs, PluginFile, PluginKey, Provider, test_provider},
+};
+
+fn texts(texts: &[&str]) -> ForeignTexts {
+    let mut foreign = ForeignTexts::default();
+    for text in texts {
+        foreign.add(text.as_bytes(), SHORTEST);
+    }
+    foreign
+}
+
+fn spec(variables: &[(&str, &str)], cluster: Option<Cluster>) -> PluginSpec {
+    let command = Command::Path("/fake".into());
+    let provider =
+        Provider { caller_env: Globs::new(["AWS_PROFILE", "X*"]), ..test_provider("p", command.clone()) };
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    PluginSpec {
+        key: PluginKey([0; 32]),
+        provider: Arc::new(provider),
+        file: Arc::new(PluginFile::new(command, None)),
+        cluster: cluster.map(Arc::new),
+        caller_env: variables.collect::<BTreeMap<_, _>>(),
+        target: None,
+    }
+}
+
+/// Whether the run of a caller with these variables and this cluster is throttled, if it prints `stderr`.
+fn is_throttled(variables: &[(&str, &str)], cluster: Option<Cluster>, stderr: &str) -> bool {
+    let spec = spec(variables, cluster);
+    throttling(stderr, || ForeignTexts::of(&spec, None)).is_some()
+}
+
+#[test]
+fn each_piece_of_three_characters_is_replaced() {
+    for (text, stderr, masked) in [
+        ("Throttling", "profile (Throttling) not found", "profile (..........) not found"),
+        ("Throttling", "THROTTLING throttling", ".......... .........."),
+        ("a-Throttling-b", "ottli Throttling", "..... .........."),
+        ("th", "the th", "the th"),
+        ("Thr ott", "Throttling", "......ling"),
+        ("Rate%20exceeded", "Rate exceeded", "............."),
+        ("Rate exceeded", "x=Rate%20exceeded", "x=..............."),
+        ("%54hrottling", "Throttling", ".........."),
+        ("4%2532%39", "429 4%32%39", "... ......."),
+        ("%zz%4", "%zz%4", "....."),
+        ("naïve", "the naïve one", "the ...... one"),
+        ("", "HTTP 429", "HTTP 429"),
+    ] {
+        let found = texts(&[text]).masked(stderr).replace('\n', ".");
+        assert_eq!(found, masked, "{text} in {stderr}");
+    }
+}
+
+#[test]
+fn removing_one_text_joins_nothing() {
+    // Each of the texts is found in the original, and what remains is apart.
+    let both = texts(&["XXX", "42"]);
+    assert_eq!(both.masked("4XXX29"), "4\n\n\n29");
+    assert_eq!(throttling("4XXX29 Throttling", || texts(&["XXX", "Throttling"])), None);
+    // A text that is removed makes no word of what was a part of one.
+    for (text, stderr) in
+        [("profile", "profileThrottling"), ("token.go:", "token.go:429] no token"), ("port 1", "port 1429")]
+    {
+        let stderr = format!("{stderr} RESOURCE_EXHAUSTED");
+        assert_eq!(throttling(&stderr, || texts(&[text, "RESOURCE_EXHAUSTED"])), None, "{stderr}");
+    }
+}
+
+#[test]
+fn what_a_caller_sent_is_not_searched() {
+    let quoted = |value: &str| format!("The config profile ({value}) could not be found");
+    for value in ["Throttling", "x) Retry-After: 600 (", "429", "HTTP 429", "RESOURCE_EXHAUSTED"] {
+        let variables = [("AWS_PROFILE", value)];
+        assert!(is_throttled(&[], None, &quoted(value)), "{value}: the same words of the plugin");
+        assert!(!is_throttled(&variables, None, &quoted(value)), "{value}");
+        let real = format!("{} | Rate exceeded", quoted(value));
+        assert!(is_throttled(&variables, None, &real), "{value}: it is really throttled");
+    }
+    assert!(!is_throttled(&[("AWS_PROFILE", "resource_exhausted")], None, "RESOURCE_EXHAUSTED"));
+    assert!(!is_throttled(&[("X-Throttling", "")], None, "unset: X-Throttling"), "a name that `X*` admits");
+    let cluster = |config: &str| {
+        let server = "https://Throttling".to_owned();
+        Some(Cluster { server, config: config.to_owned().into(), ..Cluster::default() })
+    };
+    assert!(!is_throttled(&[], cluster(""), "no such host: Throttling"));
+    let config = r#"{"a": ["\u0034\u0032\u0039"], "\u0052\u0061te exceeded": 4291}"#;
+    assert!(!is_throttled(&[], cluster(config), "429, Rate exceeded"), "as JSON means it");
+    let session =
+        Session::of([("TERM".to_owned(), "Throttling".to_owned())].into(), crate::plugin::Origin::Beside);
+    let spec = spec(&[], None);
+    let found = throttling("unknown terminal Throttling", || ForeignTexts::of(&spec, session.as_deref()));
+    assert_eq!(found, None, "the session of a person");
+}
+
+#[test]
+fn throttling_is_found_beside_large_certificate_authorities() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut line = |length: usize| -> String { (0..length).map(|_| random.alphanumeric()).collect() };
+    let certificate =
+        |body: String| format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n");
+    let bundle: String = (0..100)
+        .map(|_| certificate((0..25).map(|_| line(64) + "\n").collect::<String>() + &line(40) + "\n"))
+        .collect();
+    let cluster = |authorities: String| {
+        Some(Cluster {
+            server: "https://paris".into(),
+            certificate_authority_data: authorities.into(),
+            ..Cluster::default()
+        })
+    };
+    for stderr in ["Throttling", "Rate exceeded", "TooManyRequests", "AADSTS90055", "RESOURCE_EXHAUSTED"] {
+        assert!(is_throttled(&[], cluster(bundle.clone()), stderr), "{stderr}");
+    }
+    let crafted = format!("Throttling\n{}/Throttling/\n", "A".repeat(20));
+    let encoded = STANDARD.encode(&crafted);
+    for stderr in ["bad line: Throttling", &format!("bad line: {}/Throttling/", "A".repeat(20)), &encoded] {
+        assert!(!is_throttled(&[], cluster(crafted.clone()), stderr), "{stderr}");
+    }
+}
+
+#[test]
+fn more_text_than_is_compared_hides_everything() {
+    let large = "x".repeat(MOST + 1);
+    assert!(!is_throttled(&[("AWS_PROFILE", &large)], None, "Throttling"));
+    assert!(is_throttled(&[("AWS_PROFILE", &large[..MOST / 2])], None, "Throttling"));
+}
+
+#[test]
+fn the_texts_are_not_shown() {
+    assert_eq!(format!("{:?}", texts(&["canary"])), "ForeignTexts { bytes: 6, .. }");
+}
+
+proptest! {
+    /// What a plugin quotes of the texts that a caller sent is never a sign.
+    #[test]
+    fn no_quotation_is_throttling(
+        before in "[a-z%: ]{0,6}",
+        sign in prop::sample::select(vec!["Throttling", "Rate exceeded", "429", "Retry-After: 600"]),
+        after in "[a-z%: ]{0,6}",
+        encoded: bool,
+    ) {
+        let value = format!("{before}{sign}{after}");
+        let sent: String = if encoded { value.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat() } else { value.clone() };
+        let stderr = format!("error: ({value})");
+        prop_assert_eq!(throttling(&stderr, || texts(&[&sent])), None);
+    }
+
+    #[test]
+    fn any_text_is_masked(stderr: String, texts: Vec<String>) {
+        let mut foreign = ForeignTexts::default();
+        for text in &texts {
+foreign.add(text.as_bytes(), SHORTEST);
+}
+        let masked = foreign.masked(&stderr);
+        prop_assert_eq!(masked.len(), stderr.len());
+        prop_assert!(stderr.bytes().zip(masked.bytes()).all(|(one, other)| other == b'\n' || one == other));
+        for text in texts.iter().filter(|text| text.len() >= SHORTEST) {
+            prop_assert!(!masked.contains(text.as_str()) || text.contains('\n'));
+        }
+    }
+}
